@@ -1,0 +1,349 @@
+"""The typed config tree: YAML and `--set` in, frozen objects out. Knows every key; imports no torch.
+
+The docstring under a field is its description. A key that is not here is an error, with the nearest one that is.
+"""
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from transformer_cli.errors import ConfigError
+
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+Positive = Annotated[int, Field(ge=1)]
+MULTI30K_LANGUAGES = ("de", "en", "fr", "cs")
+CAPTIONS_LANGUAGES = ("de", "en")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Section(BaseModel):
+    """Strict and frozen: no unknown keys, no `no` read as 0, no change after loading."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+
+class FilePair(Section):
+    """The two sides of one split of your own text: plain UTF-8 or .gz, a sentence a line."""
+
+    source: Annotated[Path, Field(strict=False)]
+    """file of source sentences"""
+    target: Annotated[Path, Field(strict=False)]
+    """file of their translations, line by line"""
+
+
+class CaptionsConfig(Section):
+    """Size and seed of the embedded corpus."""
+
+    sentences: Annotated[int, Field(ge=100, le=1_000_000)] = 12000
+    """training pairs to write"""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """another seed writes other sentences"""
+
+
+class DataConfig(Section):
+    """All that shapes a dataset. Two different settings are two datasets, side by side."""
+
+    corpus: Literal["multi30k", "files", "captions"] = "multi30k"
+    """multi30k (downloaded, or read from a folder), files (your own), captions (embedded)"""
+    source: str = "de"
+    """language translated from, by its spaCy code"""
+    target: str = "en"
+    """language translated into, by its spaCy code"""
+    lowercase: bool = True
+    """lower-case every token; translations come out lower-cased and are scored so"""
+    min_freq: Positive = 2
+    """a word seen less often in the training split becomes <unk>"""
+    joint_vocabulary: bool = False
+    """one vocabulary for both languages (needed to tie all embeddings)"""
+    skip_empty: bool = False
+    """leave out pairs with an empty side, counted in a warning, instead of stopping at the first"""
+    files: dict[str, FilePair] | None = None
+    """corpus: files → a source and a target file for train, valid and each test set by name"""
+    captions: CaptionsConfig = CaptionsConfig()
+    """corpus: captions → its size and seed"""
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")] | None = None
+    """train on exactly this dataset (null: the newest that has these settings); a run records its own here"""
+
+    @model_validator(mode="after")
+    def _languages_and_files(self) -> "DataConfig":
+        known = {"multi30k": MULTI30K_LANGUAGES, "captions": CAPTIONS_LANGUAGES}.get(self.corpus)
+        if known is not None:
+            for key, language in (("source", self.source), ("target", self.target)):
+                if language not in known:
+                    raise ValueError(
+                        f"{key}: {language!r} is not a language of {self.corpus}; it has {', '.join(known)}"
+                    )
+            if self.source == self.target:
+                raise ValueError(f"source and target are both {self.source!r}; choose two languages")
+        if self.corpus == "files":
+            missing = [split for split in ("train", "valid") if split not in (self.files or {})]
+            if missing:
+                raise ValueError(f"corpus: files needs files.{missing[0]} with a source and a target path")
+        for split in self.files or {}:
+            if not NAME.fullmatch(split):
+                raise ValueError(f"files: {split!r} cannot name a split; use letters, digits, '.', '_' and '-'")
+        return self
+
+
+class ModelConfig(Section):
+    """The Transformer's shape (Vaswani et al. 2017, section 3); the defaults are the tutorials' small one."""
+
+    d_model: Positive = 256
+    """width of embeddings and of every layer's input and output"""
+    num_heads: Positive = 8
+    """attention heads"""
+    head_dim: Positive | None = None
+    """width of a head's queries, keys and values (null: d_model / num_heads)"""
+    num_encoder_layers: Positive = 3
+    """layers of the encoder's stack"""
+    num_decoder_layers: Positive = 3
+    """layers of the decoder's stack"""
+    d_ff: Positive = 512
+    """inner width of the position-wise feed-forward network"""
+    activation: Literal["relu", "gelu"] = "relu"
+    """between the feed-forward network's two projections"""
+    norm: Literal["post", "pre"] = "post"
+    """LayerNorm after each residual sum (the paper) or before each sublayer"""
+    final_norm: bool = False
+    """one more LayerNorm at the end of both stacks (usual with norm: pre)"""
+    positions: Literal["learned", "sinusoidal"] = "learned"
+    """position vectors: a learned table, or the paper's sines and cosines"""
+    max_length: Annotated[int, Field(ge=3)] | None = 100
+    """most positions of a sentence, <sos> and <eos> included (null: no limit; sinusoidal only)"""
+    scale_embeddings: bool = True
+    """multiply token embeddings by √d_model (section 3.4)"""
+    tie_embeddings: Literal["none", "target+output", "all"] = "none"
+    """which of source embedding, target embedding and output projection are one matrix"""
+    qkv_bias: bool = True
+    """biases in the query, key and value projections"""
+    dropout: Fraction = 0.1
+    """on embeddings, inside the feed-forward, on each sublayer's output"""
+    attention_dropout: Fraction | None = None
+    """on attention weights (null: as dropout)"""
+
+    @model_validator(mode="after")
+    def _shapes_fit(self) -> "ModelConfig":
+        if self.head_dim is None and self.d_model % self.num_heads:
+            raise ValueError(
+                f"num_heads: {self.num_heads} does not divide d_model {self.d_model}; choose a divisor, or set head_dim"
+            )
+        if self.max_length is None and self.positions == "learned":
+            raise ValueError("max_length: null needs positions: sinusoidal; a learned table has a last position")
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"d_model: sinusoidal positions come in pairs of sine and cosine; {self.d_model} is odd")
+        return self
+
+
+class TrainingConfig(Section):
+    """How a run is trained (section 5)."""
+
+    epochs: Positive = 10
+    """passes over the training split"""
+    batch_size: Positive = 128
+    """sentences or target tokens of one optimiser step, as batch_by says"""
+    batch_by: Literal["sentences", "tokens"] = "sentences"
+    """what batch_size counts; tokens are target tokens, padding aside"""
+    batch_order: Literal["random", "bucketed"] = "random"
+    """batches drawn at random, or of sentences of similar length (faster, learns a little worse)"""
+    learning_rate: Annotated[float, Field(gt=0.0)] = 5e-4
+    """the schedule's peak"""
+    schedule: Literal["constant", "inverse_sqrt"] = "constant"
+    """inverse_sqrt: lr·min(step/warmup, √(warmup/step)) (eq. 3)"""
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    """steps of linear warm-up"""
+    betas: Annotated[tuple[Fraction, Fraction], Field(strict=False)] = (0.9, 0.999)
+    """Adam's decay rates"""
+    eps: Annotated[float, Field(gt=0.0)] = 1e-8
+    """Adam's epsilon"""
+    label_smoothing: Fraction = 0.0
+    """share of each target's probability spread over the vocabulary (section 5.4)"""
+    clip_grad_norm: Annotated[float, Field(gt=0.0)] | None = 1.0
+    """largest norm of the whole gradient (null: no clipping)"""
+    patience: Positive | None = None
+    """stop after so many validations without a new best (null: never)"""
+    save_minutes: Annotated[float, Field(gt=0.0)] = 10
+    """minutes between saves within an epoch: the most that a kill can lose"""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """of initialisation, batches and dropout"""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """arithmetic: auto takes bfloat16 autocast where the hardware is fast at it"""
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")] = "auto"
+    """auto, cpu, cuda, cuda:N or mps"""
+    num_threads: Positive | None = None
+    """CPU threads (null: torch's choice)"""
+
+    @model_validator(mode="after")
+    def _schedule_fits(self) -> "TrainingConfig":
+        if self.schedule == "inverse_sqrt" and self.warmup_steps == 0:
+            raise ValueError("warmup_steps: schedule inverse_sqrt needs at least 1")
+        return self
+
+
+class Config(Section):
+    """Everything that shapes a run."""
+
+    name: str = "multi30k"
+    """the run's folder under runs/"""
+    data: DataConfig = DataConfig()
+    """what is translated into what"""
+    model: ModelConfig = ModelConfig()
+    """the Transformer"""
+    training: TrainingConfig = TrainingConfig()
+    """how it learns"""
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_folder_name(cls, name: str) -> str:
+        if not NAME.fullmatch(name) or name == "latest":
+            raise ValueError(f"{name!r} cannot name a run; use letters, digits, '.', '_' and '-', and not 'latest'")
+        return name
+
+    @model_validator(mode="after")
+    def _sections_fit(self) -> "Config":
+        if self.model.tie_embeddings == "all" and not self.data.joint_vocabulary:
+            raise ValueError(
+                "model.tie_embeddings: all three need one vocabulary for both sides; set data.joint_vocabulary: true"
+            )
+        return self
+
+
+def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
+    """Read a YAML file (None: the built-in defaults), then apply overrides such as `training.learning_rate=3e-4`.
+
+    Relative paths under data.files are taken from the YAML file's folder, and become absolute.
+    Raises ConfigError, one line, for a file that cannot be read, an unknown key, a wrong type or a wrong value.
+    """
+    tree: dict[str, Any] = {}
+    origin = "config"
+    if path is not None:
+        path = Path(path)
+        origin = str(path)
+        tree = _read_yaml(path)
+        _make_paths_absolute(tree, path.parent)
+    for override in overrides:
+        _apply_override(tree, override)
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(f"{origin}: {_one_line(error)}") from None
+
+
+def dump_config(config: Config) -> str:
+    """The whole config as YAML that `load_config` reads back to an equal one."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[str]:
+    """The settings in which two configs differ, as `training.seed: 0 → 1`; `ignore` names dotted keys to pass over."""
+    before, after = dict(_leaves(old.model_dump(mode="json"))), dict(_leaves(new.model_dump(mode="json")))
+    keys = dict.fromkeys([*before, *after])
+    return [
+        f"{key}: {_as_yaml(before.get(key))} → {_as_yaml(after.get(key))}"
+        for key in keys
+        if before.get(key) != after.get(key) and key not in ignore
+    ]
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's floats (PyYAML reads `1e-4` as text), and no key twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise ConfigError(f"line {key_node.start_mark.line + 1}: {key!r} is written twice; keep one")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+0123456789.")
+)
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such config file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}:" if mark else ""
+        raise ConfigError(f"{path}:{where} not YAML: {getattr(error, 'problem', None) or error}") from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path}: a config is a mapping of keys to values, not a {type(tree).__name__}")
+    return tree
+
+
+def _make_paths_absolute(tree: Mapping[str, Any], folder: Path) -> None:
+    data = tree.get("data")
+    files = data.get("files") if isinstance(data, dict) else None
+    for pair in files.values() if isinstance(files, dict) else ():
+        for side, value in pair.items() if isinstance(pair, dict) else ():
+            if isinstance(value, str):
+                pair[side] = str((folder / Path(value).expanduser()).resolve())
+
+
+def _apply_override(tree: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {override}: write KEY=VALUE, such as training.learning_rate=3e-4")
+    try:
+        value = yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, ConfigError):
+        raise ConfigError(f"--set {override}: {text!r} is not a YAML value") from None
+    *parents, last = key.strip().split(".")
+    for parent in parents:
+        tree = tree.setdefault(parent, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"--set {override}: {parent} has no keys below it")
+    tree[last] = value
+
+
+def _one_line(error: ValidationError) -> str:
+    """The first mistake in words, and how many more there are."""
+    first, *others = error.errors()
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        what = f"{where}: unknown key{_nearest(first['loc'])}"
+    elif first["type"] == "value_error":
+        what = f"{where}: {first['ctx']['error']}" if where else str(first["ctx"]["error"])
+    else:
+        what = f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, not {_as_yaml(first['input'])}"
+    return what + (f" (and {len(others)} more)" if others else "")
+
+
+def _nearest(location: tuple[int | str, ...]) -> str:
+    section: type[Section] = Config
+    for part in location[:-1]:
+        annotation = section.model_fields[str(part)].annotation if part in section.model_fields else None
+        section = annotation if isinstance(annotation, type) and issubclass(annotation, Section) else FilePair
+    near = difflib.get_close_matches(str(location[-1]), section.model_fields, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(section.model_fields)}"
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _as_yaml(value: Any) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10_000)
+    return text.removesuffix("\n").removesuffix("\n...")

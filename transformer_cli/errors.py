@@ -1,0 +1,35 @@
+"""What a user can do something about. Anything else that goes wrong is a defect of ours, and an `assert`.
+
+TfmError
+├── ConfigError       a setting: unknown key, wrong type, out of range, settings that contradict each other
+├── DataError         parallel text or a prepared dataset: missing, damaged, out of step
+│   └── DownloadError     a corpus that could not be fetched
+├── CheckpointError   a run on disk: missing, of another format version, truncated
+└── DeviceError       a device or precision that this machine does not have
+
+Each message is one line: what is wrong, where (file, line, value), what to do. Only cli.py turns them into exit codes.
+"""
+
+
+class TfmError(Exception):
+    """Base of all errors that are the input's fault, not ours."""
+
+
+class ConfigError(TfmError):
+    """A setting is unknown, of the wrong type, out of range, or contradicts another."""
+
+
+class DataError(TfmError):
+    """Parallel text or a prepared dataset is missing, damaged or out of step."""
+
+
+class DownloadError(DataError):
+    """A corpus could not be fetched: no network, an address that fails, a time-out."""
+
+
+class CheckpointError(TfmError):
+    """A run on disk is missing, of another format version, or damaged."""
+
+
+class DeviceError(TfmError):
+    """A device or a precision was asked for that this machine does not have."""
