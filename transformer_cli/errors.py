@@ -33,3 +33,11 @@ class CheckpointError(TfmError):
 
 class DeviceError(TfmError):
     """A device or a precision was asked for that this machine does not have."""
+
+
+class Interrupted(Exception):
+    """Training was asked to stop by a signal, and has saved. No error: the same command goes on."""
+
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
+        self.signal_number = signal_number

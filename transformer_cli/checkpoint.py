@@ -1,0 +1,222 @@
+"""A run on disk: config, vocabularies, weights, training state, history. The one owner of safetensors; no pickle.
+
+runs/multi30k/
+    run.json                        the format's version
+    config.yaml                     the whole config; precision and the data's fingerprint resolved
+    source.vocab.txt target.vocab.txt target.joins.json
+    history.jsonl                   a line a validation
+    checkpoints/step-0004540/       model.safetensors, state.safetensors (Adam's moments), state.json
+    best  last                      text files that name a checkpoint
+runs/latest                         a text file that names the newest run
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, load_model, save_file, save_model
+from torch import Tensor
+
+from transformer_cli.config import Config, dump_config, load_config
+from transformer_cli.data.dataset import SIDES, Dataset
+from transformer_cli.data.tokenizer import Joins
+from transformer_cli.data.vocabulary import PAD, Vocabulary
+from transformer_cli.errors import CheckpointError, TfmError
+from transformer_cli.files import new_folder, write_json, write_text
+from transformer_cli.model.transformer import Transformer
+
+FORMAT_VERSION = 1
+
+
+@dataclass
+class RunningLoss:
+    """Sums over the batches since the last validation."""
+
+    nll: float = 0.0
+    target_tokens: int = 0
+    batch_means: float = 0.0
+    batches: int = 0
+    skipped_steps: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class TrainingState:
+    """Where training stands; with the weights and Adam's moments all that is needed to go on exactly.
+
+    Order of batches and dropout are functions of (seed, epoch) and (seed, step): no random state is kept.
+    """
+
+    step: int = 0
+    """optimiser steps so far"""
+    epoch: int = 1
+    """the epoch in progress, from 1"""
+    batch: int = 0
+    """batches of it that are done"""
+    best_valid_loss: float | None = None
+    validations_since_best: int = 0
+    running: RunningLoss = field(default_factory=RunningLoss)
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "TrainingState":
+        """The inverse of dataclasses.asdict."""
+        return TrainingState(**{**value, "running": RunningLoss(**value["running"])})
+
+
+@dataclass(frozen=True)
+class Run:
+    """An opened run. Everything that translation needs is in its folder."""
+
+    folder: Path
+    config: Config
+    source_vocabulary: Vocabulary
+    target_vocabulary: Vocabulary
+    joins: Joins
+
+    @staticmethod
+    def create(folder: Path, config: Config, dataset: Dataset) -> "Run":
+        """Make the folder of a run that has no checkpoint yet."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for side, vocabulary in zip(SIDES, (dataset.source_vocabulary, dataset.target_vocabulary), strict=True):
+            vocabulary.save(folder / f"{side}.vocab.txt")
+        write_json(folder / "target.joins.json", dataset.joins.as_json())
+        write_text(folder / "config.yaml", dump_config(config))
+        write_text(folder / "history.jsonl", "")
+        write_json(folder / "run.json", {"format_version": FORMAT_VERSION})
+        return Run.open(folder)
+
+    @staticmethod
+    def open(folder: Path) -> "Run":
+        """Raises CheckpointError if it is missing, damaged, or of another format version."""
+        try:
+            found = json.loads((folder / "run.json").read_text(encoding="utf-8"))["format_version"]
+        except FileNotFoundError:
+            raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one") from None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{folder / 'run.json'}: damaged: {error}") from None
+        if found != FORMAT_VERSION:
+            raise CheckpointError(f"{folder}: format version {found}, this tfm reads {FORMAT_VERSION}; train it again")
+        try:
+            config = load_config(folder / "config.yaml")
+            vocabularies = [Vocabulary.load(folder / f"{side}.vocab.txt") for side in SIDES]
+            joins = Joins.from_json(json.loads((folder / "target.joins.json").read_text(encoding="utf-8")))
+        except (TfmError, OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{folder}: damaged run: {error}") from None
+        return Run(folder, config, vocabularies[0], vocabularies[1], joins)
+
+    def new_model(self) -> Transformer:
+        """A model of the run's shape, freshly initialised."""
+        return Transformer(
+            self.config.model,
+            source_vocabulary=len(self.source_vocabulary),
+            target_vocabulary=len(self.target_vocabulary),
+            pad_id=PAD,
+        )
+
+    def checkpoint(self, pointer: str) -> Path:
+        """The folder that `best` or `last` names. Raises CheckpointError if there is none."""
+        try:
+            name = (self.folder / pointer).read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            raise CheckpointError(f"{self.folder}: no {pointer} checkpoint yet; let `tfm train` reach one") from None
+        folder = self.folder / "checkpoints" / name
+        if not folder.is_dir():
+            raise CheckpointError(f"{self.folder / pointer} names {name}, which is not in checkpoints/")
+        return folder
+
+    def has_checkpoint(self, pointer: str) -> bool:
+        """Whether `best` or `last` names one."""
+        return (self.folder / pointer).is_file()
+
+    def load_best(self, device: torch.device) -> Transformer:
+        """The model of the best validation loss, in evaluation mode."""
+        model = self.new_model()
+        _load_weights(model, self.checkpoint("best"))
+        return model.to(device).eval()
+
+    def load_last(self, model: Transformer, optimizer: torch.optim.Optimizer) -> TrainingState:
+        """Put the last checkpoint's weights and moments in place; returns where training stood."""
+        folder = self.checkpoint("last")
+        _load_weights(model, folder)
+        try:
+            moments = load_file(folder / "state.safetensors", device=str(next(model.parameters()).device))
+            state = TrainingState.from_json(json.loads((folder / "state.json").read_text(encoding="utf-8")))
+            for name, parameter in model.named_parameters():
+                optimizer.state[parameter] = {
+                    key: moments[f"{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq")
+                }
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{folder}: the training state cannot be read: {_first_line(error)}") from None
+        return state
+
+    def save(
+        self, model: Transformer, optimizer: torch.optim.Optimizer, state: TrainingState, *, is_best: bool = False
+    ) -> None:
+        """Write a checkpoint, point `last` (and `best`) at it, delete those that nothing points to."""
+        name = f"step-{state.step:07d}"
+        checkpoints = self.folder / "checkpoints"
+        self._delete_all_but_pointed_to()  # a kill may have left one of this name
+        with new_folder(checkpoints / name) as folder:
+            save_model(model, str(folder / "model.safetensors"))
+            save_file(_moments(model, optimizer), folder / "state.safetensors")
+            write_json(folder / "state.json", asdict(state))
+        write_text(self.folder / "last", f"{name}\n")
+        if is_best:
+            write_text(self.folder / "best", f"{name}\n")
+        self._delete_all_but_pointed_to()
+
+    def history(self) -> list[dict[str, Any]]:
+        """The validations so far, oldest first."""
+        lines = (self.folder / "history.jsonl").read_text(encoding="utf-8").split("\n")
+        return [json.loads(line) for line in lines if line]
+
+    def write_history(self, entries: list[dict[str, Any]]) -> None:
+        """Replace the history, whole."""
+        write_text(self.folder / "history.jsonl", "".join(f"{json.dumps(entry)}\n" for entry in entries))
+
+    def _delete_all_but_pointed_to(self) -> None:
+        kept = {self.checkpoint(pointer) for pointer in ("best", "last") if self.has_checkpoint(pointer)}
+        for folder in (self.folder / "checkpoints").glob("step-*"):
+            if folder not in kept:
+                shutil.rmtree(folder)
+
+
+def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> Path:
+    """The folder of a run: by its name under runs_dir, by its path, or (None) the newest. Raises CheckpointError."""
+    if name is None:
+        try:
+            name = (runs_dir / "latest").read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            raise CheckpointError(f"{runs_dir}/: no run yet; `tfm train` makes one (or name one with --run)") from None
+        folder = runs_dir / name
+    else:
+        folder = next((path for path in (runs_dir / name, Path(name)) if path.is_dir()), runs_dir / name)
+    if not folder.is_dir():
+        known = sorted(path.parent.name for path in runs_dir.glob("*/run.json"))
+        raise CheckpointError(f"{folder}: no such run; {runs_dir}/ has {', '.join(known) or 'none'}")
+    return folder
+
+
+def _load_weights(model: Transformer, folder: Path) -> None:
+    path = folder / "model.safetensors"
+    try:
+        load_model(model, path)
+    except (SafetensorError, OSError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: weights that cannot be read: {_first_line(error)}") from None
+
+
+def _moments(model: Transformer, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    return {
+        f"{key}.{name}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state[parameter].items()
+    }
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]

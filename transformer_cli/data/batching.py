@@ -1,0 +1,110 @@
+"""Which sentences make a batch, and how a batch becomes padded tensors. Knows lengths and ids, no words.
+
+The plan of an epoch is a pure function of (lengths, settings, seed, epoch): to resume, (epoch, batch) is enough.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from transformer_cli.config import TrainingConfig
+from transformer_cli.data.dataset import EncodedSplit, Side
+from transformer_cli.data.vocabulary import EOS, PAD, SOS
+
+Rows = NDArray[np.int64]
+BUCKET_POOL = 100  # batches whose sentences are sorted together when bucketed: some chance stays in who meets whom
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Padded ids, each row from <sos> to <eos>: source (batch, source), target (batch, target), int64."""
+
+    source: Tensor
+    target: Tensor
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same batch on a device."""
+        return Batch(self.source.to(device, non_blocking=True), self.target.to(device, non_blocking=True))
+
+
+def plan_epoch(split: EncodedSplit, rows: Rows, training: TrainingConfig, epoch: int) -> list[Rows]:
+    """The batches of an epoch, in order; every row of `rows` is in exactly one. The last may be smaller."""
+    generator = np.random.default_rng([training.seed, epoch])
+    order = generator.permutation(rows)
+    if training.batch_order == "random":
+        return _cut(order, split, training)
+    pool = BUCKET_POOL * _sentences_per_batch(split, rows, training)
+    batches = []
+    for start in range(0, len(order), pool):
+        chunk = order[start : start + pool]
+        batches += _cut(chunk[np.lexsort((split.source.lengths[chunk], split.target.lengths[chunk]))], split, training)
+    return [batches[index] for index in generator.permutation(len(batches))]
+
+
+def group_by_length(split: EncodedSplit, rows: Rows, size: int) -> list[Rows]:
+    """Cut a batch into groups of `size` sentences of similar length, to be padded each on its own.
+
+    The sum of the groups' gradients is the batch's gradient; only padding is computed less.
+    """
+    rows = rows[np.lexsort((split.source.lengths[rows], split.target.lengths[rows]))]
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def collate(split: EncodedSplit, rows: Rows) -> Batch:
+    """Padded tensors of the named sentences, <sos> and <eos> added."""
+    return Batch(_pad(split.source, rows), _pad(split.target, rows))
+
+
+def pad_ids(sentences: list[list[int]]) -> Tensor:
+    """Ids without <sos> and <eos> → int64 (batch, longest + 2), with them, padded at the end."""
+    padded = torch.full((len(sentences), max(map(len, sentences)) + 2), PAD)
+    for row, ids in enumerate(sentences):
+        padded[row, : len(ids) + 2] = torch.tensor([SOS, *ids, EOS])
+    return padded
+
+
+def rows_within(split: EncodedSplit, max_length: int | None) -> Rows:
+    """The sentences whose both sides fit in max_length positions, <sos> and <eos> included."""
+    if max_length is None:
+        return np.arange(len(split))
+    longest = np.maximum(split.source.lengths, split.target.lengths)
+    return np.flatnonzero(longest + 2 <= max_length)
+
+
+def interleaved(source_length: int, target_length: int) -> int:
+    """A sort key: the bits of both lengths taking turns, the source's first, as torchtext sorts test sets."""
+    key = 0
+    for bit in reversed(range(max(source_length, target_length).bit_length())):
+        key = key << 2 | (source_length >> bit & 1) << 1 | (target_length >> bit & 1)
+    return key
+
+
+def _cut(order: Rows, split: EncodedSplit, training: TrainingConfig) -> list[Rows]:
+    if training.batch_by == "sentences":
+        return [order[start : start + training.batch_size] for start in range(0, len(order), training.batch_size)]
+    batches, start, tokens = [], 0, 0
+    for index, length in enumerate(split.target.lengths[order] + 1):  # <eos> is predicted too
+        if index > start and tokens + length > training.batch_size:
+            batches.append(order[start:index])
+            start, tokens = index, 0
+        tokens += length
+    return [*batches, order[start:]]
+
+
+def _sentences_per_batch(split: EncodedSplit, rows: Rows, training: TrainingConfig) -> int:
+    if training.batch_by == "sentences":
+        return training.batch_size
+    return max(1, int(training.batch_size / (split.target.lengths[rows].mean() + 1)))
+
+
+def _pad(side: Side, rows: Rows) -> Tensor:
+    lengths = side.lengths[rows]
+    padded = np.full((len(rows), int(lengths.max()) + 2), PAD, dtype=np.int64)
+    padded[:, 0] = SOS
+    for index, row in enumerate(rows):
+        padded[index, 1 : lengths[index] + 1] = side[row]
+        padded[index, lengths[index] + 1] = EOS
+    return torch.from_numpy(padded)

@@ -1,0 +1,299 @@
+"""Where parallel text comes from: Multi30k, your own files, or the embedded captions.
+
+Knows addresses, sums, files and ends of lines; nothing of words. Never holds the text of a file in memory.
+"""
+
+import gzip
+import hashlib
+import http.client
+import io
+import logging
+import os
+import socket
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+
+import platformdirs
+
+from transformer_cli.config import DataConfig, FilePair
+from transformer_cli.errors import DataError, DownloadError
+from transformer_cli.files import sha256
+from transformer_cli.progress import bar
+
+MULTI30K_ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
+MULTI30K_FOLDER_VARIABLE = "TFM_MULTI30K_DIR"
+MULTI30K_TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
+# The files of the repository multi30k/dataset, data/task1/raw, and their SHA-256. 2017 has no Czech.
+MULTI30K_SUMS = {
+    "test_2016_flickr.cs.gz": "200a4a74cc9560f051924abb9803be008d1908d77f747e9141aeb86dfd2797f1",
+    "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
+    "test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
+    "test_2016_flickr.fr.gz": "6d326e188d259fb1d04ac19eae3af956559b3a0b93d7635e56c90987c40c8b90",
+    "test_2017_flickr.de.gz": "a2c89666db00c495cd8513b9d708d5a3acc205d7de312ef2bf5fb7ebc1540aee",
+    "test_2017_flickr.en.gz": "76a444ee25172e72695cddb13ae4a3bda59430617be88e0bb46b60504f054074",
+    "test_2017_flickr.fr.gz": "3ba671ceb2299f3304ffafefea7a833d08632fbaf0ba18546f8a2ec2391af496",
+    "test_2017_mscoco.de.gz": "799e4854c25d601cb6cb6be29eabe5667734c61ace2f495e03e429031a0bc338",
+    "test_2017_mscoco.en.gz": "aab300bfb4427697987e02cd0aacd44bfe8aa50456231b6474c08038bbed2b58",
+    "test_2017_mscoco.fr.gz": "754f3072ba9f124569ba5258b32730fc1d214bbf8e0c6dfb2b74401676220db0",
+    "test_2018_flickr.cs.gz": "7d0a9db904f94c554a8c58049a9f3a5357c27f46cc3d710d70cb0b4a2585b8c2",
+    "test_2018_flickr.de.gz": "ddd0130c7d97482dc5197a02141dae8dd79f20f03586c480d675c09a32daf608",
+    "test_2018_flickr.en.gz": "ef4f4844037d4c5dea75c9a8ed5fd78905967a26f67c255e230cc9780032654d",
+    "test_2018_flickr.fr.gz": "fb2b83fcceb937a4f7e3e93c1c51c22aba92f1e342391e6b5ba392b16a920501",
+    "train.cs.gz": "a65adb8b32e3bc664f21ecba7a6e7f6950fd1f405e135f7c312faabdb6255077",
+    "train.de.gz": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    "train.en.gz": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "train.fr.gz": "622e75069e9f4c577425c4f277116ce66e63a2401c0a2312d90073cb12379a3c",
+    "val.cs.gz": "b63226e05c4bd5dd6a42897d74b86a1b9d2c31498252c572b1ea7f7996927fcc",
+    "val.de.gz": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+    "val.fr.gz": "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
+}
+TIMEOUT_S = 20.0
+PAUSES_S = (0.5, 1.5)  # between attempts: so there are three
+
+Pairs = Iterator[tuple[str, str]]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Parallel text, split by split."""
+
+    sums: dict[str, str]
+    """what the text came from → SHA-256: `train.de.gz` (Multi30k), `train.source` (files), `captions`; no folders"""
+    splits: Mapping[str, Callable[[], Pairs]]
+    """train, valid, then test sets → a fresh pass over its (source, target) lines, without line ends"""
+    left_out: tuple[str, ...] = ()
+    """test sets that exist for this pair of languages, but not in the folder that was named"""
+
+
+def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
+    """Find, fetch if need be, and verify the text that `data` names.
+
+    Multi30k is read from `source_dir`, else from the folder in the environment variable TFM_MULTI30K_DIR, else from the
+    user's cache, into which missing files are downloaded. Raises DataError: a file is missing, unreadable or not the
+    one expected; DownloadError: a file could not be fetched. A pass over a split raises DataError at text that is not
+    UTF-8, an empty side (unless `data.skip_empty`), sides out of step, no pair at all, damaged gzip.
+    """
+    if source_dir is not None and data.corpus != "multi30k":
+        log.warning("--source-dir %s is ignored: it is for corpus: multi30k, not %s", source_dir, data.corpus)
+    if data.corpus == "multi30k":
+        return _open_multi30k(data, _named_folder(source_dir))
+    if data.corpus == "files":
+        return _open_files(data)
+    return _open_captions(data)
+
+
+def _open_multi30k(data: DataConfig, folder: Path | None) -> Corpus:
+    """From `folder`, which may lack test sets; from the cache if there is none, which may lack nothing."""
+    sums, splits, left_out = {}, {}, []
+    for split in ("train", "valid", *MULTI30K_TESTS):
+        names = [f"{split.replace('valid', 'val')}.{language}.gz" for language in (data.source, data.target)]
+        if not all(name in MULTI30K_SUMS for name in names):
+            continue
+        if folder and split in MULTI30K_TESTS and not all((folder / name).exists() for name in names):
+            left_out.append(split)
+            continue
+        source, target = [_from_folder(folder, name) if folder else _from_cache(name) for name in names]
+        sums.update({name: MULTI30K_SUMS[name] for name in names})
+        splits[split] = partial(_read_pairs, source, target, data.skip_empty)
+    if left_out:
+        log.warning("%s lacks %s: left out", folder, ", ".join(left_out))
+    return Corpus(sums, splits, tuple(left_out))
+
+
+def _named_folder(source_dir: Path | None) -> Path | None:
+    named = source_dir or os.environ.get(MULTI30K_FOLDER_VARIABLE)
+    if not named:
+        return None
+    folder = Path(named).expanduser()
+    if not folder.is_dir():
+        by = "--source-dir" if source_dir else MULTI30K_FOLDER_VARIABLE
+        raise DataError(f"{folder}: no such folder; {by} must name one that holds Multi30k's *.gz files")
+    return folder
+
+
+def _from_folder(folder: Path, name: str) -> Path:
+    path, address, expected = folder / name, f"{MULTI30K_ADDRESS}/{name}", MULTI30K_SUMS[name]
+    if not path.is_file():
+        raise DataError(f"{folder}: lacks {name}; get it from {address}")
+    found = _sum(path)
+    if found != expected:
+        raise DataError(f"{path}: SHA-256 is {found}, expected {expected}; get it again from {address}")
+    return path
+
+
+def _from_cache(name: str) -> Path:
+    path, expected = Path(platformdirs.user_cache_dir("tfm"), "multi30k", name), MULTI30K_SUMS[name]
+    if path.is_file():
+        found = _sum(path)
+        if found == expected:
+            return path
+        log.warning("%s: SHA-256 is %s, expected %s; fetching it again", path, found, expected)
+    _download(f"{MULTI30K_ADDRESS}/{name}", path, expected)
+    return path
+
+
+def _download(address: str, path: Path, expected: str) -> None:
+    """Three attempts, but only where another may help: an unknown host or a 404 ends it at once."""
+    for pause in (*PAUSES_S, None):
+        try:
+            found = _fetch(address, path, expected)
+            if found == expected:
+                return
+            reason, may_pass = f"SHA-256 is {found}, expected {expected}", False
+        except (OSError, http.client.HTTPException) as error:
+            reason, may_pass = _diagnose(error)
+        if pause is None or not may_pass:
+            break
+        log.warning("%s: %s; trying again", address, reason)
+        time.sleep(pause)
+    raise DownloadError(
+        f"{address}: cannot be fetched into {path.parent}: {reason}; try again later, or name a folder that holds "
+        f"the files with --source-dir or {MULTI30K_FOLDER_VARIABLE}"
+    )
+
+
+def _fetch(address: str, path: Path, expected: str) -> str:
+    """One attempt. `path` appears only if the sum is the expected one. Returns the sum of what came."""
+    log.info("fetching %s", address)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with urllib.request.urlopen(address, timeout=TIMEOUT_S) as response:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with open(descriptor, "wb") as file:
+                found = _copy(response, file, path.name)
+            if found == expected:
+                os.chmod(temporary, 0o644)
+                os.replace(temporary, path)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    return found
+
+
+def _copy(response: http.client.HTTPResponse, file: io.BufferedWriter, name: str) -> str:
+    """All that the server sends. Returns its SHA-256."""
+    total, n_expected = hashlib.sha256(), response.length
+    with bar(f"Fetching {name}", n_expected, "B", unit_scale=True) as progress:
+        while block := response.read(1 << 16):
+            file.write(block)
+            total.update(block)
+            progress.update(len(block))
+    if n_expected is not None and file.tell() < n_expected:  # not every Python notices
+        raise http.client.IncompleteRead(b"", n_expected - file.tell())
+    return total.hexdigest()
+
+
+def _diagnose(error: Exception) -> tuple[str, bool]:
+    """What went wrong, in a few words, and whether it may pass."""
+    if isinstance(error, urllib.error.HTTPError):
+        error.close()
+        return f"HTTP {error.code} {error.reason}", error.code in (408, 429) or error.code >= 500
+    if isinstance(error, urllib.error.URLError) and isinstance(error.reason, Exception):
+        error = error.reason
+    if isinstance(error, http.client.IncompleteRead):
+        return "the answer broke off", True
+    if isinstance(error, TimeoutError):
+        return f"no answer for {TIMEOUT_S:g} s", True
+    if isinstance(error, socket.gaierror):
+        return f"the host's name is not known here ({error.strerror})", False
+    return str(error), isinstance(error, (ConnectionError, http.client.HTTPException))
+
+
+def _open_files(data: DataConfig) -> Corpus:
+    assert data.files is not None  # the config sees to it
+    sums, splits = {}, {}
+    for split in dict.fromkeys(["train", "valid", *data.files]):
+        pair = data.files[split]
+        for side in FilePair.model_fields:  # source, target
+            path: Path = getattr(pair, side)
+            if not path.is_file():
+                raise DataError(f"data.files.{split}.{side}: {path}: no such file; correct the path in the config")
+            sums[f"{split}.{side}"] = _sum(path)
+        splits[split] = partial(_read_pairs, pair.source, pair.target, data.skip_empty)
+    return Corpus(sums, splits)
+
+
+def _open_captions(data: DataConfig) -> Corpus:
+    """Written anew from the seed. The sum is that of German and English, whichever is the source."""
+    from transformer_cli.data import captions
+
+    total, splits = hashlib.sha256(), {}
+    for split, pairs in captions.write(data.captions.sentences, data.captions.seed).items():
+        for german, english in pairs:
+            total.update(f"{split}\t{german}\t{english}\n".encode())
+        splits[split] = partial(iter, pairs if data.source == "de" else [(en, de) for de, en in pairs])
+    return Corpus({"captions": total.hexdigest()}, splits)
+
+
+def _sum(path: Path) -> str:
+    try:
+        return sha256(path)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _read_pairs(source: Path, target: Path, skip_empty: bool) -> Pairs:
+    """One pass over two files, line by line."""
+    n_pairs = n_skipped = first_skipped = 0
+    with closing(_lines(source)) as source_lines, closing(_lines(target)) as target_lines:
+        for number, lines in enumerate(zip_longest(source_lines, target_lines), start=1):
+            if lines[0] is None or lines[1] is None:
+                raise _out_of_step(source, target)
+            pair = _decode(lines[0], source, number), _decode(lines[1], target, number)
+            if all(side.strip() for side in pair):
+                n_pairs += 1
+                yield pair
+            elif skip_empty:
+                n_skipped += 1
+                first_skipped = first_skipped or number
+            else:
+                where = f"{target if pair[0].strip() else source}: line {number}"
+                raise DataError(f"{where} is empty; mend it, or set data.skip_empty: true to leave such pairs out")
+    if n_skipped:
+        what = "%s and %s: pairs with an empty side left out: %d, the first in line %d"
+        log.warning(what, source, target, n_skipped, first_skipped)
+    if not n_pairs:
+        raise DataError(f"{source} and {target}: not one pair of sentences; a split needs at least one")
+
+
+def _lines(path: Path) -> Generator[bytes, None, None]:
+    r"""Split at "\n" alone: text may hold U+2028, form feeds and other ends of lines that are none."""
+    try:
+        with path.open("rb") as file:  # GzipFile alone reads lines slowly
+            yield from io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if path.suffix == ".gz" else file
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path}: not a whole gzip file ({error}); copy it again, or take .gz off its name") from None
+    except OSError as error:
+        raise _unreadable(path, error) from None
+
+
+def _decode(line: bytes, path: Path, number: int) -> str:
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: line {number}: byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not "
+            "UTF-8; convert the file to UTF-8 (a compressed one must be called .gz)"
+        ) from None
+    text = text.removesuffix("\n").removesuffix("\r")
+    return text.removeprefix("\ufeff") if number == 1 else text  # the byte order mark that some editors write
+
+
+def _out_of_step(source: Path, target: Path) -> DataError:
+    n_source, n_target = (sum(1 for _ in _lines(path)) for path in (source, target))
+    return DataError(f"{source} has {n_source} lines, {target} has {n_target}; line n must translate line n")
+
+
+def _unreadable(path: Path, error: OSError) -> DataError:
+    return DataError(f"{path}: cannot be read: {error.strerror or error}; correct the path or the permissions")

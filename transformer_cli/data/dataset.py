@@ -1,0 +1,164 @@
+"""A prepared dataset on disk: memory-mapped ids and offsets. Refuses what does not match its manifest.
+
+data/multi30k.de-en-1a2b3c4d/
+    manifest.json                   what it was made from, and its counts
+    source.vocab.txt                a token a line (target.vocab.txt likewise)
+    target.joins.json               how target tokens become plain text
+    train.source.ids.npy            int32, all sentences end to end, without <sos> and <eos>
+    train.source.offsets.npy        int64, sentence i is ids[offsets[i]:offsets[i + 1]]
+    train.source.txt                the raw text, a sentence a line
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_cli.config import DataConfig
+from transformer_cli.data.tokenizer import Joins
+from transformer_cli.data.vocabulary import Vocabulary
+from transformer_cli.errors import DataError
+
+FORMAT_VERSION = 1
+SIDES = ("source", "target")
+
+
+@dataclass(frozen=True)
+class Side:
+    """The encoded sentences of one side of a split."""
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> NDArray[np.int32]:
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each sentence, <sos> and <eos> not counted."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class EncodedSplit:
+    """Both sides of a split, sentence by sentence."""
+
+    source: Side
+    target: Side
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """An opened dataset; arrays are mapped only when a split is asked for."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    source_vocabulary: Vocabulary
+    target_vocabulary: Vocabulary
+    joins: Joins
+
+    @staticmethod
+    def open(folder: Path) -> "Dataset":
+        """Raises DataError if it is missing, of another format version, or does not match its manifest."""
+        manifest = read_manifest(folder)
+        vocabularies = [Vocabulary.load(folder / f"{side}.vocab.txt") for side in SIDES]
+        for side, vocabulary in zip(SIDES, vocabularies, strict=True):
+            if len(vocabulary) != manifest["vocabulary"][side]:
+                raise _damaged(folder / f"{side}.vocab.txt", f"{len(vocabulary)} tokens", manifest["vocabulary"][side])
+        joins = Joins.from_json(json.loads((folder / "target.joins.json").read_text(encoding="utf-8")))
+        return Dataset(folder, manifest, vocabularies[0], vocabularies[1], joins)
+
+    @property
+    def fingerprint(self) -> str:
+        """Eight hexadecimal digits of all that shaped the files."""
+        return str(self.manifest["fingerprint"])
+
+    @property
+    def test_splits(self) -> list[str]:
+        """Names of the test sets, in their order."""
+        return [name for name in self.manifest["splits"] if name not in ("train", "valid")]
+
+    def split(self, name: str) -> EncodedSplit:
+        """Map a split's arrays. Raises DataError for an unknown split or arrays that do not match the manifest."""
+        counts = self._counts(name)
+        return EncodedSplit(*(self._side(name, side, counts["sentences"], counts[side]["tokens"]) for side in SIDES))
+
+    def text(self, name: str, side: str) -> list[str]:
+        """The raw lines of one side of a split."""
+        self._counts(name)
+        return (self.folder / f"{name}.{side}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+
+    def _counts(self, name: str) -> dict[str, Any]:
+        splits: dict[str, dict[str, Any]] = self.manifest["splits"]
+        if name not in splits:
+            raise DataError(f"{self.folder}: no split {name!r}; it has {', '.join(splits)}")
+        return splits[name]
+
+    def _side(self, name: str, side: str, sentences: int, tokens: int) -> Side:
+        path = self.folder / f"{name}.{side}.ids.npy"
+        try:
+            ids = np.load(path, mmap_mode="r")
+            offsets = np.load(self.folder / f"{name}.{side}.offsets.npy", mmap_mode="r")
+        except (OSError, ValueError) as error:
+            raise DataError(
+                f"{path}: cannot be mapped: {error}; delete the folder and run `tfm prepare` again"
+            ) from None
+        if len(ids) != tokens or len(offsets) != sentences + 1 or offsets[-1] != tokens:
+            raise _damaged(path, f"{len(offsets) - 1} sentences of {len(ids)} tokens", f"{sentences} of {tokens}")
+        return Side(ids, offsets)
+
+
+def settings(data: DataConfig) -> dict[str, Any]:
+    """The data settings that shape a dataset: those of the chosen corpus alone, and not the pinned fingerprint."""
+    values = data.model_dump(mode="json", exclude={"fingerprint"})
+    return {key: value for key, value in values.items() if key not in {"files", "captions"} - {data.corpus}}
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Raises DataError if the folder holds no dataset of this format version."""
+    try:
+        manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        found = manifest["format_version"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{folder}: no dataset: {error}; run `tfm prepare`") from None
+    if found != FORMAT_VERSION:
+        raise DataError(f"{folder}: format version {found}, this tfm reads {FORMAT_VERSION}; run `tfm prepare` again")
+    return manifest
+
+
+def find_dataset(data: DataConfig, data_dir: Path) -> Path:
+    """The folder of the pinned fingerprint, else the newest one prepared with these settings.
+
+    Raises DataError if there is none.
+    """
+    wanted = settings(data)
+    prefix = f"{data.corpus}.{data.source}-{data.target}-"
+    found = []
+    for folder in data_dir.glob(f"{prefix}*"):
+        try:
+            manifest = read_manifest(folder)
+        except DataError:
+            continue  # a dataset of an older format is not what we look for
+        if data.fingerprint in (None, manifest["fingerprint"]) and manifest["settings"] == wanted:
+            found.append(folder)
+    if not found:
+        which = f" with fingerprint {data.fingerprint}" if data.fingerprint else " with these settings"
+        raise DataError(
+            f"{data_dir}/: no dataset {data.corpus} {data.source}→{data.target}{which}; "
+            "run `tfm prepare` with the same --config and --set"
+        )
+    return max(found, key=lambda folder: folder.stat().st_mtime_ns)
+
+
+def _damaged(path: Path, found: str, expected: object) -> DataError:
+    return DataError(f"{path}: {found}, the manifest says {expected}; delete the folder and run `tfm prepare` again")

@@ -1,0 +1,60 @@
+"""Tokens ↔ ids. The one owner of torchtext, which is imported only where a vocabulary is built.
+
+On disk a vocabulary is plain text, a token a line, its id the line's number from 0.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from transformer_cli.errors import DataError
+from transformer_cli.files import write_text
+
+SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
+UNK, PAD, SOS, EOS = range(4)
+
+
+class Vocabulary:
+    """An ordered set of tokens; the four special ones come first, and text can never be encoded as one of them."""
+
+    def __init__(self, tokens: Sequence[str]) -> None:
+        assert tuple(tokens[: len(SPECIALS)]) == SPECIALS
+        self.tokens = tuple(tokens)
+        self._ids = {token: index for index, token in enumerate(tokens) if index >= len(SPECIALS)}
+
+    @staticmethod
+    def build(counts: Mapping[str, int], *, min_freq: int) -> "Vocabulary":
+        """The tokens seen at least `min_freq` times, most frequent first (equal counts by alphabet)."""
+        from torchtext.vocab import Vocab
+
+        words = Counter({token: count for token, count in counts.items() if token not in SPECIALS})
+        return Vocabulary(Vocab(words, min_freq=min_freq, specials=list(SPECIALS)).itos)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __contains__(self, token: str) -> bool:
+        return token in self._ids
+
+    def encode(self, tokens: Iterable[str]) -> list[int]:
+        """Ids of tokens, UNK for those not in the vocabulary. Adds no <sos> or <eos>."""
+        return [self._ids.get(token, UNK) for token in tokens]
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """Tokens of ids."""
+        return [self.tokens[index] for index in ids]
+
+    def save(self, path: Path) -> None:
+        """Write a token a line."""
+        write_text(path, "".join(f"{token}\n" for token in self.tokens))
+
+    @staticmethod
+    def load(path: Path) -> "Vocabulary":
+        """Read what `save` wrote. Raises DataError if the file is missing or is no vocabulary."""
+        try:
+            tokens = path.read_text(encoding="utf-8").split("\n")[:-1]
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{path}: no vocabulary: {error}") from None
+        if tuple(tokens[: len(SPECIALS)]) != SPECIALS:
+            raise DataError(f"{path}: no vocabulary: it should begin with {' '.join(SPECIALS)}, a token a line")
+        return Vocabulary(tokens)

@@ -1,0 +1,57 @@
+"""Which device computes, and in which arithmetic. Knows what this machine has; nothing of models or runs."""
+
+import contextlib
+from contextlib import AbstractContextManager
+from typing import Literal
+
+import torch
+
+from transformer_cli.errors import DeviceError
+
+Precision = Literal["float32", "bfloat16"]
+
+
+def choose_device(name: str) -> torch.device:
+    """auto: the first CUDA device, else the CPU (mps only by name: untried). Raises DeviceError if it is absent."""
+    if name == "auto":
+        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= count:
+            found = f"this machine shows torch {count} of them" if count else "torch sees no CUDA device here"
+            raise DeviceError(f"device {name}: {found}; choose training.device cpu or auto (--device for the others)")
+        return torch.device("cuda", device.index or 0)
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise DeviceError("device mps: torch sees no Apple GPU here; choose cpu or auto")
+    return device
+
+
+def choose_precision(setting: str, device: torch.device) -> Precision:
+    """auto: bfloat16 where the hardware multiplies it fast (AVX512-BF16, AMX, CUDA from compute capability 8.0)."""
+    if setting == "bfloat16" or (setting == "auto" and _is_fast_at_bfloat16(device)):
+        return "bfloat16"
+    return "float32"
+
+
+def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
+    """Matrix products in the given precision; weights, sums and softmax stay float32."""
+    if precision == "float32":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16)
+
+
+def describe(device: torch.device) -> str:
+    """The device in words: `cuda:0 (NVIDIA H200)`, `cpu, 2 threads`."""
+    if device.type == "cuda":
+        return f"{device} ({torch.cuda.get_device_name(device)})"
+    return f"cpu, {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)
+
+
+def _is_fast_at_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    if device.type != "cpu":
+        return False
+    supported = (getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile"))
+    return any(probe is not None and probe() for probe in supported)

@@ -1,0 +1,131 @@
+"""Scaled dot-product and multi-head attention (section 3.2), and the cache that decoding keeps.
+
+Masks are boolean and say who *may* attend: True = may. The model makes them from the pad id; callers never do.
+Shapes: batch, heads, target (positions that ask), source (positions that are asked), depth (of one head).
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from transformer_cli.model.dropout import Dropout
+
+
+def attention_weights(query: Tensor, key: Tensor, may_attend: Tensor | None) -> Tensor:
+    """softmax(QKᵀ/√d_k) (eq. 1): how much each target position takes from each source position.
+
+    query (batch, heads, target, depth); key (batch, heads, source, depth); may_attend bool, broadcast to
+    (batch, heads, target, source), at least one True in each row. Returns (batch, heads, target, source).
+    """
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    if may_attend is not None:
+        scores = scores.masked_fill(~may_attend, float("-inf"))
+    return scores.softmax(dim=-1)
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, may_attend: Tensor | None, dropout: float = 0.0) -> Tensor:
+    """softmax(QKᵀ/√d_k)·V (eq. 1) by torch's fused kernels: the fast form where one exists, which is not the CPU.
+
+    Shapes as in `attention_weights`, value as key. Returns (batch, heads, target, depth).
+    """
+    return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend, dropout_p=dropout)
+
+
+class KeysValues(NamedTuple):
+    """What is attended to, split in heads: keys and values (batch, heads, source, depth)."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class MultiHeadAttention(nn.Module):
+    """Concat(head_1 … head_h)·W_O, each head attending in its own projection of queries, keys and values (3.2.2).
+
+    W_Q, W_K and W_V of all heads stand one below the other in one matrix, so that self-attention is one product.
+    """
+
+    def __init__(self, d_model: int, num_heads: int, head_dim: int, *, qkv_bias: bool, dropout: float) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.inner = num_heads * head_dim
+        self.qkv = nn.Linear(d_model, 3 * self.inner, bias=qkv_bias)
+        self.output = nn.Linear(self.inner, d_model)
+        self.dropout = Dropout(dropout)
+
+    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
+        """Self-attention: all three from the same x (batch, length, d_model)."""
+        query, keys, values = self._project(x, 0, 3)
+        return query, KeysValues(keys, values)
+
+    def queries(self, x: Tensor) -> Tensor:
+        """Encoder–decoder attention: queries from the decoder's x (batch, target, d_model)."""
+        return self._project(x, 0, 1)[0]
+
+    def keys_values(self, memory: Tensor) -> KeysValues:
+        """Encoder–decoder attention: keys and values from the encoder's output (batch, source, d_model)."""
+        return KeysValues(*self._project(memory, 1, 3))
+
+    def forward(
+        self, query: Tensor, source: KeysValues, may_attend: Tensor | None, record: list[Tensor] | None = None
+    ) -> Tensor:
+        """Attend in every head, concatenate, project: (batch, target, d_model).
+
+        record: where the weights (batch, heads, target, source) are kept, for those who ask; training never does.
+        """
+        if record is None and query.device.type != "cpu":
+            dropout = self.dropout.p if self.training else 0.0
+            heads = attend(query, source.keys, source.values, may_attend, dropout)
+        else:
+            weights = attention_weights(query, source.keys, may_attend)
+            if record is not None:
+                record.append(weights)
+            heads = self.dropout(weights) @ source.values
+        return self.output(heads.transpose(1, 2).flatten(2))  # (batch, target, heads·depth) → (…, d_model)
+
+    def _project(self, x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
+        """Parts first … last-1 of (queries, keys, values), each (batch, heads, length, depth)."""
+        rows = slice(first * self.inner, last * self.inner)
+        bias = None if self.qkv.bias is None else self.qkv.bias[rows]
+        projected = nn.functional.linear(x, self.qkv.weight[rows], bias)
+        heads = projected.unflatten(-1, (last - first, self.num_heads, -1))  # (batch, length, part, heads, depth)
+        return heads.permute(2, 0, 3, 1, 4).unbind(0)
+
+
+@dataclass
+class AttentionRecord:
+    """The attention weights of one forward pass, layer by layer: each (batch, heads, target, source)."""
+
+    encoder_self: list[Tensor] = field(default_factory=list)
+    decoder_self: list[Tensor] = field(default_factory=list)
+    cross: list[Tensor] = field(default_factory=list)
+
+
+@dataclass
+class Cache:
+    """What decoding need not compute twice; made by `Transformer.start`, owned by the search.
+
+    memory: keys and values of the encoder's output in each layer, computed once. past: keys and values of the target
+    positions so far in each layer, None before the first. may_attend: which source positions are real.
+    """
+
+    memory: list[KeysValues]
+    may_attend: Tensor
+    past: list[KeysValues | None]
+    length: int = 0
+
+    def append(self, layer: int, new: KeysValues) -> KeysValues:
+        """Add the newest position's keys and values to a layer; returns all of them."""
+        past = self.past[layer]
+        if past is not None:
+            new = KeysValues(torch.cat((past.keys, new.keys), dim=2), torch.cat((past.values, new.values), dim=2))
+        self.past[layer] = new
+        return new
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows of the batch, in this order; a row may be named more than once. rows: int64 (new batch,)."""
+        self.may_attend = self.may_attend[rows]
+        self.memory = [KeysValues(keys[rows], values[rows]) for keys, values in self.memory]
+        self.past = [past and KeysValues(past.keys[rows], past.values[rows]) for past in self.past]

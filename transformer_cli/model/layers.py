@@ -1,0 +1,108 @@
+"""The layers of both stacks: attention and feed-forward, each in a residual connection with LayerNorm (3.1, 3.3)."""
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+from transformer_cli.config import ModelConfig
+from transformer_cli.model.attention import KeysValues, MultiHeadAttention
+from transformer_cli.model.dropout import Dropout
+
+
+class FeedForward(nn.Module):
+    """FFN(x) = max(0, x·W_1 + b_1)·W_2 + b_2, at each position alone (eq. 2), with dropout after the activation."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.inner = nn.Linear(config.d_model, config.d_ff)
+        self.activation = nn.ReLU() if config.activation == "relu" else nn.GELU()
+        self.dropout = Dropout(config.dropout)
+        self.outer = nn.Linear(config.d_ff, config.d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (…, d_model). Returns the same shape."""
+        return self.outer(self.dropout(self.activation(self.inner(x))))
+
+
+class Residual(nn.Module):
+    """LayerNorm(x + Dropout(Sublayer(x))) as in the paper, or x + Dropout(Sublayer(LayerNorm(x))) with norm: pre."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.d_model)
+        self.dropout = Dropout(config.dropout)
+        self.norm_first = config.norm == "pre"
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """x (…, d_model). Returns the same shape."""
+        if self.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = _attention(config)
+        self.feed_forward = FeedForward(config)
+        self.residuals = nn.ModuleList(Residual(config) for _ in range(2))
+
+    def forward(self, x: Tensor, may_attend: Tensor, record: list[Tensor] | None = None) -> Tensor:
+        """x (batch, source, d_model); may_attend (batch, 1, 1, source). Returns x's shape."""
+
+        def attend_to_source(x: Tensor) -> Tensor:
+            query, source = self.self_attention.queries_keys_values(x)
+            return self.self_attention(query, source, may_attend, record)
+
+        x = self.residuals[0](x, attend_to_source)
+        return self.residuals[1](x, self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention to the encoder's output, feed-forward."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.self_attention = _attention(config)
+        self.cross_attention = _attention(config)
+        self.feed_forward = FeedForward(config)
+        self.residuals = nn.ModuleList(Residual(config) for _ in range(3))
+
+    def forward(
+        self,
+        x: Tensor,
+        may_attend_target: Tensor | None,
+        memory: KeysValues,
+        may_attend_source: Tensor,
+        *,
+        remember: Callable[[KeysValues], KeysValues] = lambda new: new,
+        self_record: list[Tensor] | None = None,
+        cross_record: list[Tensor] | None = None,
+    ) -> Tensor:
+        """x (batch, target, d_model); may_attend_target (batch, 1, target, target), None: everything so far;
+        memory: `cross_attention.keys_values` of the encoder's output; may_attend_source (batch, 1, 1, source);
+        remember: takes the keys and values of x, gives those of all positions so far. Returns x's shape.
+        """
+
+        def attend_to_target(x: Tensor) -> Tensor:
+            query, new = self.self_attention.queries_keys_values(x)
+            return self.self_attention(query, remember(new), may_attend_target, self_record)
+
+        def attend_to_memory(x: Tensor) -> Tensor:
+            return self.cross_attention(self.cross_attention.queries(x), memory, may_attend_source, cross_record)
+
+        x = self.residuals[0](x, attend_to_target)
+        x = self.residuals[1](x, attend_to_memory)
+        return self.residuals[2](x, self.feed_forward)
+
+
+def _attention(config: ModelConfig) -> MultiHeadAttention:
+    return MultiHeadAttention(
+        config.d_model,
+        config.num_heads,
+        config.head_dim or config.d_model // config.num_heads,
+        qkv_bias=config.qkv_bias,
+        dropout=config.dropout if config.attention_dropout is None else config.attention_dropout,
+    )

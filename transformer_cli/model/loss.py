@@ -1,0 +1,47 @@
+"""Cross-entropy of the target tokens, padding aside (section 5.4): sums and counts, never means of means."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from transformer_cli.model.transformer import Transformer
+
+
+@dataclass(frozen=True)
+class TokenLosses:
+    """The losses of a padded batch's real target tokens, row after row.
+
+    objective: scalar, the sum that training minimises (label smoothing included). nll (tokens,): -log p of each
+    token, without gradient. tokens: their number.
+    """
+
+    objective: Tensor
+    nll: Tensor
+
+    @property
+    def tokens(self) -> int:
+        return len(self.nll)
+
+
+def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_smoothing: float = 0.0) -> TokenLosses:
+    """Predict each target token from those before it; the wide output projection is computed for real tokens only.
+
+    source int64 (batch, source); target int64 (batch, target) from <sos> to <eos>, padded at the end.
+    """
+    labels = target[:, 1:]
+    real = labels != model.pad_id
+    hidden = model.decode(target[:, :-1], model.encode(source), source)
+    logits = model.output(hidden[real]).float()  # (tokens, vocabulary)
+    nll = nn.functional.cross_entropy(logits, labels[real], reduction="none")
+    objective = nll.sum()
+    if label_smoothing:
+        objective = nn.functional.cross_entropy(logits, labels[real], reduction="sum", label_smoothing=label_smoothing)
+    return TokenLosses(objective, nll.detach())
+
+
+def sum_by_row(nll: Tensor, target: Tensor, pad_id: int) -> tuple[Tensor, Tensor]:
+    """The sum of `nll` (tokens,) in each row of target (batch, target), float64, and the tokens in each: (batch,)."""
+    counts = (target[:, 1:] != pad_id).sum(dim=1)
+    rows = torch.repeat_interleave(torch.arange(len(counts), device=nll.device), counts)
+    return torch.zeros(len(counts), dtype=torch.float64, device=nll.device).index_add_(0, rows, nll.double()), counts

@@ -1,0 +1,38 @@
+"""Position vectors, added to the token embeddings so that the order of tokens counts (section 3.5)."""
+
+import torch
+from torch import Tensor, nn
+
+
+class LearnedPositions(nn.Module):
+    """A trained vector for each position up to a last one (Gehring et al. 2017; table 3, row E)."""
+
+    def __init__(self, max_length: int, d_model: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(max_length, d_model))
+
+    def forward(self, start: int, length: int) -> Tensor:
+        """Vectors of positions start … start+length-1: (length, d_model)."""
+        assert start + length <= len(self.weight), f"position {start + length} of {len(self.weight)}"
+        return self.weight[start : start + length]
+
+
+class SinusoidalPositions(nn.Module):
+    """The paper's sines and cosines; nothing to train, no last position."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.register_buffer("frequencies", frequencies(d_model), persistent=False)
+
+    def forward(self, start: int, length: int) -> Tensor:
+        """Vectors of positions start … start+length-1: (length, d_model)."""
+        angles = torch.arange(start, start + length, device=self.frequencies.device).outer(self.frequencies)
+        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)  # sin and cos take turns
+
+    frequencies: Tensor
+
+
+def frequencies(d_model: int) -> Tensor:
+    """1 / 10000^(2i/d_model) for i = 0 … d_model/2-1; PE(pos, 2i) = sin(pos·that), PE(pos, 2i+1) = cos(pos·that)."""
+    two_i = torch.arange(0, d_model, 2, dtype=torch.float64)
+    return (10000.0 ** (-two_i / d_model)).float()

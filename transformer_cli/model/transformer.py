@@ -1,0 +1,185 @@
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), in the order of its section 3.
+
+Knows ids and vectors, nothing of words, files or training. Below this file: layers.py (3.1, 3.3), attention.py (3.2),
+positions.py (3.5).
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from transformer_cli.config import ModelConfig
+from transformer_cli.model.attention import AttentionRecord, Cache, KeysValues, MultiHeadAttention
+from transformer_cli.model.dropout import Dropout
+from transformer_cli.model.layers import DecoderLayer, EncoderLayer
+from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions
+
+
+class Transformer(nn.Module):
+    """Source ids and target ids in, a score for every word of the target vocabulary out (figure 1)."""
+
+    def __init__(self, config: ModelConfig, *, source_vocabulary: int, target_vocabulary: int, pad_id: int) -> None:
+        """The vocabularies are given by their sizes; pad_id is the same in both."""
+        super().__init__()
+        self.config = config
+        self.pad_id = pad_id
+        self.source_embedding = Embedding(config, source_vocabulary)
+        self.target_embedding = Embedding(config, target_vocabulary)
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
+        self.output = nn.Linear(config.d_model, target_vocabulary)
+        if config.tie_embeddings == "all":
+            assert source_vocabulary == target_vocabulary, "one matrix needs one vocabulary"
+            self.source_embedding.tokens.weight = self.target_embedding.tokens.weight
+        if config.tie_embeddings != "none":
+            self.output.weight = self.target_embedding.tokens.weight  # section 3.4
+        self.apply(initialize)
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """Logits of the token after each target position, all at once (teacher forcing).
+
+        source int64 (batch, source); target int64 (batch, target), beginning with <sos>; both padded at the end.
+        Returns (batch, target, vocabulary); softmax turns them into probabilities.
+        """
+        return self.output(self.decode(target, self.encode(source), source))
+
+    def encode(self, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
+        """The encoder's output: source int64 (batch, source) → (batch, source, d_model)."""
+        x = self.source_embedding(source)
+        return self.encoder(x, self._real(source), record)
+
+    def decode(self, target: Tensor, memory: Tensor, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
+        """The decoder's output: target int64 (batch, target), memory of `encode` → (batch, target, d_model)."""
+        x = self.target_embedding(target)
+        may_attend = self._real(target) & look_ahead_mask(target.shape[1], target.device)
+        return self.decoder(x, may_attend, memory, self._real(source), record)
+
+    def start(self, source: Tensor) -> Cache:
+        """Encode once, and begin to decode: source int64 (batch, source)."""
+        return self.decoder.start(self.encode(source), self._real(source))
+
+    def step(self, tokens: Tensor, cache: Cache, record: AttentionRecord | None = None) -> Tensor:
+        """Logits of the token after `tokens` int64 (batch,), the newest of each row: (batch, vocabulary).
+
+        The same as the last position of `forward` over all tokens so far, which the cache remembers.
+        """
+        x = self.target_embedding(tokens[:, None], start=cache.length)
+        return self.output(self.decoder.step(x, cache, record)[:, 0])
+
+    def _real(self, ids: Tensor) -> Tensor:
+        """The padding mask, True where a position holds a token: (batch, 1, 1, length)."""
+        return (ids != self.pad_id)[:, None, None, :]
+
+
+class Embedding(nn.Module):
+    """Token vectors × √d_model (3.4), plus position vectors (3.5), then dropout (5.4)."""
+
+    def __init__(self, config: ModelConfig, vocabulary: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, config.d_model)
+        self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+        self.positions: nn.Module = SinusoidalPositions(config.d_model)
+        if config.positions == "learned":
+            assert config.max_length is not None
+            self.positions = LearnedPositions(config.max_length, config.d_model)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, ids: Tensor, *, start: int = 0) -> Tensor:
+        """ids int64 (batch, length), the first at position `start` → (batch, length, d_model)."""
+        return self.dropout(self.tokens(ids) * self.scale + self.positions(start, ids.shape[1]))
+
+
+class Encoder(nn.Module):
+    """A stack of identical layers (3.1)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        self.norm = _final_norm(config)
+
+    def forward(self, x: Tensor, may_attend: Tensor, record: AttentionRecord | None = None) -> Tensor:
+        """x (batch, source, d_model); may_attend (batch, 1, 1, source). Returns x's shape."""
+        for layer in self.layers:
+            x = layer(x, may_attend, record and record.encoder_self)
+        return self.norm(x)
+
+
+class Decoder(nn.Module):
+    """A stack of identical layers that also attend to the encoder's output (3.1)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        self.norm = _final_norm(config)
+
+    def forward(
+        self,
+        x: Tensor,
+        may_attend_target: Tensor,
+        memory: Tensor,
+        may_attend_source: Tensor,
+        record: AttentionRecord | None = None,
+    ) -> Tensor:
+        """All target positions at once: x (batch, target, d_model). Returns x's shape."""
+        for layer, keys_values in zip(self.layers, self._keys_values(memory), strict=True):
+            x = layer(
+                x,
+                may_attend_target,
+                keys_values,
+                may_attend_source,
+                self_record=record and record.decoder_self,
+                cross_record=record and record.cross,
+            )
+        return self.norm(x)
+
+    def start(self, memory: Tensor, may_attend: Tensor) -> Cache:
+        """A cache that holds each layer's keys and values of the encoder's output, and no target position yet."""
+        return Cache(self._keys_values(memory), may_attend, [None] * len(self.layers))
+
+    def step(self, x: Tensor, cache: Cache, record: AttentionRecord | None = None) -> Tensor:
+        """One more target position: x (batch, 1, d_model). No mask is needed: all that is cached lies before it."""
+        for index, layer in enumerate(self.layers):
+            x = layer(
+                x,
+                None,
+                cache.memory[index],
+                cache.may_attend,
+                remember=lambda new, index=index: cache.append(index, new),
+                self_record=record and record.decoder_self,
+                cross_record=record and record.cross,
+            )
+        cache.length += 1
+        return self.norm(x)
+
+    def _keys_values(self, memory: Tensor) -> list[KeysValues]:
+        layers = (layer for layer in self.layers if isinstance(layer, DecoderLayer))
+        return [layer.cross_attention.keys_values(memory) for layer in layers]
+
+
+def look_ahead_mask(length: int, device: torch.device) -> Tensor:
+    """True at [i, j] where j ≤ i: a target position may attend to itself and those before (3.2.3). (length, length)."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def initialize(module: nn.Module) -> None:
+    """Xavier-uniform on every matrix, embeddings included; biases and LayerNorm as torch makes them.
+
+    Glorot and Bengio 2010: the bound depends on the shape, so the three parts of a fused q/k/v matrix are
+    initialised each on its own.
+    """
+    if isinstance(module, MultiHeadAttention):
+        for part in module.qkv.weight.detach().split(module.inner):
+            nn.init.xavier_uniform_(part)
+        nn.init.xavier_uniform_(module.output.weight)
+    elif isinstance(module, nn.Linear | nn.Embedding | LearnedPositions):
+        nn.init.xavier_uniform_(module.weight)
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Trainable numbers; a tied matrix counts once."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def _final_norm(config: ModelConfig) -> nn.Module:
+    return nn.LayerNorm(config.d_model) if config.final_norm else nn.Identity()

@@ -1,0 +1,31 @@
+"""Adam and its learning rate (section 5.3)."""
+
+import math
+
+import torch
+
+from transformer_cli.config import TrainingConfig
+from transformer_cli.model.transformer import Transformer
+
+
+def make_optimizer(model: Transformer, training: TrainingConfig) -> torch.optim.Adam:
+    """Adam (Kingma and Ba 2015), in one fused kernel where torch has one."""
+    device = next(model.parameters()).device
+    return torch.optim.Adam(
+        model.parameters(),
+        lr=training.learning_rate,
+        betas=training.betas,
+        eps=training.eps,
+        fused=device.type in ("cpu", "cuda"),
+    )
+
+
+def learning_rate(training: TrainingConfig, step: int) -> float:
+    """The rate of optimiser step 1, 2, …; `training.learning_rate` is the peak.
+
+    inverse_sqrt is the paper's eq. 3 with d_model^-0.5 · warmup^-0.5 written as the peak: lr·min(step/w, √(w/step)).
+    """
+    warmup = training.warmup_steps
+    if training.schedule == "inverse_sqrt":
+        return training.learning_rate * min(step / warmup, math.sqrt(warmup / step))
+    return training.learning_rate * min(1.0, step / warmup if warmup else 1.0)

@@ -1,0 +1,340 @@
+"""train(config): set up, step, validate, save, resume. Knows how a run goes; not what a layer or a file looks like.
+
+A step is a function of (weights, moments, batch, step number): the plan of an epoch follows from (seed, epoch) and
+dropout from (seed, step). So a run that was killed and goes on from its last save ends like one that was not.
+"""
+
+import logging
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from transformer_cli import progress
+from transformer_cli.checkpoint import Run, RunningLoss, TrainingState
+from transformer_cli.config import Config, differences, dump_config
+from transformer_cli.data.batching import Rows, collate, group_by_length, plan_epoch, rows_within
+from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
+from transformer_cli.devices import autocast, choose_device, choose_precision, describe
+from transformer_cli.errors import ConfigError, DataError, Interrupted
+from transformer_cli.evaluate import corpus_losses
+from transformer_cli.files import write_text
+from transformer_cli.model.loss import token_losses
+from transformer_cli.model.transformer import count_parameters
+from transformer_cli.training.optim import learning_rate, make_optimizer
+
+log = logging.getLogger(__name__)
+
+MAY_CHANGE = tuple(f"training.{key}" for key in ("epochs", "patience", "save_minutes", "device", "num_threads"))
+CPU_GROUP = 32  # sentences padded together on the CPU: fewer compute less padding, but in smaller products
+
+
+def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Path("runs"), fresh: bool = False) -> Run:
+    """Train a run, or go on with it where it was saved last. Returns it when its epochs or its patience are spent.
+
+    fresh: move a run of this name aside and begin anew. Raises DataError without a dataset, ConfigError if the run on
+    disk was begun with other settings, Interrupted (after a save) on SIGINT or SIGTERM.
+    """
+    device = choose_device(config.training.device)
+    if config.training.num_threads:
+        torch.set_num_threads(config.training.num_threads)
+    folder = runs_dir / config.name
+    if fresh and folder.exists():
+        log.info("moved the old run to %s", _move_aside(folder))
+    resuming = (folder / "run.json").is_file() and Run.open(folder).has_checkpoint("last")
+    if resuming:
+        run = _resume(folder, config)
+        dataset = Dataset.open(find_dataset(run.config.data, data_dir))
+    else:
+        dataset = Dataset.open(find_dataset(config.data, data_dir))
+        run = Run.create(folder, _resolve(config, dataset, device), dataset)
+    write_text(runs_dir / "latest", f"{config.name}\n")
+    trainer = Trainer(run, dataset, device)
+    trainer.announce()
+    if resuming:
+        trainer.restore()
+    trainer.run_epochs()
+    return run
+
+
+class Trainer:
+    """A run in training: its model, optimiser and state, on one device."""
+
+    def __init__(self, run: Run, dataset: Dataset, device: torch.device) -> None:
+        self.run = run
+        self.dataset = dataset
+        self.device = device
+        self.settings = run.config.training
+        self.precision = choose_precision(self.settings.precision, device)
+        self.train_split, self.train_rows = self._usable("train")
+        self.valid_split, self.valid_rows = self._usable("valid")
+        torch.manual_seed(self.settings.seed)
+        self.model = run.new_model().to(device)
+        self.optimizer = make_optimizer(self.model, self.settings)
+        self.state = TrainingState()
+        self.history: list[dict[str, Any]] = []
+
+    def announce(self) -> None:
+        """Say what the run is."""
+        data = self.run.config.data
+        log.info(
+            "%s: %s parameters; %s→%s, %s pairs of %s; %s epochs; %s; %s",
+            self.run.config.name,
+            f"{count_parameters(self.model):,}",
+            data.source,
+            data.target,
+            f"{len(self.train_rows):,}",
+            self.dataset.folder,
+            self.settings.epochs,
+            describe(self.device),
+            self.precision,
+        )
+
+    def restore(self) -> None:
+        """Weights, moments, state and history of the last save; history written after it is dropped."""
+        self.state = self.run.load_last(self.model, self.optimizer)
+        self.history = [entry for entry in self.run.history() if entry["step"] <= self.state.step]
+        if self.state.epoch <= self.settings.epochs:
+            where = f"epoch {self.state.epoch}, {self.state.batch} batches into it"
+            log.info("resuming from the save at step %s (%s)", f"{self.state.step:,}", where)
+
+    def run_epochs(self) -> None:
+        """Train until the epochs or the patience are spent."""
+        with _stop_signals() as stop:
+            while self.state.epoch <= self.settings.epochs and not self._patience_is_spent():
+                plan = plan_epoch(self.train_split, self.train_rows, self.settings, self.state.epoch)
+                self._run_epoch(plan, stop)
+                self._end_epoch()
+        best = min(self.history, key=lambda entry: entry["valid_loss"])
+        log.info(
+            "trained %d epochs; best validation loss %.3f (PPL %.2f) in epoch %d: %s",
+            self.state.epoch - 1,
+            best["valid_loss"],
+            best["valid_ppl"],
+            best["epoch"],
+            self.run.checkpoint("best"),
+        )
+
+    def _run_epoch(self, plan: Sequence[Rows], stop: "_Stop") -> None:
+        """The epoch's batches from where the state stands; saves now and then, and when asked to stop."""
+        saved = started = time.monotonic()
+        seconds_before = self.state.running.seconds
+        with self._bar(plan) as bar:
+            while self.state.batch < len(plan):
+                self._step(plan[self.state.batch])
+                now = time.monotonic()
+                self.state.running.seconds = seconds_before + now - started
+                self._show(bar)
+                is_last = self.state.batch == len(plan)  # then the epoch's end saves
+                if stop.signal_number and not is_last:
+                    self._stop(stop.signal_number)
+                if now - saved >= self.settings.save_minutes * 60 and not is_last:
+                    self._save()
+                    saved = time.monotonic()
+
+    def _step(self, rows: Rows) -> None:
+        """One optimiser step on the mean loss of a batch's target tokens."""
+        state = self.state
+        state.step += 1
+        torch.manual_seed(_dropout_seed(self.settings.seed, state.step))
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.settings, state.step)
+        nll, tokens = self._backward(rows)
+        limit = self.settings.clip_grad_norm or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        if math.isfinite(norm):
+            self.optimizer.step()
+        else:
+            state.running.skipped_steps += 1
+        self.optimizer.zero_grad()
+        state.batch += 1
+        state.running.nll += nll
+        state.running.target_tokens += tokens
+        state.running.batch_means += nll / tokens
+        state.running.batches += 1
+
+    def _backward(self, rows: Rows) -> tuple[float, int]:
+        """Add the batch's gradient, group by group; returns the sum of its losses and how many tokens they are of."""
+        self.model.train()
+        tokens = int((self.train_split.target.lengths[rows] + 1).sum())  # with <eos>
+        nll = 0.0
+        size = CPU_GROUP if self.device.type == "cpu" else len(rows)
+        for group in group_by_length(self.train_split, rows, size):
+            batch = collate(self.train_split, group).to(self.device)
+            with autocast(self.device, self.precision):
+                losses = token_losses(
+                    self.model, batch.source, batch.target, label_smoothing=self.settings.label_smoothing
+                )
+            (losses.objective / tokens).backward()
+            nll += losses.nll.sum().item()
+        return nll, tokens
+
+    def _end_epoch(self) -> None:
+        """Validate, record, and save."""
+        state, running = self.state, self.state.running
+        started = time.monotonic()
+        valid = corpus_losses(self.model, self.valid_split, self.valid_rows)
+        if not math.isfinite(valid.loss):
+            raise ConfigError(
+                f"training.learning_rate: the validation loss of epoch {state.epoch} is {valid.loss}: training diverged; "
+                f"lower it (now {self.settings.learning_rate:g}) and train with --fresh"
+            )
+        is_best = state.best_valid_loss is None or valid.loss < state.best_valid_loss
+        entry = {
+            "epoch": state.epoch,
+            "step": state.step,
+            "train_loss": running.nll / running.target_tokens,
+            "valid_loss": valid.loss,
+            "train_loss_batch_mean": running.batch_means / running.batches,
+            "valid_loss_batch_mean": valid.loss_batch_mean,
+            "valid_ppl": valid.ppl,
+            "learning_rate": learning_rate(self.settings, state.step),
+            "target_tokens": running.target_tokens,
+            "train_seconds": round(running.seconds, 3),
+            "valid_seconds": round(time.monotonic() - started, 3),
+            "skipped_steps": running.skipped_steps,
+            "best": is_best,
+        }
+        self.history.append(entry)
+        if is_best:
+            state.best_valid_loss = valid.loss
+        state.validations_since_best = 0 if is_best else state.validations_since_best + 1
+        state.epoch, state.batch, state.running = state.epoch + 1, 0, RunningLoss()
+        self.run.write_history(self.history)
+        self._save(is_best=is_best)
+        log.info(_epoch_line(entry, self.settings.epochs))
+
+    def _save(self, *, is_best: bool = False) -> None:
+        self.run.save(self.model, self.optimizer, self.state, is_best=is_best)
+
+    def _stop(self, signal_number: int) -> None:
+        self._save()
+        raise Interrupted(f"stopped and saved at step {self.state.step:,}; the same command goes on", signal_number)
+
+    def _patience_is_spent(self) -> bool:
+        patience = self.settings.patience
+        spent = patience is not None and self.state.validations_since_best >= patience
+        if spent:
+            log.info("no better validation loss in %s epochs (patience): stopping", self.state.validations_since_best)
+        return spent
+
+    def _usable(self, name: str) -> tuple[EncodedSplit, Rows]:
+        split = self.dataset.split(name)
+        limit = self.run.config.model.max_length
+        rows = rows_within(split, limit)
+        if len(rows) < len(split):
+            log.warning("%s: left out %d pairs longer than max_length %s", name, len(split) - len(rows), limit)
+        if not len(rows):
+            raise DataError(f"{self.dataset.folder}: no pair of {name} fits in model.max_length {limit}")
+        return split, rows
+
+    def _bar(self, plan: Sequence[Rows]) -> "progress.Bar":
+        """Counts target tokens; begins where the state stands."""
+        lengths = self.train_split.target.lengths
+        total = int(lengths[self.train_rows].sum()) + len(self.train_rows)
+        bar = progress.bar(f"epoch {self.state.epoch}/{self.settings.epochs}", total, " tokens", unit_scale=True)
+        if self.state.batch < len(plan):
+            bar.update(self.state.running.target_tokens)
+        return bar
+
+    def _show(self, bar: "progress.Bar") -> None:
+        running = self.state.running
+        loss = running.nll / running.target_tokens
+        bar.set_postfix_str(f"loss {loss:.3f}, PPL {_perplexity(loss):.1f}", refresh=False)
+        bar.update(running.target_tokens - bar.n)
+
+
+def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:
+    """The config as the run keeps it: the dataset and the precision that were chosen."""
+    precision = choose_precision(config.training.precision, device)
+    return config.model_copy(
+        update={
+            "data": config.data.model_copy(update={"fingerprint": dataset.fingerprint}),
+            "training": config.training.model_copy(update={"precision": precision}),
+        }
+    )
+
+
+def _resume(folder: Path, config: Config) -> Run:
+    """The run on disk, with those settings that may change taken from `config`. Raises ConfigError if others differ."""
+    run = Run.open(folder)
+    ignore = [*MAY_CHANGE]
+    if config.data.fingerprint is None:
+        ignore.append("data.fingerprint")
+    if config.training.precision == "auto":
+        ignore.append("training.precision")
+    changed = differences(run.config, config, ignore)
+    if changed:
+        raise ConfigError(
+            f"{folder} was begun with other settings ({'; '.join(changed)}): give the old ones to go on, "
+            "another name, or --fresh to move the old run aside and begin anew"
+        )
+    update = {key.split(".")[1]: getattr(config.training, key.split(".")[1]) for key in MAY_CHANGE}
+    resolved = run.config.model_copy(update={"training": run.config.training.model_copy(update=update)})
+    write_text(folder / "config.yaml", dump_config(resolved))
+    return Run.open(folder)
+
+
+def _move_aside(folder: Path) -> Path:
+    number = 1
+    while (aside := folder.with_name(f"{folder.name}.old-{number}")).exists():
+        number += 1
+    folder.rename(aside)
+    return aside
+
+
+def _dropout_seed(seed: int, step: int) -> int:
+    """32 well-mixed bits: torch's CPU generator looks at no more of a seed."""
+    return int(np.random.SeedSequence([seed, step]).generate_state(1)[0])
+
+
+def _epoch_line(entry: dict[str, Any], epochs: int) -> str:
+    return (
+        f"epoch {entry['epoch']:>{len(str(epochs))}}/{epochs}"
+        f"  train {entry['train_loss']:.3f} (PPL {_perplexity(entry['train_loss']):.2f})"
+        f"  valid {entry['valid_loss']:.3f} (PPL {entry['valid_ppl']:.2f})"
+        f"  {entry['train_seconds']:.1f} s + {entry['valid_seconds']:.1f} s"
+        + (f"  {entry['skipped_steps']} steps skipped (gradient not finite)" if entry["skipped_steps"] else "")
+        + ("  best" if entry["best"] else "")
+    )
+
+
+def _perplexity(loss: float) -> float:
+    return math.exp(min(loss, 700.0))
+
+
+class _Stop:
+    """Which signal has asked to stop, if any."""
+
+    signal_number: int | None = None
+
+
+@contextmanager
+def _stop_signals() -> Iterator[_Stop]:
+    """Note the first SIGINT or SIGTERM instead of dying of it; a second one has its usual effect."""
+    stop = _Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop  # only the main thread may set handlers
+        return
+    previous: dict[int, Any] = {}
+
+    def note(number: int, _frame: object) -> None:
+        stop.signal_number = number
+        for known, handler in previous.items():
+            signal.signal(known, handler)
+        log.info("stopping after this step; once more to stop at once, without a save")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        previous[number] = signal.signal(number, note)
+    try:
+        yield stop
+    finally:
+        for known, handler in previous.items():
+            signal.signal(known, handler)
