@@ -1,1 +1,49 @@
-"""tfm: the Transformer of "Attention Is All You Need", trained, judged and run for translation."""
+"""tfm: the Transformer of "Attention Is All You Need", trained, judged and run for translation.
+
+From Python the same roads as from the command line; a name is imported when it is first used, torch with it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transformer_cli.config import Config, load_config
+    from transformer_cli.data.prepare import prepare
+    from transformer_cli.errors import TfmError
+    from transformer_cli.evaluate import evaluate
+    from transformer_cli.training.trainer import train
+    from transformer_cli.translate import Options, Translation, Translator
+
+_HOME = {
+    "Config": "config",
+    "Options": "translate",
+    "TfmError": "errors",
+    "Translation": "translate",
+    "Translator": "translate",
+    "evaluate": "evaluate",
+    "load_config": "config",
+    "prepare": "data.prepare",
+    "train": "training.trainer",
+}
+
+__all__ = [
+    "Config",
+    "Options",
+    "TfmError",
+    "Translation",
+    "Translator",
+    "evaluate",
+    "load_config",
+    "prepare",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

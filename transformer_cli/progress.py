@@ -1,5 +1,7 @@
 """Progress bars: on standard error if that is a terminal, nothing elsewhere. Knows nothing of what is counted."""
 
+import logging
+import sys
 from typing import TYPE_CHECKING, TypeAlias
 
 from tqdm import tqdm
@@ -24,3 +26,13 @@ def bar(description: str, total: int | None, unit: str, *, unit_scale: bool = Fa
         leave=False,
         dynamic_ncols=True,
     )
+
+
+class LineHandler(logging.Handler):
+    """Log records as plain lines on standard error that do not tear a bar; warnings say that they are."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+        tqdm.write(prefix + record.getMessage(), file=sys.stderr)
+        sys.stderr.flush()

@@ -94,6 +94,36 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
     return _open_captions(data)
 
 
+def read_pairs(source: Path, target: Path, skip_empty: bool) -> Pairs:
+    """One pass over two files, plain or .gz, line by line. Raises DataError as `open_corpus` says."""
+    n_pairs = n_skipped = first_skipped = 0
+    with closing(_lines(source)) as source_lines, closing(_lines(target)) as target_lines:
+        for number, lines in enumerate(zip_longest(source_lines, target_lines), start=1):
+            if lines[0] is None or lines[1] is None:
+                raise _out_of_step(source, target)
+            pair = decode_line(lines[0], source, number), decode_line(lines[1], target, number)
+            if all(side.strip() for side in pair):
+                n_pairs += 1
+                yield pair
+            elif skip_empty:
+                n_skipped += 1
+                first_skipped = first_skipped or number
+            else:
+                where = f"{target if pair[0].strip() else source}: line {number}"
+                raise DataError(f"{where} is empty; mend it, or set data.skip_empty: true to leave such pairs out")
+    if n_skipped:
+        what = "%s and %s: pairs with an empty side left out: %d, the first in line %d"
+        log.warning(what, source, target, n_skipped, first_skipped)
+    if not n_pairs:
+        raise DataError(f"{source} and {target}: not one pair of sentences; a split needs at least one")
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of one file, plain or .gz, without their ends. Raises DataError."""
+    for number, line in enumerate(_lines(path), start=1):
+        yield decode_line(line, path, number)
+
+
 def _open_multi30k(data: DataConfig, folder: Path | None) -> Corpus:
     """From `folder`, which may lack test sets; from the cache if there is none, which may lack nothing."""
     sums, splits, left_out = {}, {}, []
@@ -106,7 +136,7 @@ def _open_multi30k(data: DataConfig, folder: Path | None) -> Corpus:
             continue
         source, target = [_from_folder(folder, name) if folder else _from_cache(name) for name in names]
         sums.update({name: MULTI30K_SUMS[name] for name in names})
-        splits[split] = partial(_read_pairs, source, target, data.skip_empty)
+        splits[split] = partial(read_pairs, source, target, data.skip_empty)
     if left_out:
         log.warning("%s lacks %s: left out", folder, ", ".join(left_out))
     return Corpus(sums, splits, tuple(left_out))
@@ -220,7 +250,7 @@ def _open_files(data: DataConfig) -> Corpus:
             if not path.is_file():
                 raise DataError(f"data.files.{split}.{side}: {path}: no such file; correct the path in the config")
             sums[f"{split}.{side}"] = _sum(path)
-        splits[split] = partial(_read_pairs, pair.source, pair.target, data.skip_empty)
+        splits[split] = partial(read_pairs, pair.source, pair.target, data.skip_empty)
     return Corpus(sums, splits)
 
 
@@ -243,30 +273,6 @@ def _sum(path: Path) -> str:
         raise _unreadable(path, error) from None
 
 
-def _read_pairs(source: Path, target: Path, skip_empty: bool) -> Pairs:
-    """One pass over two files, line by line."""
-    n_pairs = n_skipped = first_skipped = 0
-    with closing(_lines(source)) as source_lines, closing(_lines(target)) as target_lines:
-        for number, lines in enumerate(zip_longest(source_lines, target_lines), start=1):
-            if lines[0] is None or lines[1] is None:
-                raise _out_of_step(source, target)
-            pair = _decode(lines[0], source, number), _decode(lines[1], target, number)
-            if all(side.strip() for side in pair):
-                n_pairs += 1
-                yield pair
-            elif skip_empty:
-                n_skipped += 1
-                first_skipped = first_skipped or number
-            else:
-                where = f"{target if pair[0].strip() else source}: line {number}"
-                raise DataError(f"{where} is empty; mend it, or set data.skip_empty: true to leave such pairs out")
-    if n_skipped:
-        what = "%s and %s: pairs with an empty side left out: %d, the first in line %d"
-        log.warning(what, source, target, n_skipped, first_skipped)
-    if not n_pairs:
-        raise DataError(f"{source} and {target}: not one pair of sentences; a split needs at least one")
-
-
 def _lines(path: Path) -> Generator[bytes, None, None]:
     r"""Split at "\n" alone: text may hold U+2028, form feeds and other ends of lines that are none."""
     try:
@@ -278,7 +284,8 @@ def _lines(path: Path) -> Generator[bytes, None, None]:
         raise _unreadable(path, error) from None
 
 
-def _decode(line: bytes, path: Path, number: int) -> str:
+def decode_line(line: bytes, path: Path | str, number: int) -> str:
+    """One line of UTF-8 without its end. Raises DataError that names `path` and `number`."""
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:

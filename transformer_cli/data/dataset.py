@@ -96,7 +96,8 @@ class Dataset:
     def text(self, name: str, side: str) -> list[str]:
         """The raw lines of one side of a split."""
         self._counts(name)
-        return (self.folder / f"{name}.{side}.txt").read_text(encoding="utf-8").split("\n")[:-1]
+        lines = (self.folder / f"{name}.{side}.txt").read_bytes()  # read_text would also end lines at "\r"
+        return lines.decode("utf-8").split("\n")[:-1]
 
     def _counts(self, name: str) -> dict[str, Any]:
         splits: dict[str, dict[str, Any]] = self.manifest["splits"]

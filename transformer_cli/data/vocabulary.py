@@ -52,7 +52,7 @@ class Vocabulary:
     def load(path: Path) -> "Vocabulary":
         """Read what `save` wrote. Raises DataError if the file is missing or is no vocabulary."""
         try:
-            tokens = path.read_text(encoding="utf-8").split("\n")[:-1]
+            tokens = path.read_bytes().decode("utf-8").split("\n")[:-1]
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{path}: no vocabulary: {error}") from None
         if tuple(tokens[: len(SPECIALS)]) != SPECIALS:

@@ -183,8 +183,8 @@ class Trainer:
         valid = corpus_losses(self.model, self.valid_split, self.valid_rows)
         if not math.isfinite(valid.loss):
             raise ConfigError(
-                f"training.learning_rate: the validation loss of epoch {state.epoch} is {valid.loss}: training diverged; "
-                f"lower it (now {self.settings.learning_rate:g}) and train with --fresh"
+                f"training.learning_rate: {self.settings.learning_rate:g} made training diverge (validation loss "
+                f"{valid.loss} in epoch {state.epoch}); lower it and train with --fresh"
             )
         is_best = state.best_valid_loss is None or valid.loss < state.best_valid_loss
         entry = {

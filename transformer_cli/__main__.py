@@ -1,0 +1,5 @@
+"""`python -m transformer_cli`: the same as `tfm`."""
+
+from transformer_cli.cli import main
+
+main()

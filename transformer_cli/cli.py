@@ -1,0 +1,274 @@
+"""The command line: options → config → one call → print. Imports no torch at module level.
+
+Results go to standard output, all else to standard error. Exit codes: 0 fine, 1 the user's input or files were at
+fault, 2 wrong usage, 130 interrupted, 143 terminated.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from transformer_cli.errors import Interrupted, TfmError
+
+if TYPE_CHECKING:
+    from transformer_cli.config import Config
+    from transformer_cli.data.prepare import Prepared
+    from transformer_cli.evaluate import Judged, Result
+    from transformer_cli.translate import Translation
+
+CHUNK = 1000  # lines that are read before they are translated together
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help='Train, judge and run the Transformer of "Attention Is All You Need" for translation.',
+)
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", help="A YAML file.", show_default="configs/multi30k.yaml"),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Override a setting: training.epochs=3. Repeatable."),
+]
+RunOption = Annotated[
+    str | None, typer.Option("--run", "-r", help="A run's name under runs/, or its folder.", show_default="the newest")
+]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps (mps is untried).")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run `tfm` and exit the process with its code. arguments: None for those of the process."""
+    try:
+        app(args=arguments, prog_name="tfm")
+    except TfmError as error:
+        _exit(f"tfm: error: {error}", 1)
+    except Interrupted as interruption:
+        _exit(f"tfm: {interruption}", 128 + interruption.signal_number)
+    except KeyboardInterrupt:
+        _exit("tfm: interrupted", 130)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    show_version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """Train, judge and run the Transformer of "Attention Is All You Need" for translation."""
+    if show_version:
+        typer.echo(f"tfm {version('transformer-cli')}")
+    elif context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+    else:
+        _start_log()
+
+
+@app.command()
+def prepare(
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    source_dir: Annotated[
+        Path | None,
+        typer.Option(help="A folder with Multi30k's files, instead of the download; also TFM_MULTI30K_DIR."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fetch, tokenise, count and encode parallel text into data/."""
+    from transformer_cli.data.prepare import prepare
+
+    prepared = prepare(_load(config, overrides), source_dir=source_dir)
+    if not prepared.created:
+        logging.getLogger(__name__).info("%s: nothing has changed, nothing to do", prepared.folder)
+    print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else _prepared_table(prepared))  # noqa: T201
+
+
+@app.command()
+def train(
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Move an old run of this name aside and begin anew.")] = False,
+) -> None:
+    """Train a run under runs/, or go on with it where it was saved last."""
+    settings = _load(config, overrides)
+    from transformer_cli.training.trainer import train
+
+    train(settings, fresh=fresh)
+
+
+@app.command()
+def evaluate(
+    run: RunOption = None,
+    split: Annotated[
+        list[str] | None, typer.Option(help="valid, train or a test set. Repeatable.", show_default="every test set")
+    ] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", metavar="FILE", help="Judge on your own sentences …")
+    ] = None,
+    reference: Annotated[Path | None, typer.Option(metavar="FILE", help="… and their translations.")] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the translations, a line each.")] = None,
+    output_tokens: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the decoder's tokens.")] = None,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Loss, perplexity, BLEU and chrF of a run's best checkpoint."""
+    if (input_file is None) != (reference is None):
+        raise typer.BadParameter("--input and --reference go together")
+    if input_file and split:
+        raise typer.BadParameter("--split and --input exclude each other")
+    from transformer_cli.evaluate import evaluate
+
+    files = (input_file, reference) if input_file and reference else None
+    judged = list(evaluate(run, splits=split or (), files=files, device=device))
+    _keep(judged, output, output_tokens)
+    if as_json:
+        name = _run_folder(run)
+        print(json.dumps({"run": name, "results": [asdict(each.result) for each in judged]}))  # noqa: T201
+    else:
+        print(_results_table([each.result for each in judged]))  # noqa: T201
+
+
+@app.command()
+def translate(
+    sentences: Annotated[list[str] | None, typer.Argument(help="Sentences; none: lines of standard input.")] = None,
+    input_file: Annotated[Path | None, typer.Option("--input", "-i", metavar="FILE", help="Lines of a file.")] = None,
+    run: RunOption = None,
+    device: DeviceOption = "auto",
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Longest translation, in tokens.", show_default="2 × source + 10")
+    ] = None,
+    truncate: Annotated[
+        bool, typer.Option("--truncate", help="Cut sentences that are too long for the model.")
+    ] = False,
+    keep_unk: Annotated[
+        bool, typer.Option("--keep-unk", help="Leave <unk>, instead of the source word attended to most.")
+    ] = False,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Print the decoder's tokens.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+) -> None:
+    """Translate sentences: a line out for every line in."""
+    if sentences and input_file:
+        raise typer.BadParameter("sentences and --input exclude each other")
+    if tokens and as_json:
+        raise typer.BadParameter("--tokens and --json exclude each other (JSON has the tokens)")
+    from transformer_cli.translate import Options, Translator
+
+    translator = Translator.load(run, device=device)
+    options = Options(max_tokens=max_tokens, keep_unk=keep_unk, truncate=truncate)
+    is_interactive = not sentences and not input_file and sys.stdin.isatty()
+    lines = _lines(sentences, input_file)
+    for translation in translator.stream(lines, options, chunk=1 if is_interactive else CHUNK):
+        print(_translation_line(translation, tokens, as_json), flush=is_interactive)  # noqa: T201
+
+
+def _load(config: Path | None, overrides: Sequence[str] | None) -> "Config":
+    from transformer_cli.config import load_config
+
+    return load_config(config, overrides or ())
+
+
+def _start_log() -> None:
+    from transformer_cli.progress import LineHandler
+
+    package = logging.getLogger("transformer_cli")
+    package.handlers = [LineHandler()]
+    package.setLevel(logging.INFO)
+    package.propagate = False
+
+
+def _exit(message: str, code: int) -> None:
+    print(message, file=sys.stderr)  # noqa: T201
+    sys.exit(code)
+
+
+def _run_folder(run: str | None) -> str:
+    from transformer_cli.checkpoint import find_run
+
+    return str(find_run(run))
+
+
+def _lines(sentences: Sequence[str] | None, path: Path | None) -> Iterable[str]:
+    from transformer_cli.data.corpora import decode_line, read_lines
+
+    def standard_input() -> Iterator[str]:
+        for number, line in enumerate(sys.stdin.buffer, start=1):
+            yield decode_line(line, "standard input", number)
+
+    if sentences:
+        return sentences
+    return read_lines(path) if path else standard_input()
+
+
+def _translation_line(translation: "Translation", tokens: bool, as_json: bool) -> str:
+    if as_json:
+        value = {
+            "source": translation.source,
+            "translation": translation.text,
+            "tokens": translation.tokens,
+            "log_prob": translation.log_prob,
+        }
+        return json.dumps(value, ensure_ascii=False)
+    return " ".join(translation.tokens) if tokens else translation.text
+
+
+def _keep(judged: Sequence["Judged"], output: Path | None, output_tokens: Path | None) -> None:
+    """Write translations and tokens, the splits one after another, a line for every sentence."""
+    from transformer_cli.files import write_text
+
+    translations = [translation for each in judged for translation in each.translations]
+    if output:
+        write_text(output, "".join(f"{translation.text}\n" for translation in translations))
+    if output_tokens:
+        write_text(output_tokens, "".join(f"{' '.join(translation.tokens)}\n" for translation in translations))
+
+
+def _prepared_table(prepared: "Prepared") -> str:
+    manifest = prepared.manifest
+    languages = {side: manifest["settings"][side] for side in ("source", "target")}
+    rows = [("split", "sentences", "side", "tokens", "unknown", "longest")]
+    for name, counts in manifest["splits"].items():
+        for side, language in languages.items():
+            tokens, unknown, longest = (counts[side][key] for key in ("tokens", "unknown_rate", "longest"))
+            rows.append((name, f"{counts['sentences']:,}", language, f"{tokens:,}", f"{unknown:.2%}", str(longest)))
+    words = ", ".join(f"{language} {manifest['vocabulary'][side]:,}" for side, language in languages.items())
+    return (
+        f"{prepared.folder}\n{_table(rows)}\n"
+        f"vocabulary (min_freq {manifest['settings']['min_freq']}): {words}\n"
+        f"validation references that come back exactly from their tokens: {manifest['joins']['valid_restored']:.1%}"
+    )
+
+
+def _results_table(results: Sequence["Result"]) -> str:
+    rows = [("split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF", "seconds")]
+    for result in results:
+        figures = (result.loss, result.ppl, result.loss_batch_mean)
+        scores = (result.bleu, result.bleu_tokens, result.chrf)
+        rows.append(
+            (
+                result.split,
+                f"{result.sentences:,}",
+                *(f"{figure:.3f}" for figure in figures),
+                *(f"{figure:.2f}" for figure in scores),
+                f"{result.seconds:.1f}",
+            )
+        )
+    return f"{_table(rows)}\nBLEU {results[0].bleu_signature}\nchrF {results[0].chrf_signature}"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their longest cell; the first flush left, the others flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+    def line(row: Sequence[Any]) -> str:
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        return "  ".join(cells).rstrip()
+
+    return "\n".join(map(line, rows))
