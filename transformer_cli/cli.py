@@ -88,7 +88,7 @@ def prepare(
     prepared = prepare(_load(config, overrides), source_dir=source_dir)
     if not prepared.created:
         logging.getLogger(__name__).info("%s: nothing has changed, nothing to do", prepared.folder)
-    print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else _prepared_table(prepared))  # noqa: T201
+    print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else _prepared_table(prepared))
 
 
 @app.command()
@@ -131,9 +131,9 @@ def evaluate(
     _keep(judged, output, output_tokens)
     if as_json:
         name = _run_folder(run)
-        print(json.dumps({"run": name, "results": [asdict(each.result) for each in judged]}))  # noqa: T201
+        print(json.dumps({"run": name, "results": [asdict(each.result) for each in judged]}))
     else:
-        print(_results_table([each.result for each in judged]))  # noqa: T201
+        print(_results_table([each.result for each in judged]))
 
 
 @app.command()
@@ -166,7 +166,7 @@ def translate(
     is_interactive = not sentences and not input_file and sys.stdin.isatty()
     lines = _lines(sentences, input_file)
     for translation in translator.stream(lines, options, chunk=1 if is_interactive else CHUNK):
-        print(_translation_line(translation, tokens, as_json), flush=is_interactive)  # noqa: T201
+        print(_translation_line(translation, tokens, as_json), flush=is_interactive)
 
 
 def _load(config: Path | None, overrides: Sequence[str] | None) -> "Config":
@@ -185,7 +185,7 @@ def _start_log() -> None:
 
 
 def _exit(message: str, code: int) -> None:
-    print(message, file=sys.stderr)  # noqa: T201
+    print(message, file=sys.stderr)
     sys.exit(code)
 
 
@@ -196,7 +196,7 @@ def _run_folder(run: str | None) -> str:
 
 
 def _lines(sentences: Sequence[str] | None, path: Path | None) -> Iterable[str]:
-    from transformer_cli.data.corpora import decode_line, read_lines
+    from transformer_cli.data.lines import decode_line, read_lines
 
     def standard_input() -> Iterator[str]:
         for number, line in enumerate(sys.stdin.buffer, start=1):
@@ -247,19 +247,12 @@ def _prepared_table(prepared: "Prepared") -> str:
 
 
 def _results_table(results: Sequence["Result"]) -> str:
-    rows = [("split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF", "seconds")]
+    rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF", "seconds"]]
     for result in results:
-        figures = (result.loss, result.ppl, result.loss_batch_mean)
+        losses = (result.loss, result.ppl, result.loss_batch_mean)
         scores = (result.bleu, result.bleu_tokens, result.chrf)
-        rows.append(
-            (
-                result.split,
-                f"{result.sentences:,}",
-                *(f"{figure:.3f}" for figure in figures),
-                *(f"{figure:.2f}" for figure in scores),
-                f"{result.seconds:.1f}",
-            )
-        )
+        rows.append([result.split, f"{result.sentences:,}", *(f"{loss:.3f}" for loss in losses)])
+        rows[-1] += [*(f"{score:.2f}" for score in scores), f"{result.seconds:.1f}"]
     return f"{_table(rows)}\nBLEU {results[0].bleu_signature}\nchrF {results[0].chrf_signature}"
 
 

@@ -17,8 +17,8 @@ import torch
 from transformer_cli.checkpoint import Run, find_run
 from transformer_cli.config import DataConfig
 from transformer_cli.data.batching import Rows, collate, interleaved, rows_within
-from transformer_cli.data.corpora import read_pairs
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
+from transformer_cli.data.lines import read_pairs
 from transformer_cli.data.tokenizer import Tokenizer
 from transformer_cli.devices import choose_device
 from transformer_cli.errors import DataError

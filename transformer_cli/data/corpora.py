@@ -1,12 +1,10 @@
 """Where parallel text comes from: Multi30k, your own files, or the embedded captions.
 
-Knows addresses, sums, files and ends of lines; nothing of words. Never holds the text of a file in memory.
+Knows addresses, sums and folders; nothing of words. Never holds the text of a file in memory.
 """
 
-import gzip
 import hashlib
 import http.client
-import io
 import logging
 import os
 import socket
@@ -14,17 +12,16 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-import zlib
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
+from typing import BinaryIO
 
 import platformdirs
 
 from transformer_cli.config import DataConfig, FilePair
+from transformer_cli.data.lines import Pairs, read_pairs, unreadable
 from transformer_cli.errors import DataError, DownloadError
 from transformer_cli.files import sha256
 from transformer_cli.progress import bar
@@ -60,8 +57,6 @@ MULTI30K_SUMS = {
 TIMEOUT_S = 20.0
 PAUSES_S = (0.5, 1.5)  # between attempts: so there are three
 
-Pairs = Iterator[tuple[str, str]]
-
 log = logging.getLogger(__name__)
 
 
@@ -92,36 +87,6 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
     if data.corpus == "files":
         return _open_files(data)
     return _open_captions(data)
-
-
-def read_pairs(source: Path, target: Path, skip_empty: bool) -> Pairs:
-    """One pass over two files, plain or .gz, line by line. Raises DataError as `open_corpus` says."""
-    n_pairs = n_skipped = first_skipped = 0
-    with closing(_lines(source)) as source_lines, closing(_lines(target)) as target_lines:
-        for number, lines in enumerate(zip_longest(source_lines, target_lines), start=1):
-            if lines[0] is None or lines[1] is None:
-                raise _out_of_step(source, target)
-            pair = decode_line(lines[0], source, number), decode_line(lines[1], target, number)
-            if all(side.strip() for side in pair):
-                n_pairs += 1
-                yield pair
-            elif skip_empty:
-                n_skipped += 1
-                first_skipped = first_skipped or number
-            else:
-                where = f"{target if pair[0].strip() else source}: line {number}"
-                raise DataError(f"{where} is empty; mend it, or set data.skip_empty: true to leave such pairs out")
-    if n_skipped:
-        what = "%s and %s: pairs with an empty side left out: %d, the first in line %d"
-        log.warning(what, source, target, n_skipped, first_skipped)
-    if not n_pairs:
-        raise DataError(f"{source} and {target}: not one pair of sentences; a split needs at least one")
-
-
-def read_lines(path: Path) -> Iterator[str]:
-    """The lines of one file, plain or .gz, without their ends. Raises DataError."""
-    for number, line in enumerate(_lines(path), start=1):
-        yield decode_line(line, path, number)
 
 
 def _open_multi30k(data: DataConfig, folder: Path | None) -> Corpus:
@@ -211,7 +176,7 @@ def _fetch(address: str, path: Path, expected: str) -> str:
     return found
 
 
-def _copy(response: http.client.HTTPResponse, file: io.BufferedWriter, name: str) -> str:
+def _copy(response: http.client.HTTPResponse, file: BinaryIO, name: str) -> str:
     """All that the server sends. Returns its SHA-256."""
     total, n_expected = hashlib.sha256(), response.length
     with bar(f"Fetching {name}", n_expected, "B", unit_scale=True) as progress:
@@ -270,37 +235,4 @@ def _sum(path: Path) -> str:
     try:
         return sha256(path)
     except OSError as error:
-        raise _unreadable(path, error) from None
-
-
-def _lines(path: Path) -> Generator[bytes, None, None]:
-    r"""Split at "\n" alone: text may hold U+2028, form feeds and other ends of lines that are none."""
-    try:
-        with path.open("rb") as file:  # GzipFile alone reads lines slowly
-            yield from io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if path.suffix == ".gz" else file
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path}: not a whole gzip file ({error}); copy it again, or take .gz off its name") from None
-    except OSError as error:
-        raise _unreadable(path, error) from None
-
-
-def decode_line(line: bytes, path: Path | str, number: int) -> str:
-    """One line of UTF-8 without its end. Raises DataError that names `path` and `number`."""
-    try:
-        text = line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: line {number}: byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not "
-            "UTF-8; convert the file to UTF-8 (a compressed one must be called .gz)"
-        ) from None
-    text = text.removesuffix("\n").removesuffix("\r")
-    return text.removeprefix("\ufeff") if number == 1 else text  # the byte order mark that some editors write
-
-
-def _out_of_step(source: Path, target: Path) -> DataError:
-    n_source, n_target = (sum(1 for _ in _lines(path)) for path in (source, target))
-    return DataError(f"{source} has {n_source} lines, {target} has {n_target}; line n must translate line n")
-
-
-def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(f"{path}: cannot be read: {error.strerror or error}; correct the path or the permissions")
+        raise unreadable(path, error) from None

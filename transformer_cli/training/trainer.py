@@ -6,11 +6,8 @@ dropout from (seed, step). So a run that was killed and goes on from its last sa
 
 import logging
 import math
-import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +25,7 @@ from transformer_cli.evaluate import corpus_losses
 from transformer_cli.files import write_text
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import count_parameters
+from transformer_cli.training.interruption import Stop, stop_signals
 from transformer_cli.training.optim import learning_rate, make_optimizer
 
 log = logging.getLogger(__name__)
@@ -107,7 +105,7 @@ class Trainer:
 
     def run_epochs(self) -> None:
         """Train until the epochs or the patience are spent."""
-        with _stop_signals() as stop:
+        with stop_signals() as stop:
             while self.state.epoch <= self.settings.epochs and not self._patience_is_spent():
                 plan = plan_epoch(self.train_split, self.train_rows, self.settings, self.state.epoch)
                 self._run_epoch(plan, stop)
@@ -122,7 +120,7 @@ class Trainer:
             self.run.checkpoint("best"),
         )
 
-    def _run_epoch(self, plan: Sequence[Rows], stop: "_Stop") -> None:
+    def _run_epoch(self, plan: Sequence[Rows], stop: Stop) -> None:
         """The epoch's batches from where the state stands; saves now and then, and when asked to stop."""
         saved = started = time.monotonic()
         seconds_before = self.state.running.seconds
@@ -308,33 +306,3 @@ def _epoch_line(entry: dict[str, Any], epochs: int) -> str:
 
 def _perplexity(loss: float) -> float:
     return math.exp(min(loss, 700.0))
-
-
-class _Stop:
-    """Which signal has asked to stop, if any."""
-
-    signal_number: int | None = None
-
-
-@contextmanager
-def _stop_signals() -> Iterator[_Stop]:
-    """Note the first SIGINT or SIGTERM instead of dying of it; a second one has its usual effect."""
-    stop = _Stop()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop  # only the main thread may set handlers
-        return
-    previous: dict[int, Any] = {}
-
-    def note(number: int, _frame: object) -> None:
-        stop.signal_number = number
-        for known, handler in previous.items():
-            signal.signal(known, handler)
-        log.info("stopping after this step; once more to stop at once, without a save")
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        previous[number] = signal.signal(number, note)
-    try:
-        yield stop
-    finally:
-        for known, handler in previous.items():
-            signal.signal(known, handler)

@@ -1,0 +1,25 @@
+# make demo: install, then prepare, train, evaluate and translate, in a few minutes.  make test: all that CI checks.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test install clean
+
+demo: install
+	$(BIN)/python scripts/demo.py
+
+test: install
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+install: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache

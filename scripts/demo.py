@@ -1,0 +1,66 @@
+"""The main job from end to end: prepare, train, evaluate, translate. `make demo` runs it.
+
+With Multi30k where it can be had: the folder in TFM_MULTI30K_DIR, else the download. Where it cannot, one line says so,
+and the embedded corpus takes its place.
+"""
+
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from transformer_cli.config import load_config
+from transformer_cli.data.corpora import open_corpus
+from transformer_cli.errors import DownloadError, TfmError
+
+CONFIGS = Path(__file__).parents[1] / "configs"
+SENTENCES = {
+    "multi30k": (
+        "Ein Hund läuft am Strand.",
+        "Zwei Männer spielen Fußball im Park.",
+        "Eine junge Frau in einem roten Kleid sitzt auf einer Bank.",
+    ),
+    "captions": (
+        "Ein kleiner Hund läuft durch den Park.",
+        "Am Strand spielen zwei Kinder.",
+        "Die junge Frau schaut einen alten Mann an.",
+    ),
+}
+
+
+def main() -> None:
+    """Run the four commands, each shown as it could be typed."""
+    started = time.monotonic()
+    corpus = choose_corpus()
+    config = CONFIGS / ("demo.yaml" if corpus == "multi30k" else "demo-captions.yaml")
+    name = load_config(config).name
+    tfm("prepare", "--config", str(config))
+    tfm("train", "--config", str(config))
+    tfm("evaluate", "--run", name)
+    tfm("translate", "--run", name, *SENTENCES[corpus])
+    print(f"\nThe whole demo took {time.monotonic() - started:.0f} s.")
+
+
+def choose_corpus() -> str:
+    """multi30k if its files can be had, else captions, and why."""
+    try:
+        open_corpus(load_config(CONFIGS / "demo.yaml").data)
+    except DownloadError as error:
+        print(f"Multi30k cannot be had, so this demo uses the embedded corpus instead: {error}")
+        return "captions"
+    except TfmError as error:
+        sys.exit(f"demo: error: {error}")
+    return "multi30k"
+
+
+def tfm(*arguments: str) -> None:
+    """Run a tfm command; its failure ends the demo with its exit code."""
+    print(f"\n$ tfm {shlex.join(arguments)}", flush=True)
+    code = subprocess.run([sys.executable, "-m", "transformer_cli", *arguments]).returncode
+    if code:
+        sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Lines of text out of files, plain or .gz: UTF-8, split at "\\n" only. Knows nothing of what they say.
+
+Never holds the text of a file in memory.
+"""
+
+import gzip
+import io
+import logging
+import zlib
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from itertools import zip_longest
+from pathlib import Path
+
+from transformer_cli.errors import DataError
+
+Pairs = Iterator[tuple[str, str]]
+
+log = logging.getLogger(__name__)
+
+
+def read_pairs(source: Path, target: Path, skip_empty: bool) -> Pairs:
+    """One pass over two files, plain or .gz, line by line. Raises DataError as `open_corpus` says."""
+    n_pairs = n_skipped = first_skipped = 0
+    with closing(_lines(source)) as source_lines, closing(_lines(target)) as target_lines:
+        for number, lines in enumerate(zip_longest(source_lines, target_lines), start=1):
+            if lines[0] is None or lines[1] is None:
+                raise _out_of_step(source, target)
+            pair = decode_line(lines[0], source, number), decode_line(lines[1], target, number)
+            if all(side.strip() for side in pair):
+                n_pairs += 1
+                yield pair
+            elif skip_empty:
+                n_skipped += 1
+                first_skipped = first_skipped or number
+            else:
+                where = f"{target if pair[0].strip() else source}: line {number}"
+                raise DataError(f"{where} is empty; mend it, or set data.skip_empty: true to leave such pairs out")
+    if n_skipped:
+        what = "%s and %s: pairs with an empty side left out: %d, the first in line %d"
+        log.warning(what, source, target, n_skipped, first_skipped)
+    if not n_pairs:
+        raise DataError(f"{source} and {target}: not one pair of sentences; a split needs at least one")
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of one file, plain or .gz, without their ends. Raises DataError."""
+    for number, line in enumerate(_lines(path), start=1):
+        yield decode_line(line, path, number)
+
+
+def decode_line(line: bytes, path: Path | str, number: int) -> str:
+    """One line of UTF-8 without its end. Raises DataError that names `path` and `number`."""
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: line {number}: byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not "
+            "UTF-8; convert the file to UTF-8 (a compressed one must be called .gz)"
+        ) from None
+    text = text.removesuffix("\n").removesuffix("\r")
+    return text.removeprefix("\ufeff") if number == 1 else text  # the byte order mark that some editors write
+
+
+def unreadable(path: Path, error: OSError) -> DataError:
+    """The error for a file that the system does not let us read."""
+    return DataError(f"{path}: cannot be read: {error.strerror or error}; correct the path or the permissions")
+
+
+def _lines(path: Path) -> Generator[bytes, None, None]:
+    r"""Split at "\n" alone: text may hold U+2028, form feeds and other ends of lines that are none."""
+    try:
+        with path.open("rb") as file:  # GzipFile alone reads lines slowly
+            yield from io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if path.suffix == ".gz" else file
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path}: not a whole gzip file ({error}); copy it again, or take .gz off its name") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def _out_of_step(source: Path, target: Path) -> DataError:
+    n_source, n_target = (sum(1 for _ in _lines(path)) for path in (source, target))
+    return DataError(f"{source} has {n_source} lines, {target} has {n_target}; line n must translate line n")

@@ -1,0 +1,40 @@
+"""Stopping well: a signal asks, and training saves and ends after the step it is in. Knows nothing of training."""
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+class Stop:
+    """Which signal has asked to stop, if any."""
+
+    signal_number: int | None = None
+
+
+@contextmanager
+def stop_signals() -> Iterator[Stop]:
+    """Note the first SIGINT or SIGTERM instead of dying of it; a second one has its usual effect."""
+    stop = Stop()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop  # only the main thread may set handlers
+        return
+    previous: dict[int, Any] = {}
+
+    def note(number: int, _frame: object) -> None:
+        stop.signal_number = number
+        for known, handler in previous.items():
+            signal.signal(known, handler)
+        log.info("stopping after this step; once more to stop at once, without a save")
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        previous[number] = signal.signal(number, note)
+    try:
+        yield stop
+    finally:
+        for known, handler in previous.items():
+            signal.signal(known, handler)
