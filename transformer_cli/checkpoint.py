@@ -125,7 +125,7 @@ class Run:
         except FileNotFoundError:
             raise CheckpointError(f"{self.folder}: no {pointer} checkpoint yet; let `tfm train` reach one") from None
         folder = self.folder / "checkpoints" / name
-        if not folder.is_dir():
+        if not name or not folder.is_dir():
             raise CheckpointError(f"{self.folder / pointer} names {name}, which is not in checkpoints/")
         return folder
 
@@ -140,7 +140,10 @@ class Run:
         return model.to(device).eval()
 
     def load_last(self, model: Transformer, optimizer: torch.optim.Optimizer) -> TrainingState:
-        """Put the last checkpoint's weights and moments in place; returns where training stood."""
+        """Put the last checkpoint's weights and moments in place; returns where training stood.
+
+        Points `best` at it if it is the best: a kill may have come before `save` did.
+        """
         folder = self.checkpoint("last")
         _load_weights(model, folder)
         try:
@@ -151,7 +154,9 @@ class Run:
                     key: moments[f"{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq")
                 }
         except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{folder}: the training state cannot be read: {_first_line(error)}") from None
+            raise CheckpointError(f"{folder}: the training state cannot be read: {_one_line(error)}") from None
+        if state.best_valid_loss is not None and state.batch == state.validations_since_best == 0:
+            write_text(self.folder / "best", f"{folder.name}\n")  # a kill may have come between the two pointers
         return state
 
     def save(
@@ -171,9 +176,12 @@ class Run:
         self._delete_all_but_pointed_to()
 
     def history(self) -> list[dict[str, Any]]:
-        """The validations so far, oldest first."""
-        lines = (self.folder / "history.jsonl").read_text(encoding="utf-8").split("\n")
-        return [json.loads(line) for line in lines if line]
+        """The validations so far, oldest first. Raises CheckpointError if they are missing or damaged."""
+        path = self.folder / "history.jsonl"
+        try:
+            return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{path}: damaged: {error}") from None
 
     def write_history(self, entries: list[dict[str, Any]]) -> None:
         """Replace the history, whole."""
@@ -207,7 +215,7 @@ def _load_weights(model: Transformer, folder: Path) -> None:
     try:
         load_model(model, path)
     except (SafetensorError, OSError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: weights that cannot be read: {_first_line(error)}") from None
+        raise CheckpointError(f"{path}: weights that cannot be read: {_one_line(error)}") from None
 
 
 def _moments(model: Transformer, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -218,5 +226,6 @@ def _moments(model: Transformer, optimizer: torch.optim.Optimizer) -> dict[str, 
     }
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0]
+def _one_line(error: Exception) -> str:
+    """torch says on further lines which weights do not fit; three will do."""
+    return " ".join(" ".join(str(error).strip().split("\n")[:4]).split())

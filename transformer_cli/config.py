@@ -217,7 +217,8 @@ class Config(Section):
 def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file (None: the built-in defaults), then apply overrides such as `training.learning_rate=3e-4`.
 
-    Relative paths under data.files are taken from the YAML file's folder, and become absolute.
+    Relative paths under data.files are taken from the YAML file's folder (in overrides: from the current one), and
+    become absolute.
     Raises ConfigError, one line, for a file that cannot be read, an unknown key, a wrong type or a wrong value.
     """
     tree: dict[str, Any] = {}
@@ -229,6 +230,7 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
         _make_paths_absolute(tree, path.parent)
     for override in overrides:
         _apply_override(tree, override)
+    _make_paths_absolute(tree, Path())  # those that --set gave
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
@@ -237,7 +239,7 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
 
 def dump_config(config: Config) -> str:
     """The whole config as YAML that `load_config` reads back to an equal one."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    return yaml.dump(config.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[str]:
@@ -257,6 +259,8 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise ConfigError(f"line {key_node.start_mark.line + 1}: a key is a word, not a list or a mapping")
             key = self.construct_object(key_node, deep=True)
             if key in seen:
                 raise ConfigError(f"line {key_node.start_mark.line + 1}: {key!r} is written twice; keep one")
@@ -264,9 +268,14 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+0123456789.")
-)
+class _Dumper(yaml.SafeDumper):
+    """Puts quotes around text that _Loader would read as a float: the fingerprint 12345e67."""
+
+
+for _class in (_Loader, _Dumper):
+    _class.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+0123456789.")
+    )
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
@@ -281,7 +290,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}:" if mark else ""
-        raise ConfigError(f"{path}:{where} not YAML: {getattr(error, 'problem', None) or error}") from None
+        problem = getattr(error, "problem", None) or str(error).split("\n")[0]
+        raise ConfigError(f"{path}:{where} not YAML: {problem}") from None
     if tree is None:
         return {}
     if not isinstance(tree, dict):
@@ -315,13 +325,15 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
 
 
 def _one_line(error: ValidationError) -> str:
-    """The first mistake in words, and how many more there are."""
-    first, *others = error.errors()
+    """The first mistake in words, unknown keys before what they leave missing, and how many more there are."""
+    first, *others = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         what = f"{where}: unknown key{_nearest(first['loc'])}"
     elif first["type"] == "value_error":
         what = f"{where}: {first['ctx']['error']}" if where else str(first["ctx"]["error"])
+    elif first["type"] == "missing":
+        what = f"{where}: missing"
     else:
         what = f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, not {_as_yaml(first['input'])}"
     return what + (f" (and {len(others)} more)" if others else "")
@@ -345,5 +357,5 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _as_yaml(value: Any) -> str:
-    text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10_000)
-    return text.removesuffix("\n").removesuffix("\n...")
+    text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=10_000)
+    return " ".join(text.removesuffix("\n").removesuffix("\n...").split())

@@ -62,7 +62,7 @@ def sweep(folder: Path) -> None:
     """Delete the hidden folders that killed processes left half-written in `folder`: `.NAME.PID.RANDOM`."""
     for left in folder.glob(".*.*.*"):
         owner = left.name.rsplit(".", 2)[1]
-        if left.is_dir() and owner.isdigit() and not _is_running(int(owner)):
+        if left.is_dir() and owner.isdecimal() and not _is_running(int(owner)):
             shutil.rmtree(left, ignore_errors=True)
 
 
@@ -84,7 +84,7 @@ def _is_running(process_id: int) -> bool:
         os.kill(process_id, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except (PermissionError, OverflowError):  # another user's; no process id at all
         return True
     return True
 

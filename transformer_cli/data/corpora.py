@@ -21,6 +21,7 @@ from typing import BinaryIO
 import platformdirs
 
 from transformer_cli.config import DataConfig, FilePair
+from transformer_cli.data import captions
 from transformer_cli.data.lines import Pairs, read_pairs, unreadable
 from transformer_cli.errors import DataError, DownloadError
 from transformer_cli.files import sha256
@@ -221,8 +222,6 @@ def _open_files(data: DataConfig) -> Corpus:
 
 def _open_captions(data: DataConfig) -> Corpus:
     """Written anew from the seed. The sum is that of German and English, whichever is the source."""
-    from transformer_cli.data import captions
-
     total, splits = hashlib.sha256(), {}
     for split, pairs in captions.write(data.captions.sentences, data.captions.seed).items():
         for german, english in pairs:

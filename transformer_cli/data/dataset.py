@@ -25,6 +25,7 @@ from transformer_cli.errors import DataError
 
 FORMAT_VERSION = 1
 SIDES = ("source", "target")
+_REMAKE = "delete the folder and run `tfm prepare` again"
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,7 @@ class Dataset:
         for side, vocabulary in zip(SIDES, vocabularies, strict=True):
             if len(vocabulary) != manifest["vocabulary"][side]:
                 raise _damaged(folder / f"{side}.vocab.txt", f"{len(vocabulary)} tokens", manifest["vocabulary"][side])
-        joins = Joins.from_json(json.loads((folder / "target.joins.json").read_text(encoding="utf-8")))
-        return Dataset(folder, manifest, vocabularies[0], vocabularies[1], joins)
+        return Dataset(folder, manifest, vocabularies[0], vocabularies[1], _read_joins(folder / "target.joins.json"))
 
     @property
     def fingerprint(self) -> str:
@@ -94,10 +94,16 @@ class Dataset:
         return EncodedSplit(*(self._side(name, side, counts["sentences"], counts[side]["tokens"]) for side in SIDES))
 
     def text(self, name: str, side: str) -> list[str]:
-        """The raw lines of one side of a split."""
-        self._counts(name)
-        lines = (self.folder / f"{name}.{side}.txt").read_bytes()  # read_text would also end lines at "\r"
-        return lines.decode("utf-8").split("\n")[:-1]
+        """The raw lines of one side of a split. Raises DataError as `split` does."""
+        sentences = self._counts(name)["sentences"]
+        path = self.folder / f"{name}.{side}.txt"
+        try:
+            lines = path.read_bytes().decode("utf-8").split("\n")[:-1]  # read_text would also end lines at "\r"
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"{path}: cannot be read: {error}; {_REMAKE}") from None
+        if len(lines) != sentences:
+            raise _damaged(path, f"{len(lines)} lines", sentences)
+        return lines
 
     def _counts(self, name: str) -> dict[str, Any]:
         splits: dict[str, dict[str, Any]] = self.manifest["splits"]
@@ -111,9 +117,7 @@ class Dataset:
             ids = np.load(path, mmap_mode="r")
             offsets = np.load(self.folder / f"{name}.{side}.offsets.npy", mmap_mode="r")
         except (OSError, ValueError) as error:
-            raise DataError(
-                f"{path}: cannot be mapped: {error}; delete the folder and run `tfm prepare` again"
-            ) from None
+            raise DataError(f"{path}: cannot be mapped: {error}; {_REMAKE}") from None
         if len(ids) != tokens or len(offsets) != sentences + 1 or offsets[-1] != tokens:
             raise _damaged(path, f"{len(offsets) - 1} sentences of {len(ids)} tokens", f"{sentences} of {tokens}")
         return Side(ids, offsets)
@@ -131,7 +135,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         found = manifest["format_version"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{folder}: no dataset: {error}; run `tfm prepare`") from None
+        remedy = "delete it and run `tfm prepare` again" if folder.exists() else "run `tfm prepare`"
+        raise DataError(f"{folder}: no dataset: {error}; {remedy}") from None
     if found != FORMAT_VERSION:
         raise DataError(f"{folder}: format version {found}, this tfm reads {FORMAT_VERSION}; run `tfm prepare` again")
     return manifest
@@ -162,4 +167,11 @@ def find_dataset(data: DataConfig, data_dir: Path) -> Path:
 
 
 def _damaged(path: Path, found: str, expected: object) -> DataError:
-    return DataError(f"{path}: {found}, the manifest says {expected}; delete the folder and run `tfm prepare` again")
+    return DataError(f"{path}: {found}, the manifest says {expected}; {_REMAKE}")
+
+
+def _read_joins(path: Path) -> Joins:
+    try:
+        return Joins.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{path}: damaged: {error}; {_REMAKE}") from None

@@ -51,8 +51,11 @@ def prepare(config: Config, *, source_dir: Path | None = None, data_dir: Path = 
         manifest = read_manifest(folder)
         os.utime(folder)  # `tfm train` takes the dataset prepared last
         return Prepared(folder, manifest, created=False)
-    with new_folder(folder) as unfinished:
-        manifest = _write_dataset(unfinished, config.data, corpus, fingerprint)
+    try:
+        with new_folder(folder) as unfinished:
+            manifest = _write_dataset(unfinished, config.data, corpus, fingerprint)
+    except FileExistsError:  # another `tfm prepare` was faster
+        return Prepared(folder, read_manifest(folder), created=False)
     return Prepared(folder, manifest, created=True)
 
 

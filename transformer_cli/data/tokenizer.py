@@ -143,7 +143,8 @@ def share_restored(joins: Joins, tokenizer: Tokenizer, lines: Iterable[str]) -> 
 def _blank_tokenizer(language: str) -> Any:
     import spacy
 
-    if not language.isidentifier() or importlib.util.find_spec(f"spacy.lang.{language}") is None:
+    found = importlib.util.find_spec(f"spacy.lang.{language}") if language.isidentifier() else None
+    if found is None or found.submodule_search_locations is None:  # spacy.lang.punctuation is no language
         raise ConfigError(
             f"spaCy has no tokeniser for language {language!r}; codes are such as de, en, fr, cs, xx (any)"
         )

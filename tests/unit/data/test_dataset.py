@@ -1,0 +1,199 @@
+"""A prepared dataset: what it gives, what it refuses, and which one is found."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from transformer_cli.config import Config, DataConfig
+from transformer_cli.data.dataset import Dataset, find_dataset, read_manifest, settings
+from transformer_cli.data.prepare import prepare
+from transformer_cli.errors import DataError
+
+TEXT = {"train": "a dog.\na dog, a man\n", "valid": "a man.\n", "test_b": "a\nb\n", "test_a": "b\n"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prepared dataset; not to be written to."""
+    folder = tmp_path_factory.mktemp("made")
+    files = {}
+    for split, text in TEXT.items():
+        (folder / split).write_text(text)
+        files[split] = {"source": folder / split, "target": folder / split}
+    data = DataConfig.model_validate({"corpus": "files", "source": "en", "min_freq": 1, "files": files})
+    return prepare(Config(data=data), data_dir=folder / "data").folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(made, tmp_path / "data" / made.name))
+
+
+def data_config(folder: Path, **changes: Any) -> DataConfig:
+    return DataConfig.model_validate({**read_manifest(folder)["settings"], **changes})
+
+
+def edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    value = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value))
+
+
+def cut(path: Path, n_bytes: int) -> None:
+    path.write_bytes(path.read_bytes()[:-n_bytes])
+
+
+def add_version(folder: Path, name: str, *, age_s: float, **changes: Any) -> Path:
+    """A copy of a dataset beside it, so many seconds old, with changes to its manifest."""
+    copy = Path(shutil.copytree(folder, folder.parent / name))
+    edit(copy / "manifest.json", lambda manifest: manifest.update(changes))
+    now = folder.stat().st_mtime
+    os.utime(copy, (now - age_s, now - age_s))
+    return copy
+
+
+# What it gives
+
+
+def test_a_split_is_mapped_sentence_by_sentence(made: Path) -> None:
+    dataset = Dataset.open(made)
+    split = dataset.split("train")
+    assert len(split) == len(split.source) == len(split.target) == 2
+    assert split.source.lengths.tolist() == [3, 5]
+    words = [dataset.source_vocabulary.decode(split.source[row]) for row in range(2)]
+    assert words == [["a", "dog", "."], ["a", "dog", ",", "a", "man"]]
+    assert isinstance(split.source.ids, np.memmap)
+    assert not split.source.ids.flags.writeable
+
+
+def test_text_names_and_joins(made: Path) -> None:
+    dataset = Dataset.open(made)
+    assert dataset.text("train", "target") == ["a dog.", "a dog, a man"]
+    assert dataset.test_splits == ["test_b", "test_a"]
+    assert dataset.folder == made
+    assert made.name.endswith(f"-{dataset.fingerprint}")
+    assert dataset.joins.join(["b", ".", "b", ",", "b"]) == "b. b, b"
+
+
+def test_settings_are_those_of_the_chosen_corpus() -> None:
+    for corpus in ("multi30k", "captions"):
+        found = settings(DataConfig.model_validate({"corpus": corpus, "fingerprint": "12345678"}))
+        assert set(found) == set(DataConfig.model_fields) - {"fingerprint", "files", "captions"} | {corpus} - {
+            "multi30k"
+        }
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize("ask", [lambda d: d.split("tset"), lambda d: d.text("tset", "source")])
+def test_an_unknown_split_lists_the_known(made: Path, ask: Callable[[Dataset], Any]) -> None:
+    with pytest.raises(DataError, match=f"^{made}: no split 'tset'; it has train, valid, test_b, test_a$"):
+        ask(Dataset.open(made))
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", "5"])
+def test_a_folder_that_is_no_dataset(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(DataError, match=rf"^{tmp_path}: no dataset: .*run `tfm prepare`"):
+        Dataset.open(tmp_path)
+
+
+def test_another_format_version(folder: Path) -> None:
+    edit(folder / "manifest.json", lambda manifest: manifest.update(format_version=2))
+    with pytest.raises(DataError, match=rf"^{folder}: format version 2, this tfm reads 1; run `tfm prepare` again$"):
+        Dataset.open(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "message"),
+    [
+        ("source.vocab.txt", lambda path: cut(path, 3), r"8 tokens, the manifest says 9; delete the folder and run"),
+        ("target.vocab.txt", Path.unlink, "no vocabulary: .*No such file"),
+        ("target.joins.json", Path.unlink, "damaged: .*No such file.*; delete the folder and run `tfm prepare` again"),
+        ("target.joins.json", lambda path: cut(path, 9), "damaged: .*; delete the folder and run `tfm prepare` again"),
+        ("target.joins.json", lambda path: path.write_text("{}"), "damaged: .*; delete the folder and run `tfm pre"),
+        ("train.source.ids.npy", lambda path: cut(path, 4), "cannot be mapped: .*; delete the folder and run `tfm"),
+        ("train.target.ids.npy", Path.unlink, "cannot be mapped: .*No such file"),
+        ("train.target.ids.npy", lambda path: np.save(path, [1]), "2 sentences of 1 tokens, the manifest says 2 of 8"),
+        ("train.target.txt", Path.unlink, "cannot be read: .*; delete the folder and run `tfm prepare` again"),
+        ("train.source.txt", lambda path: cut(path, 3), "1 lines, the manifest says 2; delete the folder and run"),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_named(folder: Path, name: str, damage: Callable[[Path], Any], message: str) -> None:
+    damage(folder / name)
+    with pytest.raises(DataError, match=f"^{folder / name}: {message}"):
+        use_all(folder)
+
+
+@pytest.mark.parametrize("offsets", [[0, 3], [0, 3, 8, 8], [0, 3, 7]])
+def test_offsets_must_fit_the_manifest(folder: Path, offsets: list[int]) -> None:
+    np.save(folder / "train.source.offsets.npy", np.array(offsets))
+    message = rf"^{folder}/train\.source\.ids\.npy: {len(offsets) - 1} sentences of 8 tokens, the manifest says 2 of 8;"
+    with pytest.raises(DataError, match=message):
+        use_all(folder)
+
+
+def use_all(folder: Path) -> None:
+    dataset = Dataset.open(folder)
+    dataset.split("train")
+    for side in ("source", "target"):
+        dataset.text("train", side)
+
+
+# Which one is found
+
+
+def test_the_dataset_prepared_last_is_found(folder: Path) -> None:
+    data = data_config(folder)
+    assert find_dataset(data, folder.parent) == folder
+    older = add_version(folder, "files.en-en-00000000", age_s=60, fingerprint="00000000")
+    newer = add_version(folder, "files.en-en-11111111", age_s=-60, fingerprint="11111111")
+    assert find_dataset(data, folder.parent) == newer
+    prepared = prepare(Config(data=data), data_dir=folder.parent)
+    assert (prepared.folder, prepared.created) == (folder, False)
+    os.utime(newer, (0, 0))
+    assert find_dataset(data, folder.parent) == folder
+    assert find_dataset(data_config(folder, fingerprint="00000000"), folder.parent) == older
+
+
+def test_preparing_again_makes_a_dataset_the_newest(folder: Path) -> None:
+    os.utime(folder, (0, 0))
+    older = add_version(folder, "files.en-en-00000000", age_s=-1)
+    data = data_config(folder)
+    assert find_dataset(data, folder.parent) == older
+    prepare(Config(data=data), data_dir=folder.parent)
+    assert find_dataset(data, folder.parent) == folder
+
+
+@pytest.mark.parametrize("changes", [{"min_freq": 2}, {"lowercase": False}, {"source": "de"}], ids=str)
+def test_other_settings_find_nothing(folder: Path, changes: dict[str, Any]) -> None:
+    data = data_config(folder, **changes)
+    message = (
+        f"^{folder.parent}/: no dataset files {data.source}→en with these settings; "
+        "run `tfm prepare` with the same --config and --set$"
+    )
+    with pytest.raises(DataError, match=message):
+        find_dataset(data, folder.parent)
+
+
+def test_a_fingerprint_that_is_not_there(folder: Path) -> None:
+    with pytest.raises(DataError, match="no dataset files en→en with fingerprint 12345678; run `tfm prepare`"):
+        find_dataset(data_config(folder, fingerprint="12345678"), folder.parent)
+
+
+def test_datasets_of_another_format_and_other_folders_are_passed_over(folder: Path, tmp_path: Path) -> None:
+    data = data_config(folder)
+    add_version(folder, "files.en-en-00000000", age_s=-60, format_version=0)
+    (folder.parent / "files.en-en-empty").mkdir()
+    assert find_dataset(data, folder.parent) == folder
+    with pytest.raises(DataError, match="no dataset files en→en with these settings"):
+        find_dataset(data, tmp_path / "nowhere")

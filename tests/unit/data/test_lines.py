@@ -1,0 +1,94 @@
+"""Lines of text: where they end, what is taken off them, and what cannot be read."""
+
+import gzip
+import logging
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.data.lines import decode_line, read_lines, read_pairs
+from transformer_cli.errors import DataError
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", []),
+        ("\n", [""]),
+        ("a\nb\n", ["a", "b"]),
+        ("a\nb", ["a", "b"]),
+        ("a\r\nb\r", ["a", "b"]),
+        ("a\r\r\n b\rc ", ["a\r", " b\rc "]),
+        ("a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\n", ["a\u2028b\u2029c\x85d\x0be\x0cf\x1cg"]),
+        ("\ufeffa\n\ufeffb\n", ["a", "\ufeffb"]),
+        ("\ufeff\ufeffa", ["\ufeffa"]),
+    ],
+)
+def test_lines_end_at_line_feeds_alone(tmp_path: Path, name: str, text: str, lines: list[str]) -> None:
+    assert list(read_lines(write(tmp_path / name, text.encode()))) == lines
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
+def test_a_byte_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, "ä\nbä".encode() + b"\xe4\n")
+    message = rf"^{path}: line 2: byte 4 of the line is 0xe4, which is not UTF-8; convert the file to UTF-8"
+    with pytest.raises(DataError, match=message):
+        list(read_lines(path))
+
+
+def test_a_line_from_elsewhere_is_named_as_told() -> None:
+    assert decode_line(b"\xef\xbb\xbfa\r\n", "standard input", 1) == "a"
+    assert decode_line(b"\xef\xbb\xbfa\r\n", "standard input", 2) == "\ufeffa"
+    with pytest.raises(DataError, match=r"^standard input: line 7: byte 1 of the line is 0xff"):
+        decode_line(b"\xff\n", "standard input", 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("none.txt", None, "cannot be read: No such file or directory; correct the path or the permissions"),
+        ("plain.gz", b"plain", r"not a whole gzip file \(Not a gzipped file.*\); copy it again, or take \.gz off"),
+        ("half.gz", gzip.compress(b"text")[:-3], r"not a whole gzip file \(Compressed file ended"),
+    ],
+)
+def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=f"^{tmp_path / name}: {message}"):
+        list(read_lines(tmp_path / name))
+
+
+def test_pairs_go_line_by_line(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "s.gz", b"a\nb"), write(tmp_path / "t", b"A\r\nB\r\n")
+    assert list(read_pairs(source, target, skip_empty=False)) == [("a", "A"), ("b", "B")]
+
+
+@pytest.mark.parametrize(("n_source", "n_target"), [(2, 3), (3, 2), (0, 1)])
+def test_sides_out_of_step_are_counted(tmp_path: Path, n_source: int, n_target: int) -> None:
+    source, target = write(tmp_path / "s", b"a\n" * n_source), write(tmp_path / "t", b"b\n" * n_target)
+    message = rf"^{source} has {n_source} lines, {target} has {n_target}; line n must translate line n$"
+    with pytest.raises(DataError, match=message):
+        list(read_pairs(source, target, skip_empty=True))
+
+
+def test_empty_sides_stop_the_pass_or_are_skipped_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, target = write(tmp_path / "s", b"a\n\x0c\nc\n"), write(tmp_path / "t", b"A\nB\n \n")
+    with pytest.raises(DataError, match=rf"^{source}: line 2 is empty; mend it, or set data\.skip_empty: true"):
+        list(read_pairs(source, target, skip_empty=False))
+    assert list(read_pairs(source, target, skip_empty=True)) == [("a", "A")]
+    message = f"{source} and {target}: pairs with an empty side left out: 2, the first in line 2"
+    assert caplog.record_tuples == [("transformer_cli.data.lines", logging.WARNING, message)]
+
+
+def test_no_pair_at_all_is_an_error(tmp_path: Path) -> None:
+    source, target = write(tmp_path / "s", b"a\n"), write(tmp_path / "t", b"\n")
+    with pytest.raises(DataError, match=f"^{source} and {target}: not one pair of sentences"):
+        list(read_pairs(source, target, skip_empty=True))

@@ -1,0 +1,269 @@
+"""From text to a dataset: what stands in the files, when they are made, and when not."""
+
+import logging
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from transformer_cli.config import Config, DataConfig
+from transformer_cli.data import prepare as module
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.prepare import Prepared, prepare
+from transformer_cli.data.tokenizer import Tokenizer
+from transformer_cli.data.vocabulary import SPECIALS
+from transformer_cli.errors import ConfigError, DataError
+
+# fmt: off
+TEXT = {
+    "train": (["Ein Hund.", "Ein Mann", "Zwei Hunde."], ["A dog.", "A man, a dog", "Two dogs."]),
+    "valid": (["Ein Hund rennt."], ["A dog runs."]),  # "hund" would be frequent enough if validation counted
+    "test": (["Mann"], ["  Man\ra\u2028dog\x85"]),
+}
+IDS = {  # source: . 4, ein 5; target: a 4, . 5, dog 6; all else is seen once
+    "train": ([[5, 0, 4], [5, 0], [0, 0, 4]], [[4, 6, 5], [4, 0, 0, 4, 6], [0, 0, 5]]),
+    "valid": ([[5, 0, 0, 4]], [[4, 6, 0, 5]]),
+    "test": ([[0]], [[0, 4, 6]]),
+}
+# fmt: on
+MADE_ONCE = cache(Tokenizer)
+
+
+class Workshop:
+    """Own files in a folder, and the datasets made from them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data_dir = folder / "data"
+        for split, sides in TEXT.items():
+            self.write(split, *sides)
+
+    def write(self, split: str, source: Sequence[str], target: Sequence[str]) -> None:
+        for side, lines in (("source", source), ("target", target)):
+            self.path(split, side).write_bytes("".join(f"{line}\n" for line in lines).encode())
+
+    def path(self, split: str, side: str) -> Path:
+        return self.folder / f"{split}.{side}"
+
+    def config(self, **settings: Any) -> Config:
+        files = {split: {side: self.path(split, side) for side in ("source", "target")} for split in TEXT}
+        return Config(data=DataConfig.model_validate({"corpus": "files", "files": files, **settings}))
+
+    def prepare(self, **settings: Any) -> Prepared:
+        return prepare(self.config(**settings), data_dir=self.data_dir)
+
+    def datasets(self) -> list[str]:
+        return sorted(path.name for path in self.data_dir.iterdir())
+
+
+@pytest.fixture(autouse=True)
+def _tokenizers_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path)
+
+
+def sentences(folder: Path) -> dict[str, tuple[list[list[int]], list[list[int]]]]:
+    """The ids of all splits, read without `Dataset`."""
+    found = {}
+    for split in TEXT:
+        sides = []
+        for side in ("source", "target"):
+            ids = np.load(folder / f"{split}.{side}.ids.npy")
+            offsets = np.load(folder / f"{split}.{side}.offsets.npy")
+            assert (ids.dtype, offsets.dtype) == (np.int32, np.int64)
+            assert (offsets[0], offsets[-1]) == (0, len(ids))
+            sides.append([ids[a:b].tolist() for a, b in pairwise(offsets)])
+        found[split] = (sides[0], sides[1])
+    return found
+
+
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+# What stands in the files
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 1 << 20])
+def test_ids_are_those_of_the_training_splits_vocabulary(
+    workshop: Workshop, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REMAP_CHUNK", chunk)
+    prepared = workshop.prepare()
+    dataset = Dataset.open(prepared.folder)
+    assert prepared.created
+    assert dataset.source_vocabulary.tokens == (*SPECIALS, ".", "ein")
+    assert dataset.target_vocabulary.tokens == (*SPECIALS, "a", ".", "dog")
+    assert sentences(prepared.folder) == IDS
+
+
+def test_ids_decode_to_the_tokens_when_every_word_counts(workshop: Workshop) -> None:
+    dataset = Dataset.open(workshop.prepare(min_freq=1, lowercase=False).folder)
+    target = dataset.split("train").target
+    assert [dataset.target_vocabulary.decode(target[row]) for row in range(3)] == [
+        ["A", "dog", "."],
+        ["A", "man", ",", "a", "dog"],
+        ["Two", "dogs", "."],
+    ]
+
+
+def test_the_manifest_counts(workshop: Workshop) -> None:
+    prepared = workshop.prepare()
+    manifest = prepared.manifest
+    assert prepared.folder.name == f"files.de-en-{manifest['fingerprint']}"
+    assert manifest["vocabulary"] == {"source": 6, "target": 7}
+    assert manifest["splits"] == {
+        "train": {
+            "sentences": 3,
+            "source": {"tokens": 8, "unknown_rate": 4 / 8, "longest": 3},
+            "target": {"tokens": 11, "unknown_rate": 4 / 11, "longest": 5},
+        },
+        "valid": {
+            "sentences": 1,
+            "source": {"tokens": 4, "unknown_rate": 2 / 4, "longest": 4},
+            "target": {"tokens": 4, "unknown_rate": 1 / 4, "longest": 4},
+        },
+        "test": {
+            "sentences": 1,
+            "source": {"tokens": 1, "unknown_rate": 1.0, "longest": 1},
+            "target": {"tokens": 3, "unknown_rate": 1 / 3, "longest": 3},
+        },
+    }
+    assert manifest["joins"] == {"valid_restored": 1.0}
+    assert manifest["left_out"] == []
+    assert set(manifest["sources"]) == {f"{split}.{side}" for split in TEXT for side in ("source", "target")}
+
+
+def test_raw_text_is_kept_verbatim(workshop: Workshop) -> None:
+    dataset = Dataset.open(workshop.prepare().folder)
+    kept = {split: (dataset.text(split, "source"), dataset.text(split, "target")) for split in TEXT}
+    assert kept == TEXT
+
+
+def test_a_joint_vocabulary_counts_both_sides_together(workshop: Workshop) -> None:
+    workshop.write("train", ["a b b", "x"], ["a c", "y y"])
+    prepared = workshop.prepare(joint_vocabulary=True)
+    contents = {(prepared.folder / f"{side}.vocab.txt").read_text() for side in ("source", "target")}
+    assert contents == {"".join(f"{token}\n" for token in (*SPECIALS, "a", "b", "y"))}
+    assert sentences(prepared.folder)["train"] == ([[4, 5, 5], [0]], [[4, 0], [6, 6]])
+
+
+@pytest.mark.parametrize(("limit", "text"), [(1, "a , b"), (2, "a, b")])
+def test_joins_are_learned_from_the_first_target_sentences(
+    workshop: Workshop, limit: int, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "JOIN_SENTENCES", limit)
+    joins = Dataset.open(workshop.prepare().folder).joins
+    assert joins.join(["a", ",", "b"]) == text
+
+
+def test_pairs_with_an_empty_side_stop_it_or_are_left_out(workshop: Workshop) -> None:
+    workshop.write("train", ["Ein Hund.", " ", "Hund"], ["A dog.", "gone", "\t"])
+    with pytest.raises(DataError, match=r"train\.source: line 2 is empty"):
+        workshop.prepare()
+    dataset = Dataset.open(workshop.prepare(skip_empty=True).folder)
+    assert dataset.text("train", "source") == ["Ein Hund."]
+    assert dataset.manifest["splits"]["train"]["sentences"] == 1
+
+
+def test_a_vocabulary_without_words_is_warned_of(workshop: Workshop, caplog: pytest.LogCaptureFixture) -> None:
+    workshop.prepare(min_freq=3)
+    message = "the source vocabulary is empty: no word occurs 3 times; lower data.min_freq"
+    assert caplog.record_tuples == [("transformer_cli.data.prepare", logging.WARNING, message)]
+
+
+# When they are made
+
+
+def test_a_second_call_changes_no_file(workshop: Workshop) -> None:
+    first = workshop.prepare()
+    before = {path: path.stat().st_mtime_ns for path in first.folder.iterdir()}
+    second = prepare(workshop.config().model_copy(update={"name": "other"}), data_dir=workshop.data_dir)
+    assert second == Prepared(first.folder, first.manifest, created=False)
+    assert {path: path.stat().st_mtime_ns for path in first.folder.iterdir()} == before
+    assert workshop.datasets() == [first.folder.name]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"lowercase": False}, {"min_freq": 1}, {"joint_vocabulary": True}, {"skip_empty": True}, {"source": "xx"}],
+    ids=str,
+)
+def test_another_setting_makes_a_dataset_beside(workshop: Workshop, settings: dict[str, Any]) -> None:
+    first, second = workshop.prepare(), workshop.prepare(**settings)
+    assert second.created
+    assert workshop.datasets() == sorted([first.folder.name, second.folder.name])
+    assert first.manifest["fingerprint"] != second.manifest["fingerprint"]
+
+
+def test_what_shapes_no_file_makes_no_dataset(workshop: Workshop) -> None:
+    first = workshop.prepare()
+    assert not workshop.prepare(captions={"sentences": 500}).created
+    assert not workshop.prepare(fingerprint=first.manifest["fingerprint"]).created
+
+
+@pytest.mark.parametrize(("split", "side"), [("train", "source"), ("test", "target")])
+def test_another_text_makes_a_dataset_beside(workshop: Workshop, split: str, side: str) -> None:
+    first = workshop.prepare()
+    path = workshop.path(split, side)
+    path.write_bytes(path.read_bytes().replace(b"an", b"on"))
+    second = workshop.prepare()
+    assert second.created
+    assert workshop.datasets() == sorted([first.folder.name, second.folder.name])
+
+
+# When they are not
+
+
+@pytest.mark.parametrize("step", ["_build_vocabularies", "share_restored", "write_json"])
+def test_an_interruption_leaves_no_folder(workshop: Workshop, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(module, step, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            workshop.prepare()
+    assert workshop.datasets() == []
+    assert workshop.prepare().created
+
+
+@pytest.mark.parametrize(
+    ("settings", "source", "error"),
+    [({}, "one\ntwo\n", DataError), ({}, b"\xff\n", DataError), ({"target": "qq"}, "one\n", ConfigError)],
+)
+def test_a_mistake_leaves_no_folder(
+    workshop: Workshop, settings: dict[str, Any], source: str | bytes, error: type[Exception]
+) -> None:
+    workshop.path("test", "source").write_bytes(source if isinstance(source, bytes) else source.encode())
+    with pytest.raises(error):
+        workshop.prepare(**settings)
+    assert workshop.datasets() == []
+
+
+def test_the_slower_of_two_at_once_takes_what_the_other_made(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_dataset = module._write_dataset
+
+    def overtaken(*arguments: Any) -> dict[str, Any]:
+        monkeypatch.setattr(module, "_write_dataset", write_dataset)
+        assert workshop.prepare().created
+        return write_dataset(*arguments)
+
+    monkeypatch.setattr(module, "_write_dataset", overtaken)
+    prepared = workshop.prepare()
+    assert not prepared.created
+    assert workshop.datasets() == [prepared.folder.name]
+
+
+def test_a_folder_without_its_manifest_is_to_be_deleted(workshop: Workshop) -> None:
+    folder = workshop.prepare().folder
+    (folder / "manifest.json").unlink()
+    with pytest.raises(DataError, match=f"^{folder}: no dataset: .*; delete it and run `tfm prepare` again$"):
+        workshop.prepare()

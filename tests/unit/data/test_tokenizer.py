@@ -1,0 +1,181 @@
+"""Text to tokens as spaCy splits it, and back by joins that were learned."""
+
+import json
+from functools import cache
+
+import pytest
+
+from transformer_cli.data.tokenizer import JoinLearner, Joins, Tokenizer, Tokens, share_restored
+from transformer_cli.errors import ConfigError
+
+NO_JOINS = Joins(frozenset(), frozenset(), frozenset(), frozenset())
+
+
+@cache
+def tokenizer(language: str, *, lowercase: bool = True) -> Tokenizer:
+    return Tokenizer(language, lowercase=lowercase)
+
+
+def tokens(text: str) -> Tokens:
+    """`a b~, c` stands for the tokens a b , c, of which b and the comma were written together."""
+    words, glued = [], []
+    for piece in text.split(" "):
+        together = piece.split("~")
+        words += together
+        glued += [True] * (len(together) - 1) + [False]
+    return Tokens(words, glued)
+
+
+def learned(*sentences: str) -> Joins:
+    learner = JoinLearner()
+    for sentence in sentences:
+        learner.add(tokens(sentence))
+    return learner.learn()
+
+
+# Text → tokens
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("de", "Am Strand.", "am strand~."),
+        ("de", "Haus-Türen, z.B. Dr. Müllers!", "haus-türen~, z.b. dr. müllers~!"),
+        ("de", "„Geht's?“, sagt er.", "„~geht's~?~“~, sagt er~."),
+        ("de", "GROẞE STRAẞE", "große straße"),
+        ("en", "A t-shirt, please", "a t~-~shirt~, please"),
+        ("en", "I don't know.", "i do~n't know~."),
+        ("en", "Mr. Smith's dog", "mr. smith~'s dog"),
+        ("en", "It's 5pm (cannot)...", "it~'s 5~pm (~can~not~)~..."),
+        ("en", "\ta  man\u00a0and\u2028a\x85dog\r", "a man and a dog"),
+    ],
+)
+def test_text_is_split_as_spacy_splits_it(language: str, text: str, expected: str) -> None:
+    split = tokenizer(language).split(text)
+    wanted = tokens(expected)
+    assert split.words == wanted.words == tokenizer(language).tokens(text)
+    assert split.glued[:-1] == wanted.glued[:-1]  # nothing follows the last
+
+
+@pytest.mark.parametrize("text", ["", " ", "\t\u2028\r\n\u3000"])
+def test_blank_text_has_no_tokens(text: str) -> None:
+    assert tokenizer("en").split(text) == Tokens([], [])
+    assert tokenizer("en").normalized(text) == ""
+
+
+def test_case_is_lowered_after_splitting() -> None:
+    assert tokenizer("en").tokens("IM im") == ["im", "i", "m"]  # English splits "im" and not "IM"
+    assert tokenizer("en", lowercase=False).tokens("DON'T Don't") == ["DON'T", "Do", "n't"]
+
+
+def test_normalized_is_the_text_of_a_perfect_join() -> None:
+    assert tokenizer("en").normalized(" A  Dog\u2028runs. ") == "a dog runs."
+    assert tokenizer("en", lowercase=False).normalized(" A  Dog") == "A Dog"
+
+
+@pytest.mark.parametrize("language", ["qq", "", "DE", "de.x", "../de", "d e", "punctuation", "lex_attrs"])
+def test_an_unknown_language_is_a_config_error(language: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Tokenizer(language, lowercase=True)
+    assert str(caught.value) == (
+        f"spaCy has no tokeniser for language {language!r}; codes are such as de, en, fr, cs, xx (any)"
+    )
+
+
+@pytest.mark.parametrize("language", ["ja", "ko", "th"])
+def test_a_language_that_needs_a_package_says_which_in_one_line(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks(_: str) -> None:
+        raise ImportError("it needs\n  some-package")
+
+    monkeypatch.setattr("spacy.blank", lacks)
+    message = f"^spaCy's tokeniser for '{language}' needs a further package: it needs some-package$"
+    with pytest.raises(ConfigError, match=message):
+        Tokenizer(language, lowercase=True)
+
+
+# Tokens → text
+
+
+SENTENCES = (
+    "a man (~left~) and a t~-~shirt~.",
+    "the dog (~right~) ca~n't jump~, I do~n't know~.",
+    '"~hello~"~, he says~: "~yes~!~"',
+    "three - no~, two - men",
+    "five - six 's dog~'s",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("", ""),
+        ("one", "one"),
+        ("x ( y ) , z .", "x (y), z."),  # brackets and stops lean the same way on words never seen
+        ("a t - shirt", "a t-shirt"),  # a pair glued against the rule
+        ("red - blue", "red - blue"),  # the hyphen mostly stands apart
+        ("i do n't", "i don't"),
+        ("we did n't", "we did n't"),  # letters lean on nothing unless the pair was seen
+    ],
+)
+def test_joins_learn_where_no_space_was(words: str, text: str) -> None:
+    assert learned(*SENTENCES).join(words.split()) == text
+
+
+def test_the_tables_hold_tokens_that_mostly_lean_and_pairs_against_that() -> None:
+    assert learned("a~, b~, c , x (~d", "t~-~shirt", "b - c", "x - y") == Joins(
+        glue_left=frozenset({","}),
+        glue_right=frozenset({"("}),
+        glued_pairs=frozenset({("t", "-"), ("-", "shirt")}),
+        spaced_pairs=frozenset({("c", ",")}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("sentences", "text"),
+    [
+        (["a~b", "a~b", "a b"], "ab"),
+        (["a~b", "a b", "a b"], "a b"),
+        (["a~b", "a b"], "a b"),  # a tie goes by the rule: words are apart
+        (["a~.", "a .", "c~."], "a."),  # a tie goes by the rule: "." leans to the left
+        (["a .", "c~.", "d~.", "e~."], "a ."),
+        (["a .", "c~.", "d~.", "a~.", "a~."], "a."),
+    ],
+)
+def test_a_pair_goes_by_its_majority(sentences: list[str], text: str) -> None:
+    assert learned(*sentences).join(["a", text[-1]]) == text
+
+
+@pytest.mark.parametrize(
+    ("sentence", "glue_left", "glue_right"),
+    [
+        ("a~.", {"."}, set()),
+        ("(~a", set(), {"("}),
+        ("a~n't", set(), set()),  # both edges are letters
+        ("a~'s", {"'s"}, set()),
+        ("5~%", {"%"}, set()),
+        (".~)", set(), set()),  # neither edge is a letter
+        ("a~. a .", set(), set()),  # as often apart as glued
+        ("a~. a~. a~. b . c .", {"."}, set()),  # glued three times, apart twice
+    ],
+)
+def test_only_an_edge_that_is_no_letter_leans_on_words(
+    sentence: str, glue_left: set[str], glue_right: set[str]
+) -> None:
+    joins = learned(sentence)
+    assert (set(joins.glue_left), set(joins.glue_right)) == (glue_left, glue_right)
+
+
+def test_joins_survive_json_in_a_stable_order() -> None:
+    joins = learned(*SENTENCES)
+    value = json.loads(json.dumps(joins.as_json()))
+    assert Joins.from_json(value) == joins
+    assert json.dumps(joins.as_json()) == json.dumps(learned(*reversed(SENTENCES)).as_json())
+    assert all(value.values())
+    assert all(value[key] == sorted(value[key]) for key in value)
+
+
+def test_share_restored_counts_exact_lines() -> None:
+    lines = ["A  man", "a man, a dog", "two\u2028dogs.", "dogs"]
+    assert share_restored(NO_JOINS, tokenizer("en"), lines) == 0.5
+    assert share_restored(learned("a~, b~."), tokenizer("en"), lines) == 1.0
+    assert share_restored(NO_JOINS, tokenizer("en"), []) == 0.0

@@ -1,0 +1,82 @@
+"""Tokens and ids: the order, what text can never be, and the file."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from torchtext.vocab import Vocab
+
+from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
+from transformer_cli.errors import DataError
+
+ODD = ("ä", "a\u0308", "😀", "\u200b", "\ufeff", "\x85", "\u2028", "\x1c", "\r", "'", '"', "#", "\\n", "日本語")
+
+
+def build(min_freq: int = 1, **counts: int) -> Vocabulary:
+    return Vocabulary.build(counts, min_freq=min_freq)
+
+
+def test_the_special_tokens_come_first() -> None:
+    vocabulary = build(a=1)
+    assert vocabulary.tokens == ("<unk>", "<pad>", "<sos>", "<eos>", "a")
+    assert [vocabulary.tokens[index] for index in (UNK, PAD, SOS, EOS)] == ["<unk>", "<pad>", "<sos>", "<eos>"]
+    assert len(vocabulary) == 5
+
+
+@pytest.mark.parametrize(
+    ("min_freq", "words"), [(1, ["c", "a", "b", "ä", "z"]), (2, ["c", "a", "b", "ä"]), (3, ["c"]), (9, [])]
+)
+def test_words_go_by_frequency_then_alphabet(min_freq: int, words: list[str]) -> None:
+    assert build(min_freq, z=1, ä=2, b=2, a=2, c=5).tokens == (*SPECIALS, *words)
+
+
+def test_the_order_is_torchtexts() -> None:
+    generator = random.Random(0)
+    letters = "abBéß.'1"
+    counts = Counter("".join(generator.choices(letters, k=generator.randint(1, 3))) for _ in range(400))
+    expected = Vocab(counts, min_freq=2, specials=list(SPECIALS)).itos
+    assert list(Vocabulary.build(counts, min_freq=2).tokens) == expected
+    assert expected[4:] == sorted((t for t, n in counts.items() if n > 1), key=lambda token: (-counts[token], token))
+
+
+def test_text_that_looks_like_a_special_token_is_unknown() -> None:
+    vocabulary = Vocabulary.build({**dict.fromkeys(SPECIALS, 9), "a": 1}, min_freq=1)
+    assert vocabulary.tokens == (*SPECIALS, "a")
+    assert vocabulary.encode([*SPECIALS, "a"]) == [UNK, UNK, UNK, UNK, 4]
+    assert [token in vocabulary for token in ("<eos>", "a", "b")] == [False, True, False]
+
+
+def test_ids_decode_to_their_tokens_and_the_unseen_is_unknown() -> None:
+    vocabulary = build(a=2, b=1)
+    assert vocabulary.encode(["b", "x", "a", "b"]) == [5, UNK, 4, 5]
+    assert vocabulary.decode([5, UNK, 4, EOS]) == ["b", "<unk>", "a", "<eos>"]
+    assert (vocabulary.encode([]), vocabulary.decode([])) == ([], [])
+
+
+def test_a_vocabulary_survives_its_file(tmp_path: Path) -> None:
+    vocabulary = Vocabulary([*SPECIALS, *ODD])
+    vocabulary.save(tmp_path / "v.txt")
+    assert (tmp_path / "v.txt").read_bytes() == "".join(f"{token}\n" for token in [*SPECIALS, *ODD]).encode()
+    loaded = Vocabulary.load(tmp_path / "v.txt")
+    assert loaded.tokens == vocabulary.tokens
+    assert loaded.encode(ODD) == list(range(4, 4 + len(ODD)))
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, r"\[Errno 2\] No such file"),
+        (b"\xff\n", "'utf-8' codec can't decode"),
+        (b"", "it should begin with <unk> <pad> <sos> <eos>, a token a line"),
+        (b"<pad>\n<unk>\n<sos>\n<eos>\na\n", "it should begin with <unk> <pad> <sos> <eos>"),
+        (b"<unk>\n<pad>\n<sos>\n<eo", "it should begin with"),
+        (b"<unk>\r\n<pad>\r\n<sos>\r\n<eos>\r\n", "it should begin with"),
+    ],
+)
+def test_a_file_that_is_no_vocabulary(tmp_path: Path, content: bytes | None, reason: str) -> None:
+    path = tmp_path / "v.txt"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=f"^{path}: no vocabulary: {reason}"):
+        Vocabulary.load(path)

@@ -1,0 +1,264 @@
+"""The config tree: what loads, what does not, and in which words."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from transformer_cli.config import CaptionsConfig, Config, differences, dump_config, load_config
+from transformer_cli.errors import ConfigError
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+YAMLS = sorted(CONFIGS.rglob("*.yaml"))
+OWN_FILES = """
+data:
+  corpus: files
+  files:
+    train: {source: a.en, target: ../a.fr}
+    valid: {source: /b.en, target: ~/b.fr}
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "own.yaml"
+
+
+def load(path: Path, text: str, *overrides: str) -> Config:
+    path.write_text(text, encoding="utf-8")
+    return load_config(path, overrides)
+
+
+def mistake(path: Path | None, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, overrides)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def keys(tree: Any) -> Any:
+    return {key: keys(value) for key, value in tree.items()} if isinstance(tree, dict) else None
+
+
+# What loads
+
+
+def test_there_are_configs() -> None:
+    assert CONFIGS / "multi30k.yaml" in YAMLS
+
+
+@pytest.mark.parametrize("yaml_path", YAMLS, ids=lambda path: path.stem)
+def test_every_config_loads_and_round_trips(yaml_path: Path, path: Path) -> None:
+    config = load_config(yaml_path)
+    assert load(path, dump_config(config)) == config
+
+
+def test_the_defaults_are_multi30k_and_it_writes_every_key() -> None:
+    assert load_config(CONFIGS / "multi30k.yaml") == load_config() == Config()
+    written = yaml.safe_load((CONFIGS / "multi30k.yaml").read_text(encoding="utf-8"))
+    assert keys(written) == keys(Config().model_dump())
+
+
+def test_an_empty_file_is_the_defaults(path: Path) -> None:
+    assert load(path, "# nothing\n") == Config()
+
+
+@pytest.mark.parametrize("text", ["1e-4", "1.e-4", "1.0e-4", "0.0001", "1E-4", ".1e-3", "+1e-4"])
+def test_floats_may_have_a_bare_exponent(path: Path, text: str) -> None:
+    assert load(path, f"training: {{learning_rate: {text}}}").training.learning_rate == 1e-4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: 'null'",
+        "name: '123'",
+        "name: '1e5'",
+        "data: {fingerprint: '12345678'}",
+        "data: {fingerprint: '12345e67'}",
+        "data: {fingerprint: '0e123456'}",
+        "training: {betas: [0.9, 0.98], eps: 1e-9, learning_rate: 7.0e-4, clip_grad_norm: null}",
+        "data: {joint_vocabulary: true}\nmodel: {tie_embeddings: all, positions: sinusoidal, max_length: null}",
+        OWN_FILES + "    test-1.x: {source: 'ä ö', target: 'yes'}",
+    ],
+)
+def test_a_dumped_config_loads_as_itself(path: Path, text: str) -> None:
+    config = load(path, text)
+    assert config != Config()
+    assert load(path, dump_config(config)) == config
+
+
+def test_paths_count_from_the_yaml_file_and_become_absolute(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.chdir("/")
+    files = load(path, OWN_FILES).data.files
+    assert files is not None
+    found = [side for pair in files.values() for side in (pair.source, pair.target)]
+    expected = [tmp_path / "a.en", tmp_path.parent / "a.fr", Path("/b.en"), Path("/home/me/b.fr")]
+    assert found == expected
+
+
+def test_paths_given_by_set_count_from_here_and_become_absolute(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    config = load(path, OWN_FILES, "data.files.valid.source=c.en", "data.files.train.target=~/c.fr")
+    assert config.data.files is not None
+    assert config.data.files["valid"].source == here / "c.en"
+    assert config.data.files["train"].target == Path("~/c.fr").expanduser()
+    assert config.data.files["train"].source == tmp_path / "a.en"
+
+
+@pytest.mark.parametrize(
+    ("override", "section", "key", "value"),
+    [
+        ("training.learning_rate=3e-4", "training", "learning_rate", 3e-4),
+        (" training.seed = 3", "training", "seed", 3),
+        ("training.betas=[0.9, 0.98]", "training", "betas", (0.9, 0.98)),
+        ("training.clip_grad_norm=null", "training", "clip_grad_norm", None),
+        ("training.clip_grad_norm=", "training", "clip_grad_norm", None),
+        ("data.lowercase=false", "data", "lowercase", False),
+        ("data.captions={sentences: 500}", "data", "captions", CaptionsConfig(sentences=500)),
+        ("model.tie_embeddings=target+output", "model", "tie_embeddings", "target+output"),
+    ],
+)  # fmt: skip
+def test_set_writes_one_key(override: str, section: str, key: str, value: Any) -> None:
+    config = load_config(None, [override])
+    assert getattr(getattr(config, section), key) == value
+    assert all(line.startswith(f"{section}.{key}") for line in differences(Config(), config))
+
+
+def test_set_wins_over_the_file_and_the_last_set_over_the_first(path: Path) -> None:
+    config = load(path, "name: a\ntraining: {seed: 1, epochs: 4}", "training.seed=2", "training.seed=3", "name=b")
+    assert (config.name, config.training.seed, config.training.epochs) == ("b", 3, 4)
+
+
+def test_a_config_does_not_change() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Config().training.seed = 1
+
+
+# What does not
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("trainig: {}", "trainig: unknown key; did you mean training?"),
+        ("training: {batchsize: 3}", "training.batchsize: unknown key; did you mean batch_size?"),
+        ("data: {captions: {sentence: 200}}", "data.captions.sentence: unknown key; did you mean sentences?"),
+        ("data: {xyz: 1}", "data.xyz: unknown key; known here: corpus, source, target, lowercase, min_freq"),
+        (OWN_FILES.replace("source", "sorce"), "data.files.train.sorce: unknown key; did you mean source?"),
+        (OWN_FILES.replace("{", "{zzz: 1, "), "data.files.train.zzz: unknown key; known here: source, target (and 1"),
+        ("1: 2", "1: keys should be strings"),
+        ("model: {dropout: no}", "model.dropout: input should be a valid number, not false"),
+        ("model: {dropout: x\n  y}", "model.dropout: input should be a valid number, not x y"),
+        ("model: {dropout: 'x\n\n  y'}", "model.dropout: input should be a valid number, not "),
+        ("model: {dropout: .nan}", "model.dropout: input should be a finite number, not .nan"),
+        ("training: {epochs: ten}", "training.epochs: input should be a valid integer, not ten"),
+        ("training: {epochs: 2.0}", "training.epochs: input should be a valid integer, not 2.0"),
+        ("training: {epochs: yes}", "training.epochs: input should be a valid integer, not true"),
+        ("data: {lowercase: 1}", "data.lowercase: input should be a valid boolean, not 1"),
+        ("name: 5", "name: input should be a valid string, not 5"),
+        ("model: 5", "model: input should be a valid dictionary or instance of ModelConfig, not 5"),
+        ("model: {norm: mid}", "model.norm: input should be 'post' or 'pre', not mid"),
+        ("training: {device: gpu}", "training.device: string should match pattern"),
+        ("data: {fingerprint: XYZ}", "data.fingerprint: string should match pattern '^[0-9a-f]{8}$', not XYZ"),
+        ("training: {betas: [0.9, 1.0]}", "training.betas.1: input should be less than 1, not 1.0"),
+        ("training: {label_smoothing: 1.0}", "training.label_smoothing: input should be less than 1, not 1.0"),
+        ("training: {learning_rate: 0}", "training.learning_rate: input should be greater than 0, not 0"),
+        ("model: {d_ff: -1, dropout: -1}", "model.d_ff: input should be greater than or equal to 1, not -1 (and 1 m"),
+        ("model: {num_heads: 7}", "model: num_heads: 7 does not divide d_model 256; choose a divisor, or set head_dim"),
+        ("model: {max_length: null}", "model: max_length: null needs positions: sinusoidal; a learned table has"),
+        ("model: {max_length: 2}", "model.max_length: input should be greater than or equal to 3, not 2"),
+        ("model: {d_model: 9, num_heads: 3, positions: sinusoidal}", "model: d_model: sinusoidal positions come in "),
+        ("model: {tie_embeddings: all}", "model.tie_embeddings: all three need one vocabulary for both sides; set da"),
+        ("training: {schedule: inverse_sqrt}", "training: warmup_steps: schedule inverse_sqrt needs at least 1"),
+        ("data: {source: xx}", "data: source: 'xx' is not a language of multi30k; it has de, en, fr, cs"),
+        ("data: {corpus: captions, target: fr}", "data: target: 'fr' is not a language of captions; it has de, en"),
+        ("data: {source: en}", "data: source and target are both 'en'; choose two languages"),
+        ("data: {corpus: files}", "data: corpus: files needs files.train with a source and a target path"),
+        (OWN_FILES.replace("valid", "dev"), "data: corpus: files needs files.valid with a source and a target path"),
+        (OWN_FILES + "    a/b: {source: x, target: y}", "data: files: 'a/b' cannot name a split; use letters"),
+        (OWN_FILES.replace(", target: ../a.fr", ""), "data.files.train.target: missing"),
+        ("name: latest", "name: 'latest' cannot name a run; use letters, digits, '.', '_' and '-', and not 'latest'"),
+        ("name: ../up", "name: '../up' cannot name a run; use"),
+        ("name: .hidden", "name: '.hidden' cannot name a run; use"),
+        ('name: "a\\n"', "name: 'a\\n' cannot name a run; use"),
+        ("model:\n  d_ff: 1\n  norm: pre\n  d_ff: 2\n", "line 4: 'd_ff' is written twice; keep one"),
+        ("a: [1", "line 1: not YAML: expected ',' or ']'"),
+        ("name: a\nb: @\n", "line 2: not YAML: found character '@' that cannot start any token"),
+        ("name: !!python/object:os.system a", "line 1: not YAML: could not determine a constructor for the tag"),
+        ("name: a\0b", "not YAML: unacceptable character #x0000: special characters are not allowed"),
+        ("[a]: 1", "line 1: a key is a word, not a list or a mapping"),
+        ("- 1", "a config is a mapping of keys to values, not a list"),
+        ("text", "a config is a mapping of keys to values, not a str"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_file_is_said_in_one_line(path: Path, text: str, message: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    assert mistake(path).startswith(f"{path}: {message}")
+
+
+def test_a_file_that_is_not_there(path: Path) -> None:
+    assert mistake(path) == f"{path}: no such config file"
+
+
+def test_a_file_that_is_a_folder(tmp_path: Path) -> None:
+    assert mistake(tmp_path).startswith(f"{tmp_path}: cannot be read: [Errno 21] Is a directory")
+
+
+def test_a_file_that_is_not_utf_8(path: Path) -> None:
+    path.write_bytes(b"name: \xff")
+    assert mistake(path).startswith(f"{path}: cannot be read: 'utf-8' codec can't decode byte 0xff")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.seed", "--set training.seed: write KEY=VALUE, such as training.learning_rate=3e-4"),
+        ("=1", "--set =1: write KEY=VALUE, such as training.learning_rate=3e-4"),
+        ("name=[", "--set name=[: '[' is not a YAML value"),
+        ("training={seed: 1, seed: 2}", "--set training={seed: 1, seed: 2}: '{seed: 1, seed: 2}' is not a YAML value"),
+        ("name={[a]: 1}", "--set name={[a]: 1}: '{[a]: 1}' is not a YAML value"),
+        ("name.a=1", "--set name.a=1: name has no keys below it"),
+        ("training.epoch=3", "config: training.epoch: unknown key; did you mean epochs?"),
+        ("model.dropout=no", "config: model.dropout: input should be a valid number, not false"),
+    ],
+)
+def test_a_mistake_in_set_is_said_in_one_line(override: str, message: str) -> None:
+    assert mistake(None, "name=a", override) == message
+
+
+# Differences
+
+
+def test_differences_lists_settings_and_passes_over_the_ignored() -> None:
+    changes = ["training.seed=1", "training.betas=[0.9, 0.98]", "model.head_dim=8", "data.fingerprint='12345678'"]
+    new = load_config(None, changes)
+    assert differences(Config(), new) == [
+        "data.fingerprint: null → '12345678'",
+        "model.head_dim: null → 8",
+        "training.betas: [0.9, 0.999] → [0.9, 0.98]",
+        "training.seed: 0 → 1",
+    ]
+    ignored = ["training.seed", "data.fingerprint", "model.head_dim"]
+    assert differences(Config(), new, ignored) == ["training.betas: [0.9, 0.999] → [0.9, 0.98]"]
+    assert differences(new, new) == []
+
+
+def test_differences_sees_files_come_and_go(path: Path, tmp_path: Path) -> None:
+    with_test = load(path, OWN_FILES + "    test: {source: c, target: d}")
+    without = load(path, OWN_FILES)
+    source, target = tmp_path / "c", tmp_path / "d"
+    assert differences(with_test, without) == [
+        f"data.files.test.source: {source} → null",
+        f"data.files.test.target: {target} → null",
+    ]
+    assert differences(without, with_test)[0] == f"data.files.test.source: null → {source}"

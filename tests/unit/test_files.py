@@ -1,0 +1,144 @@
+"""Files and folders that appear whole or not at all."""
+
+import hashlib
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer_cli.files import new_folder, sha256, sweep, write_json, write_text
+
+
+@pytest.fixture(scope="module")
+def dead() -> int:
+    """The id of a process that has ended."""
+    with subprocess.Popen([sys.executable, "-S", "-c", ""]) as process:
+        pass
+    return process.pid
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def refuse(*_: Any, **__: Any) -> None:
+    raise OSError("no")
+
+
+# Text
+
+
+def test_text_is_written_byte_for_byte_and_readable_by_all(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "a.txt"
+    text = "ä\r\nb\rc\u2028d\x85\n"
+    write_text(path, text)
+    assert path.read_bytes() == text.encode()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    write_text(path, "short")
+    assert path.read_bytes() == b"short"
+    assert names(path.parent) == ["a.txt"]
+
+
+@pytest.mark.parametrize(("broken", "text"), [(None, "lone \ud800"), ("os.replace", "b"), ("os.fsync", "b")])
+def test_text_that_cannot_be_written_leaves_the_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str | None, text: str
+) -> None:
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+    if broken:
+        monkeypatch.setattr(broken, refuse)
+    with pytest.raises((OSError, UnicodeEncodeError)):
+        write_text(path, text)
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_json_is_readable_and_gives_floats_back_bit_for_bit(tmp_path: Path) -> None:
+    value = {"ä": [0.1 + 0.2, 1e-323, 1 / 3], "b": None}
+    write_json(tmp_path / "a.json", value)
+    text = (tmp_path / "a.json").read_text(encoding="utf-8")
+    assert text.startswith('{\n  "ä": [\n    0.30000000000000004,')
+    write_json(tmp_path / "a.json", {})
+    assert (tmp_path / "a.json").read_text() == "{}\n"
+
+
+# Folders
+
+
+def test_a_folder_appears_when_its_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "parent" / "new"
+    with new_folder(path) as unfinished:
+        (unfinished / "sub").mkdir()
+        (unfinished / "sub" / "a").write_text("a")
+        assert unfinished.parent == path.parent
+        assert not path.exists()
+    assert (path / "sub" / "a").read_text() == "a"
+    assert names(path.parent) == ["new"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_nothing_stays_of_a_folder_whose_block_fails(tmp_path: Path, error: type[BaseException]) -> None:
+    def fill() -> None:
+        with new_folder(tmp_path / "new") as unfinished:
+            (unfinished / "a").write_text("a")
+            raise error
+
+    with pytest.raises(error):
+        fill()
+    assert names(tmp_path) == []
+
+
+def test_a_folder_never_replaces_a_folder(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "new") as unfinished:
+        (unfinished / "a").write_text("first")
+    with pytest.raises(FileExistsError), new_folder(tmp_path / "new") as unfinished:
+        (unfinished / "a").write_text("second")
+    assert (tmp_path / "new" / "a").read_text() == "first"
+    assert names(tmp_path) == ["new"]
+
+
+def test_a_new_folder_sweeps_what_killed_processes_left(tmp_path: Path, dead: int) -> None:
+    for left in (f".new.{dead}.x1", f".other-name.v2.{dead}.y_2"):
+        (tmp_path / left).mkdir()
+        (tmp_path / left / "half").write_text("half")
+    with new_folder(tmp_path / "new"):
+        pass
+    assert names(tmp_path) == ["new"]
+
+
+def test_sweeping_spares_the_living_and_what_is_not_ours(tmp_path: Path, dead: int) -> None:
+    spared = sorted([f".new.{os.getpid()}.x", ".git.old.x", ".cache", f"new.{dead}.x", ".new.99999999999999999999.x"])
+    for name in spared:
+        (tmp_path / name).mkdir()
+    (tmp_path / f".file.{dead}.x").write_text("a file")
+    sweep(tmp_path)
+    assert names(tmp_path) == sorted([*spared, f".file.{dead}.x"])
+
+
+def test_sweeping_spares_the_processes_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dead: int) -> None:
+    def not_yours(process_id: int, _: int) -> None:
+        raise PermissionError(process_id)
+
+    monkeypatch.setattr(os, "kill", not_yours)
+    (tmp_path / f".new.{dead}.x").mkdir()
+    sweep(tmp_path)
+    assert names(tmp_path) == [f".new.{dead}.x"]
+
+
+# Sums
+
+
+@pytest.mark.parametrize("python", ["3.10", "3.11"])
+@pytest.mark.parametrize("content", [b"", b"abc", bytes(3 << 20) + b"end"])
+def test_sha256_is_that_of_the_bytes(
+    tmp_path: Path, content: bytes, python: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if python == "3.10":
+        monkeypatch.delattr(hashlib, "file_digest", raising=False)
+    (tmp_path / "a").write_bytes(content)
+    assert sha256(tmp_path / "a") == hashlib.sha256(content).hexdigest()

@@ -1,0 +1,119 @@
+"""The package's shape: who may import whom, who owns which library, and what importing costs."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import transformer_cli
+
+PACKAGE = Path(transformer_cli.__file__).parent
+GROUPS = (
+    {"errors", "config", "files", "progress", "devices"},
+    {"data", "model"},
+    {"checkpoint", "search"},
+    {"translate"},
+    {"evaluate"},
+    {"training"},
+    {"cli"},
+    {"__init__", "__main__"},
+)
+OWNERS = {
+    "platformdirs": "data.corpora",
+    "pydantic": "config",
+    "sacrebleu": "evaluate",
+    "safetensors": "checkpoint",
+    "spacy": "data.tokenizer",
+    "torchtext": "data.vocabulary",
+    "tqdm": "progress",
+    "typer": "cli",
+    "urllib": "data.corpora",
+    "yaml": "config",
+}
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """Dotted names of all that a file imports, at any depth; of `from a import b`, a.b."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _module(path: Path) -> str:
+    """data/lines.py → data.lines, data/__init__.py → data, __init__.py → __init__."""
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+
+
+IMPORTS = {_module(path): sorted(_imports(path)) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def _ours(module: str) -> set[str]:
+    """The modules of the package that one of them imports: transformer_cli.data.lines.read_pairs → data.lines."""
+    found = set()
+    for name in IMPORTS[module]:
+        first, _, inner = name.partition(".")
+        if first == "transformer_cli":
+            while inner and inner not in IMPORTS:
+                inner = inner.rpartition(".")[0]
+            found.add(inner or "__init__")
+    return found
+
+
+def _group(module: str) -> int:
+    (index,) = [index for index, group in enumerate(GROUPS) if module.split(".")[0] in group]
+    return index
+
+
+def test_every_module_has_a_group_and_every_group_its_modules() -> None:
+    assert {module.split(".")[0] for module in IMPORTS} == set().union(*GROUPS)
+
+
+@pytest.mark.parametrize("module", IMPORTS)
+def test_imports_come_from_the_own_group_or_one_above(module: str) -> None:
+    assert [name for name in sorted(_ours(module)) if _group(name) > _group(module)] == []
+
+
+@pytest.mark.parametrize(("one", "other"), [("data", "model"), ("model", "data")])
+def test_data_and_model_never_import_each_other(one: str, other: str) -> None:
+    modules = [module for module in IMPORTS if module.split(".")[0] == one]
+    assert len(modules) > 2
+    assert [module for module in modules if any(name.split(".")[0] == other for name in _ours(module))] == []
+
+
+def test_imports_run_in_no_circle() -> None:
+    graph = {module: _ours(module) - {module} for module in IMPORTS}
+    assert graph["training.trainer"] >= {"checkpoint", "config", "progress", "data.batching", "evaluate"}
+    TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize(("library", "owner"), OWNERS.items())
+def test_each_library_has_one_owner(library: str, owner: str) -> None:
+    users = [module for module, names in IMPORTS.items() if any(name.split(".")[0] == library for name in names)]
+    assert users == [owner]
+
+
+@pytest.mark.parametrize("module", ["transformer_cli", "transformer_cli.config", "transformer_cli.cli"])
+def test_importing_the_command_line_is_cheap(module: str) -> None:
+    probe = f"import {module}, sys; print(*sorted({{'torch', 'spacy', 'numpy'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"
+
+
+def test_every_public_name_can_be_got() -> None:
+    assert set(transformer_cli.__all__) == set(transformer_cli._HOME)
+    assert set(transformer_cli.__all__) <= set(dir(transformer_cli))
+    for name, home in transformer_cli._HOME.items():
+        found = getattr(transformer_cli, name)
+        assert (found.__name__, found.__module__) == (name, f"transformer_cli.{home}")
+
+
+def test_another_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'transformer_cli' has no attribute 'nothing'"):
+        transformer_cli.nothing  # noqa: B018

@@ -1,0 +1,135 @@
+"""The embedded corpus: a small German–English grammar that writes captions, from a seed. Knows nothing of files.
+
+A caption is one main clause and up to two more clause types; together they are its construction. Each clause type is a
+function that writes both languages at once: English by its word order, German by its own (the finite verb second, or
+last in a subordinate clause; time before place before object). The words stand in tables.py.
+"""
+
+import re
+from collections.abc import Sequence
+
+from transformer_cli.data.captions.clauses import Caption, Dice, write_caption
+from transformer_cli.data.captions.text import as_sentence
+from transformer_cli.data.captions.words import dictionary, read_lexicon
+from transformer_cli.errors import DataError
+
+__all__ = [
+    "Caption",
+    "constructions",
+    "seen_constructions",
+    "unseen_constructions",
+    "word_by_word",
+    "write",
+    "write_captions",
+]
+
+TOKEN = re.compile(r"\w+|[^\w\s]")
+
+HELD_OUT_PAIRS = 500  # of valid, and of test
+MAX_TOKENS = 22  # of either side, punctuation included
+ATTEMPTS_PER_PAIR = 20
+
+MAIN_CLAUSES = ("action", "object", "dative", "prepositional", "separable", "modal", "giving", "motion", "from_to")
+OPENINGS = ("front_place", "front_time")
+RELATIVES = ("relative_subject", "relative_object")
+ENDINGS = ("while", "while_separable", "because", "and", "purpose")
+FURTHER = (*OPENINGS, "right_now", *RELATIVES, *ENDINGS)
+
+# The test split's constructions: never in train or valid, though each of their parts is, in other company.
+UNSEEN = """
+    action front_place while_separable; action front_time relative_subject; object front_place relative_subject;
+    object front_time while; object relative_object while_separable; dative front_place while_separable;
+    dative relative_subject because; prepositional front_time relative_object; prepositional right_now while;
+    separable front_place while; separable front_time because; separable relative_subject and;
+    separable right_now relative_object; modal front_place relative_object; modal front_time while_separable;
+    modal relative_subject because; giving front_place relative_subject; giving right_now while_separable;
+    motion front_time purpose; motion relative_subject while; from_to front_time while_separable;
+    from_to relative_subject purpose
+"""
+
+
+def write(sentences: int, seed: int) -> dict[str, list[tuple[str, str]]]:
+    """Splits `train` (exactly `sentences` pairs), `valid` (500) and `test` (500) of distinct (German, English) pairs.
+
+    No German and no English sentence occurs twice. valid has the constructions of train; test has others, of the same
+    parts. Neither depends on `sentences`.
+    Raises DataError if the grammar cannot tell so many pairs apart.
+    """
+    splits = write_captions(sentences, seed)
+    return {split: [(caption.german, caption.english) for caption in captions] for split, captions in splits.items()}
+
+
+def write_captions(sentences: int, seed: int) -> dict[str, list[Caption]]:
+    """As `write`, with what each caption is made of."""
+    dice = Dice(seed)
+    known, unseen = seen_constructions(), unseen_constructions()
+    taken: set[str] = set()
+    valid = _distinct(dice, known, HELD_OUT_PAIRS, taken)
+    test = _distinct(dice, unseen, HELD_OUT_PAIRS, taken)
+    return {"train": _distinct(dice, known, sentences, taken), "valid": valid, "test": test}
+
+
+def constructions() -> list[tuple[str, ...]]:
+    """Every construction of the grammar: a main clause, and no, one or two further clause types that go with it."""
+    pairs = [(first, second) for i, first in enumerate(FURTHER) for second in FURTHER[i + 1 :]]
+    companies = [(), *((part,) for part in FURTHER), *pairs]
+    return [(main, *company) for main in MAIN_CLAUSES for company in companies if _go_together(main, company)]
+
+
+def seen_constructions() -> list[tuple[str, ...]]:
+    """The constructions of train and valid."""
+    unseen = unseen_constructions()
+    return [construction for construction in constructions() if construction not in unseen]
+
+
+def unseen_constructions() -> list[tuple[str, ...]]:
+    """The constructions of test."""
+    return [tuple(construction.split()) for construction in UNSEEN.split(";")]
+
+
+def word_by_word(sentence: str, *, source: str) -> str:
+    """What a dictionary alone reaches: each token of a sentence in `source` (de or en) by itself, in place.
+
+    No word order, agreement or choice by context; an unknown token stays. The baseline that a model has to beat.
+    """
+    entries = dictionary(source)
+    words = [entries.get(word) or entries.get(word.lower(), word) for word in TOKEN.findall(sentence)]
+    return as_sentence(" ".join(words))
+
+
+def _go_together(main: str, company: Sequence[str]) -> bool:
+    """Whether good German has these clause types in one sentence, and both languages say the same with it."""
+    if any(len(set(group) & set(company)) > 1 for group in (OPENINGS, RELATIVES, ENDINGS)):
+        return False
+    clashes = (
+        ("right_now", ("front_time", "modal")),
+        ("relative_object", ("action", "giving", "motion", "from_to", "because")),  # no object, or an unclear "he"
+        ("front_place", ("motion", "from_to")),
+        ("and", ("modal",)),
+    )
+    if any(part in company and {main, *company} & set(others) for part, others in clashes):
+        return False
+    return "purpose" not in company or main in ("motion", "from_to")
+
+
+def _distinct(dice: Dice, pool: Sequence[tuple[str, ...]], wanted: int, taken: set[str]) -> list[Caption]:
+    """As many captions of these constructions as wanted, none with a sentence that is in `taken`; adds theirs to it."""
+    words = read_lexicon()
+    by_length = {n: [construction for construction in pool if len(construction) == n] for n in (1, 2, 3)}
+    lengths = [n for n in (1, 1, 2, 2, 2, 3, 3, 3, 3, 3) if by_length[n]]  # of 10 captions, 5 have 3 clause types
+    captions: list[Caption] = []
+    for _ in range(ATTEMPTS_PER_PAIR * wanted):
+        caption = write_caption(dice, words, dice.pick(by_length[dice.pick(lengths)]))
+        sides = {caption.german, caption.english}
+        if max(map(_length, sides)) <= MAX_TOKENS and taken.isdisjoint(sides):
+            taken |= sides
+            captions.append(caption)
+        if len(captions) == wanted:
+            return captions
+    raise DataError(
+        f"captions: only {len(captions)} of {wanted} sentence pairs found; ask for fewer in data.captions.sentences"
+    )
+
+
+def _length(sentence: str) -> int:
+    return len(TOKEN.findall(sentence))
