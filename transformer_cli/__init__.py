@@ -1,7 +1,6 @@
 """tfm: the Transformer of "Attention Is All You Need", trained, judged and run for translation.
 
 From Python the same roads as from the command line; a name is imported when it is first used, torch with it.
-Not `evaluate`, which its module's name would hide: `from transformer_cli.evaluate import evaluate`.
 """
 
 from importlib import import_module
@@ -11,6 +10,7 @@ if TYPE_CHECKING:
     from transformer_cli.config import Config, load_config
     from transformer_cli.data.prepare import prepare
     from transformer_cli.errors import TfmError
+    from transformer_cli.evaluation import evaluate
     from transformer_cli.training.trainer import train
     from transformer_cli.translate import Options, Translation, Translator
 
@@ -20,6 +20,7 @@ _HOME = {
     "TfmError": "errors",
     "Translation": "translate",
     "Translator": "translate",
+    "evaluate": "evaluation",
     "load_config": "config",
     "prepare": "data.prepare",
     "train": "training.trainer",
@@ -31,6 +32,7 @@ __all__ = [
     "TfmError",
     "Translation",
     "Translator",
+    "evaluate",
     "load_config",
     "prepare",
     "train",

@@ -35,7 +35,7 @@ FORMAT_VERSION = 1
 
 @dataclass
 class RunningLoss:
-    """Sums over the batches since the last validation."""
+    """Sums over the steps since the last validation; those skipped for a gradient that is not finite are left out."""
 
     nll: float = 0.0
     target_tokens: int = 0
@@ -43,6 +43,13 @@ class RunningLoss:
     batches: int = 0
     skipped_steps: int = 0
     seconds: float = 0.0
+
+    def add(self, nll: float, target_tokens: int) -> None:
+        """One step: the sum of its losses, and of how many tokens it is."""
+        self.nll += nll
+        self.target_tokens += target_tokens
+        self.batch_means += nll / target_tokens
+        self.batches += 1
 
 
 @dataclass
@@ -149,7 +156,7 @@ class Run:
         try:
             moments = load_file(folder / "state.safetensors", device=str(next(model.parameters()).device))
             state = TrainingState.from_json(json.loads((folder / "state.json").read_text(encoding="utf-8")))
-            for name, parameter in model.named_parameters():
+            for name, parameter in model.named_parameters() if moments else ():  # none before the first step
                 optimizer.state[parameter] = {
                     key: moments[f"{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq")
                 }

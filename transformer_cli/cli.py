@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transformer_cli.errors import Interrupted, TfmError
+from transformer_cli.errors import DataError, Interrupted, TfmError
 
 if TYPE_CHECKING:
     from transformer_cli.config import Config
     from transformer_cli.data.prepare import Prepared
-    from transformer_cli.evaluate import Judged, Result
+    from transformer_cli.evaluation import Judged, Result
     from transformer_cli.translate import Translation
 
 CHUNK = 1000  # lines that are read before they are translated together
@@ -54,8 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _exit(f"tfm: error: {error}", 1)
     except Interrupted as interruption:
         _exit(f"tfm: {interruption}", 128 + interruption.signal_number)
-    except KeyboardInterrupt:
-        _exit("tfm: interrupted", 130)
 
 
 @app.callback(invoke_without_command=True)
@@ -124,7 +122,10 @@ def evaluate(
         raise typer.BadParameter("--input and --reference go together")
     if input_file and split:
         raise typer.BadParameter("--split and --input exclude each other")
-    from transformer_cli.evaluate import evaluate
+    for path in (output, output_tokens):
+        if path and path.is_dir():
+            raise _unwritable(path, "it is a folder")
+    from transformer_cli.evaluation import evaluate
 
     files = (input_file, reference) if input_file and reference else None
     judged = list(evaluate(run, splits=split or (), files=files, device=device))
@@ -224,10 +225,18 @@ def _keep(judged: Sequence["Judged"], output: Path | None, output_tokens: Path |
     from transformer_cli.files import write_text
 
     translations = [translation for each in judged for translation in each.translations]
-    if output:
-        write_text(output, "".join(f"{translation.text}\n" for translation in translations))
-    if output_tokens:
-        write_text(output_tokens, "".join(f"{' '.join(translation.tokens)}\n" for translation in translations))
+    texts = "".join(f"{translation.text}\n" for translation in translations)
+    tokens = "".join(f"{' '.join(translation.tokens)}\n" for translation in translations)
+    for path, content in ((output, texts), (output_tokens, tokens)):
+        if path:
+            try:
+                write_text(path, content)
+            except OSError as error:
+                raise _unwritable(path, error.strerror or str(error)) from None
+
+
+def _unwritable(path: Path, reason: str) -> DataError:
+    return DataError(f"{path}: cannot be written: {reason}; name another file")
 
 
 def _prepared_table(prepared: "Prepared") -> str:

@@ -318,7 +318,9 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
         raise ConfigError(f"--set {override}: {text!r} is not a YAML value") from None
     *parents, last = key.strip().split(".")
     for parent in parents:
-        tree = tree.setdefault(parent, {})
+        if tree.get(parent) is None:
+            tree[parent] = {}
+        tree = tree[parent]
         if not isinstance(tree, dict):
             raise ConfigError(f"--set {override}: {parent} has no keys below it")
     tree[last] = value

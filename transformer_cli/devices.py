@@ -15,7 +15,12 @@ def choose_device(name: str) -> torch.device:
     """auto: the first CUDA device, else the CPU (mps only by name: untried). Raises DeviceError if it is absent."""
     if name == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-    device = torch.device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise _no_such_device(name) from None
+    if device.type not in ("cpu", "cuda", "mps"):
+        raise _no_such_device(name)
     if device.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= count:
@@ -35,7 +40,7 @@ def choose_precision(setting: str, device: torch.device) -> Precision:
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Matrix products in the given precision; weights, sums and softmax stay float32."""
+    """Matrix products in the given precision; what torch holds to need more, and all weights, stay float32."""
     if precision == "float32":
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16)
@@ -46,6 +51,10 @@ def describe(device: torch.device) -> str:
     if device.type == "cuda":
         return f"{device} ({torch.cuda.get_device_name(device)})"
     return f"cpu, {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)
+
+
+def _no_such_device(name: str) -> DeviceError:
+    return DeviceError(f"device {name}: no such device; choose auto, cpu, cuda, cuda:N or mps")
 
 
 def _is_fast_at_bfloat16(device: torch.device) -> bool:

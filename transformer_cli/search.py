@@ -42,7 +42,7 @@ class Hypothesis:
 def greedy(decoder: Decoder, max_tokens: Tensor, *, sos: int, eos: int, never: Tensor) -> list[Hypothesis]:
     """Take the likeliest token at each step, until <eos> or the row's own limit; finished rows are dropped.
 
-    max_tokens int64 (rows,): the most tokens of each row, <eos> not counted. never int64: ids that are never taken.
+    max_tokens int64 (rows,): the most tokens of each row, at least 1, <eos> not counted. never int64: ids that are never taken.
     """
     n_rows, longest = len(max_tokens), int(max_tokens.max())
     device = max_tokens.device
@@ -53,8 +53,8 @@ def greedy(decoder: Decoder, max_tokens: Tensor, *, sos: int, eos: int, never: T
     newest = torch.full((n_rows,), sos, device=device)
     for position in range(longest):
         step = decoder.step(newest)
-        logits = step.logits.float().index_fill(1, never, float("-inf"))
-        best, newest = logits.max(dim=1)
+        logits = step.logits.float()
+        best, newest = logits.index_fill(1, never, float("-inf")).max(dim=1)
         log_probs[alive] += best - logits.logsumexp(dim=1)
         tokens[alive, position], attended[alive, position] = newest, step.attended
         goes_on = (newest != eos) & (position + 1 < max_tokens[alive])

@@ -17,7 +17,7 @@ GROUPS = (
     {"data", "model"},
     {"checkpoint", "search"},
     {"translate"},
-    {"evaluate"},
+    {"evaluation"},
     {"training"},
     {"cli"},
     {"__init__", "__main__"},
@@ -25,7 +25,7 @@ GROUPS = (
 OWNERS = {
     "platformdirs": "data.corpora",
     "pydantic": "config",
-    "sacrebleu": "evaluate",
+    "sacrebleu": "evaluation",
     "safetensors": "checkpoint",
     "spacy": "data.tokenizer",
     "torchtext": "data.vocabulary",
@@ -89,7 +89,7 @@ def test_data_and_model_never_import_each_other(one: str, other: str) -> None:
 
 def test_imports_run_in_no_circle() -> None:
     graph = {module: _ours(module) - {module} for module in IMPORTS}
-    assert graph["training.trainer"] >= {"checkpoint", "config", "progress", "data.batching", "evaluate"}
+    assert graph["training.trainer"] >= {"checkpoint", "config", "progress", "data.batching", "evaluation"}
     TopologicalSorter(graph).prepare()
 
 

@@ -32,7 +32,7 @@ class Dropout(nn.Module):
 
 def keep_mask(x: Tensor, p: float) -> Tensor:
     """A tensor like x: 0 with probability p (to a 65,536th), else the scale that keeps the expectation."""
-    dropped = round(p * LEVELS)
+    dropped = min(round(p * LEVELS), LEVELS - 1)  # p = 0.999999 keeps a little too
     words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(INT64_LOWEST, None)
     noise = words.view(torch.int16)[: x.numel()].view(x.shape)  # uniform on [-32768, 32768)
     return (noise >= dropped - LEVELS // 2).to(x.dtype).mul_(LEVELS / (LEVELS - dropped))

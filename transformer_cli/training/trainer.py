@@ -21,7 +21,7 @@ from transformer_cli.data.batching import Rows, collate, group_by_length, plan_e
 from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.devices import autocast, choose_device, choose_precision, describe
 from transformer_cli.errors import ConfigError, DataError, Interrupted
-from transformer_cli.evaluate import corpus_losses
+from transformer_cli.evaluation import corpus_losses
 from transformer_cli.files import write_text
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import count_parameters
@@ -110,6 +110,8 @@ class Trainer:
                 plan = plan_epoch(self.train_split, self.train_rows, self.settings, self.state.epoch)
                 self._run_epoch(plan, stop)
                 self._end_epoch()
+                if stop.signal_number and self.state.epoch <= self.settings.epochs:
+                    raise self._stopped(stop.signal_number)
         best = min(self.history, key=lambda entry: entry["valid_loss"])
         log.info(
             "trained %d epochs; best validation loss %.3f (PPL %.2f) in epoch %d: %s",
@@ -132,7 +134,8 @@ class Trainer:
                 self._show(bar)
                 is_last = self.state.batch == len(plan)  # then the epoch's end saves
                 if stop.signal_number and not is_last:
-                    self._stop(stop.signal_number)
+                    self._save()
+                    raise self._stopped(stop.signal_number)
                 if now - saved >= self.settings.save_minutes * 60 and not is_last:
                     self._save()
                     saved = time.monotonic()
@@ -147,16 +150,13 @@ class Trainer:
         nll, tokens = self._backward(rows)
         limit = self.settings.clip_grad_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        state.batch += 1
         if math.isfinite(norm):
             self.optimizer.step()
+            state.running.add(nll, tokens)
         else:
             state.running.skipped_steps += 1
         self.optimizer.zero_grad()
-        state.batch += 1
-        state.running.nll += nll
-        state.running.target_tokens += tokens
-        state.running.batch_means += nll / tokens
-        state.running.batches += 1
 
     def _backward(self, rows: Rows) -> tuple[float, int]:
         """Add the batch's gradient, group by group; returns the sum of its losses and how many tokens they are of."""
@@ -179,7 +179,7 @@ class Trainer:
         state, running = self.state, self.state.running
         started = time.monotonic()
         valid = corpus_losses(self.model, self.valid_split, self.valid_rows)
-        if not math.isfinite(valid.loss):
+        if not math.isfinite(valid.loss) or not running.batches:
             raise ConfigError(
                 f"training.learning_rate: {self.settings.learning_rate:g} made training diverge (validation loss "
                 f"{valid.loss} in epoch {state.epoch}); lower it and train with --fresh"
@@ -212,9 +212,8 @@ class Trainer:
     def _save(self, *, is_best: bool = False) -> None:
         self.run.save(self.model, self.optimizer, self.state, is_best=is_best)
 
-    def _stop(self, signal_number: int) -> None:
-        self._save()
-        raise Interrupted(f"stopped and saved at step {self.state.step:,}; the same command goes on", signal_number)
+    def _stopped(self, signal_number: int) -> Interrupted:
+        return Interrupted(f"stopped and saved at step {self.state.step:,}; the same command goes on", signal_number)
 
     def _patience_is_spent(self) -> bool:
         patience = self.settings.patience
@@ -244,7 +243,7 @@ class Trainer:
 
     def _show(self, bar: "progress.Bar") -> None:
         running = self.state.running
-        loss = running.nll / running.target_tokens
+        loss = running.nll / max(1, running.target_tokens)
         bar.set_postfix_str(f"loss {loss:.3f}, PPL {_perplexity(loss):.1f}", refresh=False)
         bar.update(running.target_tokens - bar.n)
 

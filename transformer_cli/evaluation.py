@@ -18,7 +18,7 @@ from transformer_cli.checkpoint import Run, find_run
 from transformer_cli.config import DataConfig
 from transformer_cli.data.batching import Rows, collate, interleaved, rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
-from transformer_cli.data.lines import read_pairs
+from transformer_cli.data.lines import read_lines
 from transformer_cli.data.tokenizer import Tokenizer
 from transformer_cli.devices import choose_device
 from transformer_cli.errors import DataError
@@ -100,8 +100,7 @@ def evaluate(
     opened = Run.open(find_run(run, runs_dir))
     texts: dict[str, tuple[list[str], list[str]]]
     if files is not None:
-        pairs = list(read_pairs(*files, skip_empty=False))
-        texts = {files[0].name: ([source for source, _ in pairs], [reference for _, reference in pairs])}
+        texts = {files[0].name: _read_text(*files)}
     else:
         dataset = Dataset.open(find_dataset(opened.config.data, data_dir))
         names = list(dict.fromkeys(splits)) or dataset.test_splits
@@ -160,6 +159,17 @@ def corpus_losses(model: Transformer, split: EncodedSplit, rows: Rows) -> Losses
     batches = [order[start : start + TUTORIAL_BATCH] for start in range(0, len(order), TUTORIAL_BATCH)]
     means = [nll[batch].sum() / tokens[batch].sum() for batch in batches]
     return Losses(int(tokens[rows].sum()), float(nll[rows].sum() / tokens[rows].sum()), float(np.mean(means)))
+
+
+def _read_text(source: Path, reference: Path) -> tuple[list[str], list[str]]:
+    """Lines as they are: an empty one is translated by an empty one."""
+    sources, references = list(read_lines(source)), list(read_lines(reference))
+    if len(sources) != len(references) or not sources:
+        raise DataError(
+            f"{source} has {len(sources)} lines, {reference} has {len(references)}; line n must translate line n, "
+            "and there must be one"
+        )
+    return sources, references
 
 
 def _scores(translations: Sequence[Translation], references: Sequence[str], data: DataConfig) -> dict[str, Any]:

@@ -1,0 +1,118 @@
+"""A made-up corpus that a tiny model learns in seconds, prepared and trained once; `tfm` as a function."""
+
+import io
+import logging
+import random
+import shutil
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+
+from transformer_cli.checkpoint import Run
+from transformer_cli.cli import main
+from transformer_cli.config import load_config
+from transformer_cli.training.trainer import train
+
+torch.set_num_threads(1)
+
+NOUNS = {"der Hund": "dog", "der Mann": "man", "die Frau": "woman", "die Katze": "cat", "das Kind": "child"}
+ADJECTIVES = {"kleine": "small", "große": "big", "junge": "young", "alte": "old"}
+VERBS = {"läuft": "runs", "schläft": "sleeps", "singt": "sings", "wartet": "waits", "springt": "jumps"}
+PLACES = {"im Park": "in the park", "am Strand": "at the beach", "zu Hause": "at home"}
+NAMES = [
+    f"{first}{second}"
+    for first in ("Ba", "Do", "Ki", "Lu", "Mo", "Ra", "Se")
+    for second in ("bo", "di", "lax", "no", "ru")
+]
+SIZES = {"train": 200, "valid": 40, "test": 30}
+TINY = """\
+name: tiny
+data:
+  corpus: files
+  files:
+    train: {source: train.de, target: train.en}
+    valid: {source: valid.de, target: valid.en}
+    test: {source: test.de, target: test.en}
+model: {d_model: 32, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 64, max_length: 16}
+training: {epochs: 6, batch_size: 16, learning_rate: 1e-2, precision: float32, device: cpu, num_threads: 1}
+"""
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with German–English text, {train,valid,test}.{de,en}, and tiny.yaml. Not to be written to."""
+    folder = tmp_path_factory.mktemp("corpus")
+    pairs = iter(_pairs())
+    for split, size in SIZES.items():
+        chosen = [next(pairs) for _ in range(size)]
+        for language, lines in zip(("de", "en"), zip(*chosen, strict=True), strict=True):
+            (folder / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (folder / "tiny.yaml").write_text(TINY, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tfm() -> Callable[..., tuple[int, str, str]]:
+    """tfm(*arguments, stdin=b"", cwd=folder) → (exit code, standard output, standard error), in this process."""
+    return _tfm
+
+
+@pytest.fixture(scope="session")
+def project(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working folder: the corpus prepared under data/, a run trained under runs/. Not to be written to."""
+    folder = tmp_path_factory.mktemp("project")
+    for command in ("prepare", "train"):
+        code, _, err = _tfm(command, "--config", corpus / "tiny.yaml", cwd=folder)
+        assert code == 0, err
+    return folder
+
+
+@pytest.fixture
+def workspace(project: Path, tmp_path: Path) -> Path:
+    """A copy of the project that a test may change."""
+    return Path(shutil.copytree(project, tmp_path / "workspace"))
+
+
+@pytest.fixture(scope="session")
+def train_tiny(corpus: Path, project: Path) -> Callable[..., Run]:
+    """train_tiny(runs_dir, *overrides): train, or go on with, the tiny run in a folder of one's own."""
+
+    def train_with(runs_dir: Path, *overrides: str) -> Run:
+        return train(load_config(corpus / "tiny.yaml", overrides), data_dir=project / "data", runs_dir=runs_dir)
+
+    return train_with
+
+
+def _pairs() -> list[tuple[str, str]]:
+    """All sentences that the words above make, in a fixed random order; some are about a name seen only once."""
+    chance = random.Random(0)
+    combined = list(product(NOUNS.items(), ADJECTIVES.items(), VERBS.items(), PLACES.items()))
+    chance.shuffle(combined)
+    pairs = []
+    for index, ((noun, thing), adjective, verb, place) in enumerate(combined):
+        article, german = noun.split()
+        if index % 8 == 0:
+            german = thing = NAMES[index // 8 % len(NAMES)]
+        source = f"{article} {adjective[0]} {german} {verb[0]} {place[0]}."
+        target = f"the {adjective[1]} {thing} {verb[1]} {place[1]}."
+        pairs.append((source.capitalize(), target.capitalize()))
+    return pairs
+
+
+def _tfm(*arguments: object, stdin: bytes = b"", cwd: Path) -> tuple[int, str, str]:
+    log = logging.getLogger("transformer_cli")
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        for name in ("handlers", "level", "propagate"):
+            patch.setattr(log, name, getattr(log, name))  # put back afterwards: main sets its own
+        patch.chdir(cwd)
+        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+    code = ended.value.code or 0
+    assert isinstance(code, int)
+    return code, out.getvalue(), err.getvalue()

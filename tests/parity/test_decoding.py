@@ -1,0 +1,122 @@
+"""One pass over a padded batch against the slow, obvious ways: a sentence alone, a token at a time, no cache."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from transformer_cli.config import ModelConfig
+from transformer_cli.model.attention import Cache
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.search import Step, greedy
+
+PAD, SOS, EOS = 1, 2, 3
+NEVER = torch.tensor([PAD, SOS])
+VOCABULARY = 12
+CLOSE = 1e-5
+SOURCES = [[SOS, 5, 6, 7, 8, EOS], [SOS, 9, EOS], [SOS, 10, 11, 4, EOS], [SOS, 4, 4, EOS], [SOS, 7, EOS]]
+TARGETS = [[SOS, 8, 4], [SOS, 10, 11, 5, 6, 7], [SOS], [SOS, 9, 9, 9], [SOS, 6, 5]]
+VARIANTS = [
+    pytest.param({}, id="post-learned"),
+    pytest.param({"norm": "pre", "final_norm": True, "positions": "sinusoidal"}, id="pre-sinusoidal"),
+]
+
+
+def make_model(**variant: object) -> Transformer:
+    """Weights large enough that each position matters and that greedy search finds different tokens."""
+    torch.manual_seed(8)  # one whose translations are of many lengths
+    small = ModelConfig(d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, d_ff=24, max_length=16)
+    config = small.model_copy(update=variant)
+    model = Transformer(config, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY, pad_id=PAD).eval()
+    for parameter in model.parameters():
+        if parameter.ndim == 2:
+            nn.init.normal_(parameter, std=0.3)
+    return model.requires_grad_(False)
+
+
+def padded(rows: Sequence[Sequence[int]]) -> Tensor:
+    longest = max(len(row) for row in rows)
+    return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows])
+
+
+def assert_close(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, atol=CLOSE, rtol=0.0)
+
+
+@pytest.fixture(params=VARIANTS)
+def model(request: pytest.FixtureRequest) -> Transformer:
+    return make_model(**request.param)
+
+
+def test_a_sentence_alone_is_the_same_in_a_padded_batch(model: Transformer) -> None:
+    together = model(padded(SOURCES), padded(TARGETS))
+    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        alone = model(torch.tensor([source]), torch.tensor([target]))[0]
+        assert_close(together[row, : len(target)], alone)
+
+
+def test_a_later_target_token_leaves_earlier_logits_bit_identical(model: Transformer) -> None:
+    source, target = padded(SOURCES[:2]), torch.tensor([[SOS, 8, 4, 6, 5], [SOS, 10, 11, 5, 6]])
+    before = model(source, target)
+    for position in range(1, target.shape[1]):
+        changed = target.clone()
+        changed[:, position] = 7
+        after = model(source, changed)
+        assert after[:, :position].equal(before[:, :position])
+        assert (after[:, position:] != before[:, position:]).any(dim=2).all()  # and each one from there on hears of it
+
+
+def test_one_pass_gives_the_logits_of_step_by_step_decoding(model: Transformer) -> None:
+    source, target = padded(SOURCES), torch.tensor([[SOS, 8, 4, 6, 5, 9]] * len(SOURCES))
+    cache = model.start(source)
+    steps = [model.step(target[:, position], cache) for position in range(target.shape[1])]
+    assert_close(torch.stack(steps, dim=1), model(source, target))
+
+
+def test_selected_rows_go_on_as_if_they_had_always_stood_there(model: Transformer) -> None:
+    rows = torch.tensor([4, 1, 1])
+    source, target = padded(SOURCES), padded([row + [8] * 6 for row in TARGETS])[:, :4]
+    cache = model.start(source)
+    for position in range(3):
+        model.step(target[:, position], cache)
+    cache.select(rows)
+    assert_close(model.step(target[rows, 3], cache), model(source[rows], target[rows])[:, 3])
+
+
+def greedily(model: Transformer, source: Sequence[int], max_tokens: int) -> list[int]:
+    """The obvious search: one sentence, no cache, all tokens anew at each step."""
+    tokens = [SOS]
+    for _ in range(max_tokens):
+        logits = model(torch.tensor([source]), torch.tensor([tokens]))[0, -1].tolist()
+        best = max((index for index in range(VOCABULARY) if index not in (PAD, SOS)), key=lambda index: logits[index])
+        if best == EOS:
+            break
+        tokens.append(best)
+    return tokens[1:]
+
+
+class CachedDecoding:
+    """The model as search sees it."""
+
+    def __init__(self, model: Transformer, source: Tensor) -> None:
+        self.model = model
+        self.cache: Cache = model.start(source)
+
+    def step(self, tokens: Tensor) -> Step:
+        return Step(self.model.step(tokens, self.cache), torch.zeros_like(tokens))
+
+    def select(self, rows: Tensor) -> None:
+        self.cache.select(rows)
+
+
+def test_greedy_search_finds_what_the_obvious_search_finds(model: Transformer) -> None:
+    sources = [[SOS, a, b, 11, EOS][: 3 + a % 3] for a in range(4, 12) for b in (4, 9)]
+    limits = [2 + index % 7 for index in range(len(sources))]
+    found = greedy(CachedDecoding(model, padded(sources)), torch.tensor(limits), sos=SOS, eos=EOS, never=NEVER)
+    expected = [greedily(model, source, limit) for source, limit in zip(sources, limits, strict=True)]
+    assert [hypothesis.tokens for hypothesis in found] == expected
+    assert len({tuple(tokens) for tokens in expected}) > 5
+    reached_eos = [len(tokens) < limit for tokens, limit in zip(expected, limits, strict=True)]
+    assert any(reached_eos)
+    assert not all(reached_eos)

@@ -1,0 +1,128 @@
+"""The everyday road, as a user types it: prepare, train, evaluate, translate."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Tfm = Callable[..., tuple[int, str, str]]
+
+RESULT_KEYS = {
+    *("split", "sentences", "tokens", "loss", "loss_batch_mean", "ppl", "bleu", "bleu_signature"),
+    *("bleu_tokens", "chrf", "chrf_signature", "seconds"),
+}
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def test_four_commands_lead_from_two_text_files_to_translations(tfm: Tfm, corpus: Path, tmp_path: Path) -> None:
+    config = shutil.copytree(corpus, tmp_path / "mine") / "tiny.yaml"
+    assert len(lines(config)) <= 12
+    code, out, _ = tfm("prepare", "--config", config, cwd=tmp_path)
+    assert (code, (tmp_path / out.split("\n")[0] / "manifest.json").is_file()) == (0, True)
+    code, out, err = tfm("train", "--config", config, "--set", "training.epochs=3", cwd=tmp_path)
+    assert (code, out) == (0, "")
+    assert "trained 3 epochs" in err
+    code, out, _ = tfm("evaluate", "--json", cwd=tmp_path)
+    judged = json.loads(out)
+    assert (code, judged.keys()) == (0, {"run", "results"})
+    assert judged["run"] == "runs/tiny"
+    assert [(result["split"], result["sentences"]) for result in judged["results"]] == [("test", 30)]
+    assert judged["results"][0].keys() == RESULT_KEYS
+    assert judged["results"][0]["bleu"] > 30
+    code, out, _ = tfm("translate", "Der alte Hund singt im Park.", cwd=tmp_path)
+    assert (code, out.count("\n")) == (0, 1)
+    assert out.startswith("the ")
+
+
+def test_a_second_prepare_has_nothing_to_do(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+    (folder,) = (workspace / "data").iterdir()
+    before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
+    code, _, err = tfm("prepare", "--config", corpus / "tiny.yaml", cwd=workspace)
+    assert code == 0
+    assert "nothing to do" in err
+    assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before
+
+
+def test_prepare_prints_its_manifest_as_json(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+    code, out, _ = tfm("prepare", "--config", corpus / "tiny.yaml", "--json", cwd=workspace)
+    (manifest,) = (workspace / "data").glob("*/manifest.json")
+    assert (code, json.loads(out)) == (0, json.loads(manifest.read_text(encoding="utf-8")))
+
+
+def test_a_second_train_says_trained_and_changes_nothing(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+    run = workspace / "runs/tiny"
+    before = sorted(run.rglob("*")), (run / "history.jsonl").read_bytes()
+    code, out, err = tfm("train", "--config", corpus / "tiny.yaml", cwd=workspace)
+    assert (code, out) == (0, "")
+    assert "trained 6 epochs" in err
+    assert (sorted(run.rglob("*")), (run / "history.jsonl").read_bytes()) == before
+
+
+def test_raising_the_epochs_goes_on_where_training_ended(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+    history = workspace / "runs/tiny/history.jsonl"
+    before = lines(history)
+    code, _, err = tfm("train", "--config", corpus / "tiny.yaml", "--set", "training.epochs=7", cwd=workspace)
+    assert code == 0
+    assert "resuming from the save at step 78" in err
+    assert lines(history)[:-1] == before
+    assert json.loads(lines(history)[-1])["epoch"] == 7
+
+
+def test_a_changed_config_stops_with_what_changed_and_the_way_out(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+    changes = ("--set", "training.learning_rate=1e-3", "--set", "model.dropout=0.2", "--set", "training.epochs=9")
+    code, _, err = tfm("train", "--config", corpus / "tiny.yaml", *changes, cwd=workspace)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "(model.dropout: 0.1 → 0.2; training.learning_rate: 0.01 → 0.001)" in err
+    assert "--fresh" in err
+
+
+def test_fresh_keeps_every_old_run_beside_the_new_one(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+    old = (workspace / "runs/tiny/history.jsonl").read_bytes()
+    for seed in (1, 2):
+        overrides = ("--set", f"training.seed={seed}", "--set", "training.epochs=1")
+        assert tfm("train", "--config", corpus / "tiny.yaml", "--fresh", *overrides, cwd=workspace)[0] == 0
+    assert {path.name for path in (workspace / "runs").iterdir()} == {"latest", "tiny", "tiny.old-1", "tiny.old-2"}
+    assert (workspace / "runs/tiny.old-1/history.jsonl").read_bytes() == old
+    assert len(lines(workspace / "runs/tiny/history.jsonl")) == 1
+
+
+def test_a_run_copied_elsewhere_translates_without_the_data(tfm: Tfm, workspace: Path, tmp_path: Path) -> None:
+    sentence = "Der alte Hund singt im Park."
+    expected = tfm("translate", sentence, cwd=workspace)
+    moved = Path(shutil.copytree(workspace / "runs/tiny", tmp_path / "elsewhere/mine"))
+    shutil.rmtree(workspace)
+    assert tfm("translate", "--run", moved, sentence, cwd=tmp_path) == expected
+    assert tfm("translate", "--run", "mine", sentence, cwd=moved.parent) == expected
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_a_split_and_the_same_text_as_files_are_judged_alike(
+    tfm: Tfm, corpus: Path, project: Path, tmp_path: Path, split: str
+) -> None:
+    files = ("--input", corpus / f"{split}.de", "--reference", corpus / f"{split}.en")
+    answers = [tfm("evaluate", "--json", *choice, cwd=project) for choice in (("--split", split), files)]
+    assert [code for code, _, _ in answers] == [0, 0]
+    by_split, by_files = (json.loads(out)["results"][0] for _, out, _ in answers)
+    assert (by_split.pop("split"), by_files.pop("split")) == (split, f"{split}.de")
+    assert by_split.pop("seconds") * by_files.pop("seconds") > 0
+    assert by_split == by_files
+
+
+def test_evaluate_judges_the_named_splits_once_each_and_keeps_what_was_written(
+    tfm: Tfm, corpus: Path, project: Path, tmp_path: Path
+) -> None:
+    texts, tokens = tmp_path / "texts", tmp_path / "tokens"
+    splits = ("--split", "test", "--split", "valid", "--split", "test")
+    code, out, _ = tfm("evaluate", *splits, "--output", texts, "--output-tokens", tokens, cwd=project)
+    assert code == 0
+    assert [row.split()[:2] for row in out.split("\n")[1:3]] == [["test", "30"], ["valid", "40"]]
+    for path, option in ((texts, ()), (tokens, ("--tokens",))):
+        written = [tfm("translate", *option, "--input", corpus / f"{split}.de", cwd=project) for split in splits[1:4:2]]
+        assert path.read_text(encoding="utf-8") == "".join(out for _, out, _ in written)
+    assert "<unk>" in tokens.read_text(encoding="utf-8")
+    assert "<unk>" not in texts.read_text(encoding="utf-8")

@@ -1,0 +1,104 @@
+"""A run that was killed or stopped, and goes on by the same command, ends like one that was not: bit for bit."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer_cli.data.batching import Rows
+from transformer_cli.training.trainer import Trainer
+
+Tfm = Callable[..., tuple[int, str, str]]
+
+OFTEN = ("--set", "training.save_minutes=0.0005")  # several times in an epoch
+
+
+def history(run: Path) -> list[dict[str, Any]]:
+    """All but the seconds."""
+    entries = map(json.loads, (run / "history.jsonl").read_text(encoding="utf-8").split("\n")[:-1])
+    return [{key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in entries]
+
+
+def checkpoint(run: Path, pointer: str) -> tuple[str, bytes, bytes]:
+    """Its name, weights and moments."""
+    name = (run / pointer).read_text(encoding="utf-8").strip()
+    folder = run / "checkpoints" / name
+    return name, (folder / "model.safetensors").read_bytes(), (folder / "state.safetensors").read_bytes()
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    assert history(one) == history(other)
+    assert checkpoint(one, "best") == checkpoint(other, "best")
+    assert checkpoint(one, "last") == checkpoint(other, "last")
+
+
+def last_step(run: Path) -> int:
+    """The step of the last save, 0 before the first."""
+    pointer = run / "last"
+    return int(pointer.read_text(encoding="utf-8").strip().removeprefix("step-")) if pointer.exists() else 0
+
+
+def kill_training(step: int, *, cwd: Path, config: Path) -> tuple[int, str]:
+    """Train in a process of its own, killed at the first save from `step` on: (exit code, standard error)."""
+    command = [sys.executable, "-W", "error", "-m", "transformer_cli", "train", "--config", str(config), *OFTEN]
+    process = subprocess.Popen(command, cwd=cwd, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 300
+    while last_step(cwd / "runs/tiny") < step and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.kill()
+    _, err = process.communicate(timeout=300)
+    return process.returncode, err
+
+
+@pytest.fixture
+def prepared(project: Path, tmp_path: Path) -> Path:
+    """A working folder with the project's data and no run."""
+    (tmp_path / "data").symlink_to(project / "data")
+    return tmp_path
+
+
+def test_killed_again_and_again_training_ends_as_if_it_never_was(
+    tfm: Tfm, corpus: Path, project: Path, prepared: Path
+) -> None:
+    run, config = prepared / "runs/tiny", corpus / "tiny.yaml"
+    for step in (2, 17):  # in the first and in the second epoch
+        resumed_from = last_step(run)
+        code, err = kill_training(step, cwd=prepared, config=config)
+        assert code == -signal.SIGKILL, err
+        assert re.findall(r"resuming from the save at step (\d+) ", err) == [str(resumed_from)] * (resumed_from > 0)
+        assert step <= last_step(run) < 78
+    step = last_step(run)
+    code, _, err = tfm("train", "--config", config, cwd=prepared)
+    assert code == 0
+    assert f"resuming from the save at step {step} " in err
+    assert_same_run(run, project / "runs/tiny")
+    assert {path.name for path in (run / "checkpoints").iterdir()} == {checkpoint(run, p)[0] for p in ("best", "last")}
+
+
+@pytest.mark.parametrize(("stop", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_at_the_end_of_its_step_and_training_goes_on(
+    tfm: Tfm, corpus: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch, stop: signal.Signals, expected: int
+) -> None:
+    config = ("--config", corpus / "tiny.yaml", "--set", "training.epochs=1")
+    step = Trainer._step
+
+    def signalled(trainer: Trainer, rows: Rows) -> None:
+        if trainer.state.step == 6:
+            signal.raise_signal(stop)
+        step(trainer, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", signalled)
+        code, _, err = tfm("train", *config, cwd=prepared)
+    assert code == expected
+    assert err.endswith("\ntfm: stopped and saved at step 7; the same command goes on\n")
+    code, _, err = tfm("train", *config, cwd=prepared)
+    assert code == 0
+    assert "resuming from the save at step 7 (epoch 1, 7 batches into it)" in err

@@ -1,0 +1,88 @@
+"""Dropout by 16-bit integers: the same distribution as the plain form, and nothing else."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from transformer_cli.model.dropout import Dropout, keep_mask
+
+LEVELS = 65536
+
+
+@pytest.fixture(autouse=True)
+def _seed() -> None:
+    torch.manual_seed(0)
+
+
+def assert_share(kept: Tensor, share: float) -> None:
+    """Within five standard deviations."""
+    assert kept.double().mean().item() == pytest.approx(share, abs=5 * math.sqrt(share * (1 - share) / kept.numel()))
+
+
+@pytest.mark.parametrize(("p", "training"), [(0.0, True), (0.0, False), (0.5, False)])
+def test_nothing_is_dropped_at_p_0_or_outside_training(p: float, training: bool) -> None:
+    x = torch.randn(3, 5)
+    assert Dropout(p).train(training)(x).equal(x)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.3, 0.5, 0.9])
+def test_a_share_p_is_zero_and_the_rest_is_scaled_to_the_same_expectation(p: float) -> None:
+    dropped = round(p * LEVELS) / LEVELS
+    x = torch.linspace(1.0, 2.0, 40_000).view(200, 200)
+    y = Dropout(p)(x)
+    kept = y != 0.0
+    assert_share(kept, 1 - dropped)
+    torch.testing.assert_close(y[kept], x[kept] / (1 - dropped))
+    assert keep_mask(x, p).unique().tolist() == pytest.approx([0.0, 1 / (1 - dropped)], rel=1e-6)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.8])
+def test_each_of_the_four_lanes_of_a_word_keeps_the_same_share(p: float) -> None:
+    """A generator that leaves a word's top bits unset would never drop in its last lane."""
+    lanes = keep_mask(torch.empty(80_000), p).view(-1, 4) != 0.0
+    for lane in lanes.unbind(dim=1):
+        assert_share(lane, 1 - round(p * LEVELS) / LEVELS)
+
+
+def test_the_lanes_of_a_word_are_independent() -> None:
+    lanes = keep_mask(torch.empty(80_000), 0.5).view(-1, 4)
+    correlations = torch.corrcoef(lanes.T) - torch.eye(4)
+    assert correlations.abs().max() < 5 / math.sqrt(len(lanes))
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (2, 3, 5), (0, 4)])
+def test_any_shape_comes_back(shape: tuple[int, ...]) -> None:
+    assert Dropout(0.3)(torch.ones(shape)).shape == shape
+
+
+def test_a_transposed_tensor_is_dropped_in_place_of_its_elements() -> None:
+    x = torch.arange(1.0, 13.0).view(3, 4).T
+    y = Dropout(0.5)(x)
+    assert ((y == 0.0) | (y == 2 * x)).all()
+
+
+def test_manual_seed_decides_the_mask() -> None:
+    x = torch.ones(1000)
+    masks = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        masks.append(keep_mask(x, 0.5))
+    assert masks[0].equal(masks[1])
+    assert not masks[0].equal(masks[2])
+    assert not masks[2].equal(keep_mask(x, 0.5))  # the generator moves on
+
+
+def test_the_gradient_is_the_mask() -> None:
+    x = torch.ones(500, requires_grad=True)
+    y = Dropout(0.2)(x)
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.equal(y.detach())
+    assert 0 < x.grad.count_nonzero() < 500
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_mask_has_the_dtype_of_what_it_masks(dtype: torch.dtype) -> None:
+    assert Dropout(0.1)(torch.ones(8, dtype=dtype)).dtype == dtype

@@ -1,0 +1,49 @@
+"""Position vectors."""
+
+import math
+
+import pytest
+import torch
+
+from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions
+
+
+@pytest.mark.parametrize("position", [0, 1, 7, 99, 511])
+def test_sinusoidal_positions_are_the_papers(position: int) -> None:
+    d_model = 12
+    found = SinusoidalPositions(d_model)(position, 1)[0]
+    for i in range(d_model // 2):
+        angle = position / 10000 ** (2 * i / d_model)
+        assert found[2 * i].item() == pytest.approx(math.sin(angle), abs=1e-4)
+        assert found[2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-4)
+
+
+def test_the_exponent_is_not_doubled() -> None:
+    """A common slip: 10000^(2·(2i)/d_model), with 2i already in hand."""
+    slip = math.sin(7 / 10000 ** (2 * 4 / 12))
+    assert SinusoidalPositions(12)(7, 1)[0, 4].item() != pytest.approx(slip, abs=0.1)
+
+
+def learned(max_length: int) -> LearnedPositions:
+    positions = LearnedPositions(max_length, 8)
+    torch.nn.init.normal_(positions.weight, generator=torch.Generator().manual_seed(0))
+    return positions
+
+
+@pytest.mark.parametrize("positions", [SinusoidalPositions(8), learned(20)], ids=["sinusoidal", "learned"])
+def test_a_later_start_continues_the_same_table(positions: SinusoidalPositions | LearnedPositions) -> None:
+    table = positions(0, 20)
+    assert table.shape == (20, 8)
+    assert positions(5, 3).equal(table[5:8])
+    assert table.unique(dim=0).shape == (20, 8)
+
+
+def test_learned_positions_end() -> None:
+    positions = learned(5)
+    assert positions(2, 3).shape == (3, 8)
+    with pytest.raises(AssertionError, match="position 6 of 5"):
+        positions(3, 3)
+
+
+def test_sinusoidal_positions_are_not_part_of_a_checkpoint() -> None:
+    assert not SinusoidalPositions(8).state_dict()

@@ -1,0 +1,220 @@
+"""The model as a whole: its size, its initialisation, what the settings change, what it records."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from torch import Tensor
+
+from transformer_cli.config import ModelConfig, TrainingConfig
+from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention
+from transformer_cli.model.dropout import Dropout
+from transformer_cli.model.loss import token_losses
+from transformer_cli.model.transformer import Transformer, count_parameters
+from transformer_cli.training.optim import make_optimizer
+
+PAD = 1
+TIES = ["none", "target+output", "all"]
+SMALL = ModelConfig(
+    d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, d_ff=24, dropout=0.0, max_length=8
+)
+SOURCE = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, PAD, PAD]])
+TARGET = torch.tensor([[2, 8, 3, PAD], [2, 4, 6, 9]])
+
+
+def make_model(config: ModelConfig = SMALL, vocabulary: int = 12, **variant: object) -> Transformer:
+    torch.manual_seed(0)
+    return Transformer(
+        config.model_copy(update=variant), source_vocabulary=vocabulary, target_vocabulary=vocabulary, pad_id=PAD
+    )
+
+
+def size(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> int:
+    """Trainable numbers of a model that is never filled with any."""
+    with torch.device("meta"):
+        model = Transformer(
+            config, source_vocabulary=source_vocabulary, target_vocabulary=target_vocabulary, pad_id=PAD
+        )
+    return count_parameters(model)
+
+
+def test_the_default_model_has_9_million_parameters() -> None:
+    d, d_ff, layers, source, target = 256, 512, 3, 7853, 5893
+    attention = 4 * (d * d + d)
+    feed_forward = (d * d_ff + d_ff) + (d_ff * d + d)
+    norm = 2 * d
+    encoder = layers * (attention + feed_forward + 2 * norm)
+    decoder = layers * (2 * attention + feed_forward + 3 * norm)
+    embeddings = (source + target) * d + 2 * 100 * d
+    output = target * d + target
+    assert size(ModelConfig(), source, target) == encoder + decoder + embeddings + output == 9_038_341
+
+
+@pytest.mark.parametrize(
+    ("d_model", "num_heads", "d_ff", "fewest", "most"),
+    [pytest.param(512, 8, 2048, 63, 65, id="base"), pytest.param(1024, 16, 4096, 210, 215, id="big")],
+)
+def test_the_papers_models_have_the_papers_size(
+    d_model: int, num_heads: int, d_ff: int, fewest: int, most: int
+) -> None:
+    config = ModelConfig(
+        d_model=d_model,
+        num_heads=num_heads,
+        d_ff=d_ff,
+        num_encoder_layers=6,
+        num_decoder_layers=6,
+        positions="sinusoidal",
+        tie_embeddings="all",
+    )
+    assert fewest * 1e6 < size(config, 37_000, 37_000) < most * 1e6
+
+
+def xavier_bound(matrix: Tensor) -> float:
+    return math.sqrt(6 / sum(matrix.shape))
+
+
+def test_every_matrix_fills_its_xavier_bound_and_each_of_q_k_v_its_own() -> None:
+    model = make_model(head_dim=5, vocabulary=40)
+    matrices = {name: parameter for name, parameter in model.named_parameters() if parameter.ndim == 2}
+    assert len(matrices) == 2 * (2 + 2) + 2 * (4 + 2) + 2 * 2 + 1  # encoder, decoder, embeddings, output
+    for name, matrix in matrices.items():
+        for part in matrix.chunk(3) if "qkv" in name else [matrix]:
+            assert 0.95 * xavier_bound(part) < part.abs().max().item() <= xavier_bound(part), name
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_the_first_loss_is_that_of_a_guess(ties: str) -> None:
+    vocabulary = 4000
+    model = make_model(ModelConfig(num_encoder_layers=1, num_decoder_layers=1), vocabulary, tie_embeddings=ties)
+    source, target = torch.randint(4, vocabulary, (2, 8, 12)).unbind()
+    losses = token_losses(model.eval(), source, target)
+    assert losses.nll.mean().item() == pytest.approx(math.log(vocabulary), rel=0.15)
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_tied_weights_are_one_tensor(ties: str) -> None:
+    model = make_model(tie_embeddings=ties)
+    matrices = [model.output.weight, model.target_embedding.tokens.weight, model.source_embedding.tokens.weight]
+    n_tied = {"none": 1, "target+output": 2, "all": 3}[ties]
+    assert [matrix is matrices[0] for matrix in matrices] == [index < n_tied for index in range(3)]
+    assert count_parameters(model) == count_parameters(make_model()) - (n_tied - 1) * 12 * 16
+
+
+def test_frozen_weights_do_not_count() -> None:
+    model = make_model()
+    model.source_embedding.tokens.weight.requires_grad_(False)
+    assert count_parameters(model) == count_parameters(make_model()) - 12 * 16
+
+
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_every_weight_gets_a_gradient_and_moves(ties: str, positions: str) -> None:
+    model = make_model(tie_embeddings=ties, positions=positions)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    token_losses(model, SOURCE, TARGET).objective.backward()
+    make_optimizer(model, TrainingConfig()).step()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        for part in parameter.grad.chunk(3) if name.endswith("qkv.weight") else [parameter.grad]:
+            assert part.count_nonzero() > 0, name
+        assert not parameter.equal(before[name]), name
+
+
+def test_the_width_of_a_head_is_free() -> None:
+    model = make_model(num_heads=3, head_dim=5)
+    attention = model.encoder.layers[0].self_attention
+    assert isinstance(attention, MultiHeadAttention)
+    assert attention.qkv.weight.shape == (3 * 15, 16)
+    assert attention.output.weight.shape == (16, 15)
+    assert model(SOURCE, TARGET).shape == (2, 4, 12)
+
+
+def test_queries_keys_and_values_may_have_no_bias() -> None:
+    with_bias, without = make_model(), make_model(qkv_bias=False)
+    assert count_parameters(with_bias) - count_parameters(without) == (2 + 2 * 2) * 3 * 16
+    assert not [name for name in without.state_dict() if name.endswith("qkv.bias")]
+    assert without(SOURCE, TARGET).shape == (2, 4, 12)
+
+
+@pytest.mark.parametrize(("scaled", "scale"), [(True, 4.0), (False, 1.0)])
+def test_token_vectors_are_scaled_or_not_and_position_vectors_never(scaled: bool, scale: float) -> None:
+    embedding = make_model(scale_embeddings=scaled).source_embedding
+    expected = embedding.tokens.weight[SOURCE] * scale + embedding.positions(0, 5)
+    torch.testing.assert_close(embedding(SOURCE), expected)
+
+
+@pytest.mark.parametrize("final_norm", [True, False])
+def test_the_stacks_end_in_a_norm_where_asked(final_norm: bool) -> None:
+    model = make_model(norm="pre", final_norm=final_norm)
+    with torch.no_grad():
+        means = model.encode(SOURCE).mean(dim=-1)
+    assert (means.abs().max().item() < 1e-6) == final_norm
+
+
+@pytest.mark.parametrize(("attention_dropout", "on_weights"), [(None, 0.1), (0.3, 0.3), (0.0, 0.0)])
+def test_dropout_acts_where_the_paper_and_the_tutorials_have_it(
+    attention_dropout: float | None, on_weights: float
+) -> None:
+    model = make_model(dropout=0.1, attention_dropout=attention_dropout)
+    dropped: Counter[tuple[float, tuple[int, ...]]] = Counter()
+    for module in model.modules():
+        if isinstance(module, Dropout):
+            module.register_forward_hook(lambda module, _, out: dropped.update([(module.p, tuple(out.shape))]))
+    model(SOURCE, TARGET)
+    assert dropped == {
+        (on_weights, (2, 2, 5, 5)): 2,  # the encoder's attention weights: batch, heads, target, source
+        (on_weights, (2, 2, 4, 4)): 2,  # the decoder's
+        (on_weights, (2, 2, 4, 5)): 2,  # and those on the encoder's output
+        (0.1, (2, 5, 24)): 2,  # inside the feed-forward networks
+        (0.1, (2, 4, 24)): 2,
+        (0.1, (2, 5, 16)): 1 + 2 * 2,  # embeddings, and each sublayer's output
+        (0.1, (2, 4, 16)): 1 + 2 * 3,
+    }
+
+
+def recorded() -> tuple[AttentionRecord, Tensor]:
+    """What the small model attends to, and its logits."""
+    model = make_model().eval()
+    record = AttentionRecord()
+    memory = model.encode(SOURCE, record)
+    return record, model.output(model.decode(TARGET, memory, SOURCE, record))
+
+
+def test_recording_changes_nothing() -> None:
+    assert recorded()[1].equal(make_model().eval()(SOURCE, TARGET))
+
+
+@pytest.mark.parametrize(
+    ("kind", "queries", "keys", "future"),
+    [("encoder_self", SOURCE, SOURCE, 5), ("decoder_self", TARGET, TARGET, 0), ("cross", TARGET, SOURCE, 5)],
+)
+def test_recorded_attention_is_shared_out_among_real_positions_so_far(
+    kind: str, queries: Tensor, keys: Tensor, future: int
+) -> None:
+    layers = getattr(recorded()[0], kind)
+    may_attend = (keys != PAD)[:, None, :] & torch.ones(queries.shape[1], keys.shape[1], dtype=torch.bool).tril(future)
+    assert len(layers) == 2
+    for weights in layers:
+        assert weights.shape == (2, 2, queries.shape[1], keys.shape[1])
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
+        assert ((weights > 0.0) == may_attend[:, None]).all()
+
+
+def test_a_decoding_step_records_its_one_row_of_the_whole() -> None:
+    model, whole = make_model().eval(), recorded()[0]
+    cache = model.start(SOURCE)
+    for position in range(3):
+        record = AttentionRecord()
+        model.step(TARGET[:, position], cache, record)
+        for step, full in zip(record.cross, whole.cross, strict=True):
+            torch.testing.assert_close(step[:, :, 0], full[:, :, position])
+        torch.testing.assert_close(
+            record.decoder_self[0][0, :, 0], whole.decoder_self[0][0, :, position, : position + 1]
+        )
+
+
+def test_one_matrix_needs_one_vocabulary() -> None:
+    config = SMALL.model_copy(update={"tie_embeddings": "all"})
+    with pytest.raises(AssertionError, match="one vocabulary"):
+        Transformer(config, source_vocabulary=11, target_vocabulary=12, pad_id=PAD)

@@ -1,0 +1,196 @@
+"""The command line: exit codes, and one line on standard error that says what was wrong."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.cli import main
+
+Tfm = Callable[..., tuple[int, str, str]]
+
+
+def assert_one_line(answer: tuple[int, str, str], *fragments: str) -> None:
+    code, out, err = answer
+    assert (code, out, err.count("\n")) == (1, "", 1), err
+    assert err.startswith("tfm: error: ")
+    assert [fragment for fragment in fragments if fragment not in err] == [], err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fragments"),
+    [
+        pytest.param(("translate", "Hallo"), ("runs/: no run yet", "tfm train"), id="no run"),
+        pytest.param(("evaluate",), ("runs/: no run yet", "tfm train"), id="no run to judge"),
+        pytest.param(("train",), ("data/: no dataset multi30k de→en", "tfm prepare"), id="no dataset"),
+        pytest.param(("train", "--config", "no.yaml"), ("no.yaml: no such config file",), id="no config file"),
+        pytest.param(
+            ("train", "--set", "training.learning_rat=1"),
+            ("training.learning_rat: unknown key; did you mean learning_rate?",),
+            id="unknown key",
+        ),
+        pytest.param(("train", "--set", "model.dropout=no"), ("model.dropout", "not false"), id="wrong type"),
+        pytest.param(
+            ("train", "--set", "model.dropout=1.5"), ("model.dropout", "less than 1", "1.5"), id="wrong range"
+        ),
+        pytest.param(("train", "--set", "epochs"), ("--set epochs: write KEY=VALUE",), id="no value"),
+        pytest.param(
+            ("prepare", "--set", "data.source=it"), ("data: source: 'it'", "de, en, fr, cs"), id="wrong language"
+        ),
+        pytest.param(("train", "--set", "training.device=gpu"), ("training.device", "gpu"), id="no such device"),
+    ],
+)
+def test_mistakes_in_an_empty_folder(
+    tfm: Tfm, tmp_path: Path, arguments: tuple[str, ...], fragments: tuple[str, ...]
+) -> None:
+    assert_one_line(tfm(*arguments, cwd=tmp_path), *fragments)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "fragments"),
+    [
+        pytest.param(("translate", "--run", "big"), b"", ("runs/big: no such run; runs/ has tiny",), id="no such run"),
+        pytest.param(("evaluate", "--split", "tset"), b"", ("no split 'tset'", "train, valid, test"), id="no split"),
+        pytest.param(("translate", "--input", "no.de"), b"", ("no.de: cannot be read",), id="no input"),
+        pytest.param(
+            ("evaluate", "--input", "no.de", "--reference", "no.en"), b"", ("no.de: cannot be read",), id="no files"
+        ),
+        pytest.param(
+            ("translate",),
+            b"Hallo\nGr\xfc\xdfe\n",
+            ("standard input: line 2", "byte 3", "0xfc", "not UTF-8"),
+            id="not UTF-8",
+        ),
+        pytest.param(
+            ("translate", "--device", "gpu", "Hallo"),
+            b"",
+            ("gpu",),
+            id="no such device",
+        ),
+        pytest.param(
+            ("evaluate", "--output", "runs"),
+            b"",
+            ("runs",),
+            id="output is a folder",
+        ),
+    ],
+)
+def test_mistakes_beside_a_trained_run(
+    tfm: Tfm, project: Path, arguments: tuple[str, ...], stdin: bytes, fragments: tuple[str, ...]
+) -> None:
+    assert_one_line(tfm(*arguments, stdin=stdin, cwd=project), *fragments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "--set", "training.device=cuda"),
+        ("translate", "--device", "cuda", "Hallo"),
+        ("evaluate", "--device", "cuda:7"),
+    ],
+)
+def test_cuda_that_is_absent(
+    tfm: Tfm, project: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert_one_line(tfm(*arguments, cwd=project), "device cuda", "torch sees no CUDA device here", "choose")
+
+
+def test_a_language_without_a_tokeniser(tfm: Tfm, corpus: Path, tmp_path: Path) -> None:
+    answer = tfm("prepare", "--config", corpus / "tiny.yaml", "--set", "data.source=qq", cwd=tmp_path)
+    assert_one_line(answer, "spaCy has no tokeniser for language 'qq'")
+
+
+def test_a_run_of_another_format_version(tfm: Tfm, workspace: Path) -> None:
+    (workspace / "runs/tiny/run.json").write_text(json.dumps({"format_version": 99}), encoding="utf-8")
+    assert_one_line(tfm("translate", "Hallo", cwd=workspace), "runs/tiny: format version 99", "train it again")
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        ("model.safetensors", ("translate", "Hallo")),
+        ("model.safetensors", ("train",)),
+        ("state.safetensors", ("train",)),
+        ("state.json", ("train",)),
+    ],
+)
+def test_a_truncated_checkpoint(tfm: Tfm, corpus: Path, workspace: Path, file: str, command: tuple[str, ...]) -> None:
+    for path in (workspace / "runs/tiny/checkpoints").glob(f"*/{file}"):
+        path.write_bytes(path.read_bytes()[:-10])
+    config = ("--config", corpus / "tiny.yaml") if command == ("train",) else ()
+    code, out, err = tfm(*command, *config, cwd=workspace)
+    *earlier, last, nothing = err.split("\n")
+    assert_one_line((code, out, f"{last}\n"), "runs/tiny/checkpoints/step-", "cannot be read")
+    assert (nothing, len(earlier)) == ("", len(config) // 2)  # train says first what the run is
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("translat",),
+        ("translate", "--beam"),
+        ("translate", "--max-tokens", "0", "Hallo"),
+        ("translate", "--tokens", "--json", "Hallo"),
+        ("translate", "--input", "file", "Hallo"),
+        ("evaluate", "--input", "file"),
+        ("evaluate", "--reference", "file"),
+        ("evaluate", "--input", "file", "--reference", "file", "--split", "test"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_exits_with_2(tfm: Tfm, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    code, out, err = tfm(*arguments, cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert "Usage: tfm" in err
+
+
+@pytest.mark.parametrize("arguments", [("--help",), (), *((name, "--help") for name in ("prepare", "train"))])
+def test_help_goes_to_standard_output(tfm: Tfm, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    code, out, err = tfm(*arguments, cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert "Usage: tfm" in out
+
+
+def test_python_m_is_the_same_as_tfm(tfm: Tfm, tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-m", "transformer_cli", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == tfm("--version", cwd=tmp_path)
+    assert done.stdout.startswith("tfm 0.")
+
+
+def test_the_command_line_imports_no_torch() -> None:
+    program = "import sys, transformer_cli.cli, transformer_cli.config; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_a_line_typed_on_a_terminal_is_answered_before_the_next_is_read(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = io.BytesIO()
+    answers: list[str] = []
+
+    def typed() -> Iterator[bytes]:
+        for line in (b"Der alte Hund singt im Park.\n", b"\n", b"Die Katze singt im Park.\n"):
+            yield line
+            answers.append(shown.getvalue().decode())
+
+    class Terminal:
+        buffer = typed()
+
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.chdir(project)
+    monkeypatch.setattr("transformer_cli.cli._start_log", lambda: None)
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(shown, "utf-8"))
+    with pytest.raises(SystemExit):
+        main(["translate"])
+    assert [answer.count("\n") for answer in answers] == [1, 2, 3]
+    assert answers[0] == "the old dog sings in the park.\n"

@@ -1,0 +1,114 @@
+"""Which device and which arithmetic, on machines that have them and on those that have not."""
+
+import pytest
+import torch
+
+from transformer_cli.devices import autocast, choose_device, choose_precision, describe
+from transformer_cli.errors import DeviceError
+
+CPU = torch.device("cpu")
+PROBES = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
+
+
+def show_gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+
+def set_cpu(monkeypatch: pytest.MonkeyPatch, *supported: str) -> None:
+    for probe in PROBES:
+        monkeypatch.setattr(torch.cpu, probe, lambda probe=probe: probe in supported, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_gpus", "chosen"),
+    [
+        ("auto", 0, "cpu"),
+        ("auto", 2, "cuda:0"),
+        ("cpu", 2, "cpu"),
+        ("cuda", 1, "cuda:0"),
+        ("cuda:1", 2, "cuda:1"),
+    ],
+)
+def test_the_device_is_the_one_named(monkeypatch: pytest.MonkeyPatch, name: str, n_gpus: int, chosen: str) -> None:
+    show_gpus(monkeypatch, n_gpus)
+    assert choose_device(name) == torch.device(chosen)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_gpus", "message"),
+    [
+        ("cuda", 0, "device cuda: torch sees no CUDA device here; choose training.device cpu or auto"),
+        ("cuda:1", 0, "device cuda:1: torch sees no CUDA device here; choose training.device cpu or auto"),
+        ("cuda:2", 2, "device cuda:2: this machine shows torch 2 of them; choose training.device cpu or auto"),
+        ("mps", 0, "device mps: torch sees no Apple GPU here; choose cpu or auto"),
+        ("gpu", 0, "device gpu: no such device; choose auto, cpu, cuda"),
+        ("cuda:x", 2, "device cuda:x: no such device; choose auto, cpu, cuda"),
+        ("meta", 0, "device meta: no such device; choose auto, cpu, cuda"),
+    ],
+)
+def test_a_device_that_is_not_there_is_an_error_of_one_line(
+    monkeypatch: pytest.MonkeyPatch, name: str, n_gpus: int, message: str
+) -> None:
+    show_gpus(monkeypatch, n_gpus)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    with pytest.raises(DeviceError) as error:
+        choose_device(name)
+    assert str(error.value).startswith(message)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "supported", "precision"),
+    [
+        ("auto", [], "float32"),
+        ("auto", ["_is_avx512_bf16_supported"], "bfloat16"),
+        ("auto", ["_is_amx_tile_supported"], "bfloat16"),
+        ("float32", PROBES, "float32"),
+        ("bfloat16", [], "bfloat16"),
+    ],
+)
+def test_auto_is_bfloat16_on_a_cpu_that_multiplies_it(
+    monkeypatch: pytest.MonkeyPatch, setting: str, supported: list[str], precision: str
+) -> None:
+    set_cpu(monkeypatch, *supported)
+    assert choose_precision(setting, CPU) == precision
+
+
+def test_a_torch_without_the_probes_computes_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    for probe in PROBES:
+        monkeypatch.delattr(torch.cpu, probe, raising=False)
+    assert choose_precision("auto", CPU) == "float32"
+
+
+@pytest.mark.parametrize(
+    ("capability", "precision"),
+    [((7, 5), "float32"), ((8, 0), "bfloat16"), ((8, 6), "bfloat16"), ((9, 0), "bfloat16")],
+)
+def test_auto_is_bfloat16_on_cuda_from_8_0(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], precision: str
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert choose_precision("auto", torch.device("cuda:0")) == precision
+
+
+def test_auto_is_float32_on_a_device_nobody_has_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_cpu(monkeypatch, *PROBES)
+    assert choose_precision("auto", torch.device("mps")) == "float32"
+
+
+def test_float32_autocast_changes_nothing_and_bfloat16_rounds_products() -> None:
+    matrix = torch.linspace(0.0, 1.0, 16).view(4, 4)
+    with autocast(CPU, "float32"):
+        assert (matrix @ matrix).equal(torch.mm(matrix, matrix))
+        assert not torch.is_autocast_enabled("cpu")
+    with autocast(CPU, "bfloat16"):
+        assert (matrix @ matrix).dtype == torch.bfloat16
+
+
+def test_a_device_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
+    assert describe(CPU) == "cpu, 3 threads"
+    assert describe(torch.device("cuda:1")) == "cuda:1 (NVIDIA H200)"
+    assert describe(torch.device("mps")) == "mps"

@@ -1,0 +1,62 @@
+"""Adam's settings, and its learning rate at steps worked out by hand."""
+
+import pytest
+import torch
+
+from transformer_cli.config import ModelConfig, TrainingConfig
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.training.optim import learning_rate, make_optimizer
+
+CONSTANT = TrainingConfig(learning_rate=5e-4)
+WARM = TrainingConfig(learning_rate=1e-3, warmup_steps=4)
+INVERSE_SQRT = TrainingConfig(learning_rate=1e-3, schedule="inverse_sqrt", warmup_steps=4)
+
+
+@pytest.mark.parametrize(
+    ("training", "step", "expected"),
+    [
+        pytest.param(CONSTANT, 1, 5e-4, id="constant from the first step"),
+        pytest.param(CONSTANT, 10_000, 5e-4, id="constant for ever"),
+        pytest.param(WARM, 1, 2.5e-4, id="a quarter of the warm-up"),
+        pytest.param(WARM, 3, 7.5e-4, id="three quarters"),
+        pytest.param(WARM, 4, 1e-3, id="warm"),
+        pytest.param(WARM, 5, 1e-3, id="then constant"),
+        pytest.param(INVERSE_SQRT, 1, 2.5e-4, id="inverse_sqrt warms up as well"),
+        pytest.param(INVERSE_SQRT, 4, 1e-3, id="peak"),
+        pytest.param(INVERSE_SQRT, 16, 5e-4, id="four times the steps, half the rate"),
+        pytest.param(INVERSE_SQRT, 400, 1e-4, id="a hundred times, a tenth"),
+    ],
+)
+def test_learning_rate_by_hand(training: TrainingConfig, step: int, expected: float) -> None:
+    assert learning_rate(training, step) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("step", [1, 100, 3999, 4000, 4001, 100_000])
+def test_inverse_sqrt_is_the_papers_equation_3(step: int) -> None:
+    d_model, warmup = 512, 4000
+    peak = d_model**-0.5 * warmup**-0.5
+    training = TrainingConfig(learning_rate=peak, schedule="inverse_sqrt", warmup_steps=warmup)
+    equation_3 = d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
+    assert learning_rate(training, step) == pytest.approx(equation_3, rel=1e-12)
+    assert peak == pytest.approx(7.0e-4, rel=0.01)
+
+
+def test_adam_takes_its_settings_and_every_weight() -> None:
+    config = ModelConfig(d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8)
+    model = Transformer(config, source_vocabulary=5, target_vocabulary=6, pad_id=1)
+    training = TrainingConfig(learning_rate=2e-4, betas=(0.9, 0.98), eps=1e-9)
+    optimizer = make_optimizer(model, training)
+    (group,) = optimizer.param_groups
+    assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (2e-4, (0.9, 0.98), 1e-9, 0)
+    assert {id(parameter) for parameter in group["params"]} == {id(parameter) for parameter in model.parameters()}
+
+
+def test_the_first_step_of_adam_moves_each_weight_by_the_learning_rate() -> None:
+    """Adam's first step is lr·sign(gradient), whatever the gradient's size (eps aside)."""
+    config = ModelConfig(d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8)
+    model = Transformer(config, source_vocabulary=5, target_vocabulary=6, pad_id=1)
+    bias = model.output.bias
+    before = bias.detach().clone()
+    bias.grad = torch.tensor([1.0, -2.0, 0.5, 10.0, -0.1, 3.0])
+    make_optimizer(model, TrainingConfig(learning_rate=1e-3)).step()
+    torch.testing.assert_close(bias.detach() - before, -1e-3 * bias.grad.sign(), atol=1e-6, rtol=0.0)

@@ -1,0 +1,279 @@
+"""Training: what a step is, what is recorded, and that a run goes on exactly from any moment at which it can end."""
+
+import logging
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from transformer_cli.checkpoint import Run
+from transformer_cli.config import load_config
+from transformer_cli.data.batching import Rows
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.training import trainer as module
+from transformer_cli.training.trainer import Trainer
+
+TrainTiny = Callable[..., Run]
+
+KEYS = [
+    *("epoch", "step", "train_loss", "valid_loss", "train_loss_batch_mean", "valid_loss_batch_mean", "valid_ppl"),
+    *("learning_rate", "target_tokens", "train_seconds", "valid_seconds", "skipped_steps", "best"),
+]
+TWO_STEPS = ("training.batch_size=100",)  # an epoch of two steps
+EVERY_STEP = ("training.save_minutes=1e-9",)
+
+
+class PowerCut(BaseException):
+    """Ends training like a kill: nothing catches it."""
+
+
+def weights(run: Run, pointer: str = "last") -> dict[str, Tensor]:
+    return load_file(run.checkpoint(pointer) / "model.safetensors")
+
+
+def largest_difference(one: Run, other: Run) -> float:
+    pairs = zip(weights(one).values(), weights(other).values(), strict=True)
+    return max((a - b).abs().max().item() for a, b in pairs)
+
+
+def outcome(run: Run) -> dict[str, Any]:
+    """All that a run leaves, but the seconds."""
+    history = [{key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in run.history()]
+    saved = {path.name: (path / "model.safetensors").read_bytes() for path in (run.folder / "checkpoints").iterdir()}
+    return {"history": history, "checkpoints": saved, **{name: run.checkpoint(name).name for name in ("best", "last")}}
+
+
+@pytest.fixture(scope="module")
+def tiny(project: Path) -> Run:
+    return Run.open(project / "runs/tiny")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return outcome(train_tiny(tmp_path_factory.mktemp("uninterrupted"), *TWO_STEPS, "training.epochs=2"))
+
+
+def test_the_loss_falls(tiny: Run) -> None:
+    first, *_, last = tiny.history()
+    assert last["train_loss"] < first["train_loss"] / 4
+    assert last["valid_loss"] < first["valid_loss"] / 2
+
+
+def test_history_has_the_promised_keys_and_a_line_an_epoch(tiny: Run, project: Path) -> None:
+    history = tiny.history()
+    dataset = Dataset.open(find_dataset(tiny.config.data, project / "data"))
+    lengths = dataset.split("train").target.lengths
+    assert [list(entry) for entry in history] == [KEYS] * 6
+    assert [(entry["epoch"], entry["step"]) for entry in history] == [(epoch, 13 * epoch) for epoch in range(1, 7)]
+    assert {entry["target_tokens"] for entry in history} == {int(lengths.sum()) + len(lengths)}
+    assert {(entry["learning_rate"], entry["skipped_steps"]) for entry in history} == {(0.01, 0)}
+    assert all(entry["valid_ppl"] == math.exp(entry["valid_loss"]) for entry in history)
+    best_so_far = [min(entry["valid_loss"] for entry in history[: index + 1]) for index in range(6)]
+    assert [entry["best"] for entry in history] == [
+        entry["valid_loss"] == best for entry, best in zip(history, best_so_far, strict=True)
+    ]
+    best = next(entry for entry in reversed(history) if entry["best"])
+    assert tiny.checkpoint("best").name == f"step-{best['step']:07d}"
+
+
+def test_the_runs_config_is_a_config_with_its_choices_made(
+    train_tiny: TrainTiny, tmp_path: Path, tiny: Run, project: Path
+) -> None:
+    run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1", "training.precision=auto")
+    config = load_config(run.folder / "config.yaml")
+    assert config == run.config
+    assert config.training.precision in ("float32", "bfloat16")
+    (data,) = (project / "data").iterdir()
+    assert data.name == f"files.de-en-{config.data.fingerprint}"
+
+
+@pytest.mark.parametrize("overrides", [(), ("training.label_smoothing=0.1",)], ids=["plain", "label smoothing"])
+def test_padding_in_groups_by_length_is_padding_once(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...]
+) -> None:
+    # eps: some gradients are 0 but for rounding, and Adam would make steps of learning_rate of them
+    overrides += ("training.batch_size=67", "training.epochs=1", "model.dropout=0.0", "training.eps=1e-2")
+    runs = []
+    for size in (4, 10**9):
+        monkeypatch.setattr(module, "CPU_GROUP", size)
+        runs.append(train_tiny(tmp_path / str(size), *overrides))
+    assert [run.history()[0]["step"] for run in runs] == [3, 3]
+    assert largest_difference(*runs) < 1e-6
+    losses = [run.history()[0]["train_loss"] for run in runs]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+def test_label_smoothing_changes_what_is_learned_but_not_what_is_reported(
+    train_tiny: TrainTiny, tmp_path: Path
+) -> None:
+    common = ("training.batch_size=200", "training.epochs=1", "model.dropout=0.0")  # one step from the same weights
+    plain = train_tiny(tmp_path / "plain", *common)
+    smoothed = train_tiny(tmp_path / "smoothed", *common, "training.label_smoothing=0.1")
+    assert plain.history()[0]["train_loss"] == smoothed.history()[0]["train_loss"]
+    assert largest_difference(plain, smoothed) > 1e-3
+
+
+def test_every_step_of_every_run_has_dropout_of_its_own(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seeds: list[int] = []
+    backward = Trainer._backward
+
+    def note(trainer: Trainer, rows: Rows) -> tuple[float, int]:
+        seeds.append(torch.initial_seed())
+        return backward(trainer, rows)
+
+    monkeypatch.setattr(Trainer, "_backward", note)
+    for seed in (0, 1):
+        train_tiny(tmp_path / str(seed), *TWO_STEPS, "training.epochs=2", f"training.seed={seed}")
+    assert len(set(seeds)) == len(seeds) == 8
+    assert max(seeds) < 2**32  # all that torch's CPU generator looks at
+
+
+def test_pairs_too_long_are_left_out_and_counted(
+    train_tiny: TrainTiny, corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        run = train_tiny(tmp_path, "model.max_length=9", "training.epochs=1")
+    n_pairs, n_short = (
+        {name: (corpus / f"{name}.en").read_text(encoding="utf-8").count(end) for name in ("train", "valid")}
+        for end in (".\n", " at home.\n")  # seven tokens, the others have eight
+    )
+    assert caplog.messages == [
+        f"{name}: left out {n_pairs[name] - n_short[name]} pairs longer than max_length 9" for name in n_pairs
+    ]
+    assert run.history()[0]["target_tokens"] == 8 * n_short["train"]
+
+
+def test_a_model_too_short_for_every_pair_is_an_error(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"no pair of train fits in model\.max_length 5$"):
+        train_tiny(tmp_path, "model.max_length=5")
+
+
+def test_patience_counts_validations_without_a_new_best(
+    train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stuck = (*TWO_STEPS, "training.learning_rate=1e-30", "training.epochs=9")
+    with caplog.at_level(logging.INFO):
+        run = train_tiny(tmp_path, *stuck, "training.patience=2")
+    assert [entry["best"] for entry in run.history()] == [True, False, False]
+    assert "no better validation loss in 2 epochs (patience): stopping" in caplog.messages
+    run = train_tiny(tmp_path, *stuck, "training.patience=3")  # patience may change
+    assert [entry["best"] for entry in run.history()] == [True, False, False, False]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_gradient_that_is_not_finite_changes_no_weight_and_is_counted(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float
+) -> None:
+    backward, step = Trainer._backward, Trainer._step
+    changed = []
+
+    def spoil(trainer: Trainer, rows: Rows) -> tuple[float, int]:
+        sums = backward(trainer, rows)
+        if trainer.state.step in (2, 3):
+            gradient = trainer.model.output.bias.grad
+            assert gradient is not None
+            gradient[0] = value
+        return sums
+
+    def compare(trainer: Trainer, rows: Rows) -> None:
+        before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
+        step(trainer, rows)
+        changed.append(not all(map(torch.equal, before, trainer.model.parameters())))
+
+    monkeypatch.setattr(Trainer, "_backward", spoil)
+    monkeypatch.setattr(Trainer, "_step", compare)
+    run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=3")
+    assert changed == [True, False, False, True, True, True]
+    assert [entry["skipped_steps"] for entry in run.history()] == [1, 1, 0]
+
+
+def test_history_stays_json_when_a_loss_is_not_finite(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backward = Trainer._backward
+
+    def spoil(trainer: Trainer, rows: Rows) -> tuple[float, int]:
+        nll, tokens = backward(trainer, rows)
+        if trainer.state.step != 2:
+            return nll, tokens
+        for parameter in trainer.model.parameters():
+            parameter.grad = torch.full_like(parameter, math.nan)
+        return math.nan, tokens
+
+    monkeypatch.setattr(Trainer, "_backward", spoil)
+    run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1")
+    assert "NaN" not in (run.folder / "history.jsonl").read_text(encoding="utf-8")
+
+
+def test_divergence_is_one_error_that_names_the_learning_rate(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^training\.learning_rate: 1e\+30 made training diverge .*--fresh$"):
+        train_tiny(tmp_path, *TWO_STEPS, "training.learning_rate=1e30")
+
+
+@pytest.mark.parametrize(
+    ("file", "time"),
+    [
+        *(("last", time) for time in (1, 2, 4)),
+        *((f"step-000000{step}", 1) for step in (1, 2, 3)),
+        ("state.json", 2),
+        ("history.jsonl", 2),  # the first is the empty one of a run that begins
+        ("history.jsonl", 3),
+        ("best", 1),
+        ("best", 2),
+    ],
+)
+def test_a_run_cut_off_before_any_file_appears_ends_like_one_that_was_not(
+    train_tiny: TrainTiny, tmp_path: Path, uninterrupted: dict[str, Any], file: str, time: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        _cut_power(patch, file, time)
+        with pytest.raises(PowerCut):
+            train_tiny(tmp_path, *TWO_STEPS, *EVERY_STEP, "training.epochs=2")
+    assert outcome(train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")) == uninterrupted
+
+
+def _cut_power(patch: pytest.MonkeyPatch, file: str, time: int) -> None:
+    """Before the `time`th file or folder of this name gets its name."""
+    seen: list[str] = []
+
+    def cut(rename: Callable[..., None]) -> Callable[[object, Path], None]:
+        def renamed(old: object, new: Path) -> None:
+            seen.append(new.name)
+            if seen.count(file) == time:
+                raise PowerCut
+            rename(old, new)
+
+        return renamed
+
+    patch.setattr("os.replace", cut(os.replace))
+    patch.setattr("os.rename", cut(os.rename))
+
+
+def test_history_beyond_the_last_save_is_dropped(
+    train_tiny: TrainTiny, tmp_path: Path, uninterrupted: dict[str, Any]
+) -> None:
+    run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1")
+    ahead = {**run.history()[-1], "step": 4, "epoch": 2, "valid_loss": 0.0}
+    run.write_history([*run.history(), ahead])
+    assert outcome(train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")) == uninterrupted
+
+
+def test_a_run_without_a_checkpoint_begins_again(
+    train_tiny: TrainTiny, tmp_path: Path, uninterrupted: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1", "training.seed=7")
+    for pointer in ("last", "best"):
+        (run.folder / pointer).unlink()
+    with caplog.at_level(logging.INFO):
+        again = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")
+    assert outcome(again) == uninterrupted
+    assert "resuming" not in caplog.text
