@@ -164,6 +164,7 @@ class Run:
             raise CheckpointError(f"{folder}: the training state cannot be read: {_one_line(error)}") from None
         if state.best_valid_loss is not None and state.batch == state.validations_since_best == 0:
             write_text(self.folder / "best", f"{folder.name}\n")  # a kill may have come between the two pointers
+            self._delete_all_but_pointed_to()
         return state
 
     def save(

@@ -42,7 +42,8 @@ class Hypothesis:
 def greedy(decoder: Decoder, max_tokens: Tensor, *, sos: int, eos: int, never: Tensor) -> list[Hypothesis]:
     """Take the likeliest token at each step, until <eos> or the row's own limit; finished rows are dropped.
 
-    max_tokens int64 (rows,): the most tokens of each row, at least 1, <eos> not counted. never int64: ids that are never taken.
+    max_tokens int64 (rows,): the most tokens of each row, at least 1, <eos> not counted. never int64: ids that are not
+    taken.
     """
     n_rows, longest = len(max_tokens), int(max_tokens.max())
     device = max_tokens.device

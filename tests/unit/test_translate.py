@@ -36,8 +36,9 @@ def by_the_book(translator: Translator, sentence: str) -> tuple[list[str], list[
         record = AttentionRecord()
         memory = translator.model.encode(source)
         logits = translator.model.output(translator.model.decode(torch.tensor([target]), memory, source, record))[0, -1]
+        probabilities = logits.log_softmax(0)
         logits[[1, SOS]] = -math.inf  # <pad> and <sos> are never written
-        log_prob += float(logits.log_softmax(0).max())
+        log_prob += float(probabilities[logits.argmax()])
         target.append(int(logits.argmax()))
     attended = record.cross[-1].mean(dim=1)[0, :, 1:-1].argmax(dim=1)
     ids = [index for index in target[1:] if index != EOS]
