@@ -4,6 +4,8 @@ With Multi30k where it can be had: the folder in TFM_MULTI30K_DIR, else the down
 and the embedded corpus takes its place.
 """
 
+import logging
+import os
 import shlex
 import subprocess
 import sys
@@ -14,7 +16,7 @@ from transformer_cli.config import load_config
 from transformer_cli.data.corpora import open_corpus
 from transformer_cli.errors import DownloadError, TfmError
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(os.path.relpath(Path(__file__).parents[1] / "configs"))
 SENTENCES = {
     "multi30k": (
         "Ein Hund läuft am Strand.",
@@ -44,6 +46,7 @@ def main() -> None:
 
 def choose_corpus() -> str:
     """multi30k if its files can be had, else captions, and why."""
+    logging.getLogger("transformer_cli").addHandler(logging.NullHandler())  # `tfm prepare` will say the same again
     try:
         open_corpus(load_config(CONFIGS / "demo.yaml").data)
     except DownloadError as error:
