@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from transformer_cli import plots
 from transformer_cli.checkpoint import Run
 from transformer_cli.cli import main
 from transformer_cli.config import load_config
@@ -40,6 +41,12 @@ data:
 model: {d_model: 32, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 64, max_length: 16}
 training: {epochs: 6, batch_size: 16, learning_rate: 1e-2, precision: float32, device: cpu, num_threads: 1}
 """
+
+
+@pytest.fixture(autouse=True)
+def curves_are_sketched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes longer than a tiny epoch: tests of training get an empty curves.png."""
+    monkeypatch.setattr(plots, "draw_curves", lambda histories, path: path.touch())
 
 
 @pytest.fixture(scope="session")

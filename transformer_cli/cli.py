@@ -170,6 +170,31 @@ def translate(
         print(_translation_line(translation, tokens, as_json), flush=is_interactive)
 
 
+@app.command()
+def curves(
+    runs: Annotated[
+        list[str] | None, typer.Argument(help="Names under runs/, or folders.", show_default="the newest")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The PNG to write.")] = Path(
+        "curves.png"
+    ),
+) -> None:
+    """Draw the learning curves of one run, or of several over each other."""
+    from transformer_cli.checkpoint import Run, find_run
+    from transformer_cli.plots import draw_curves
+
+    folders = [find_run(run) for run in runs or (None,)]
+    histories = {str(folder): Run.open(folder).history() for folder in folders}
+    for name, history in histories.items():
+        if not history:
+            raise DataError(f"{name}: no validation yet, so there is nothing to draw; let `tfm train` reach one")
+    try:
+        draw_curves(histories, output)
+    except OSError as error:
+        raise _unwritable(output, error.strerror or str(error)) from None
+    print(output)
+
+
 def _load(config: Path | None, overrides: Sequence[str] | None) -> "Config":
     from transformer_cli.config import load_config
 

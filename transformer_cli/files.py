@@ -12,12 +12,17 @@ from typing import Any
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace `path` by UTF-8 text, whole or not at all: written beside it, synced, renamed."""
+    """Replace `path` by UTF-8 text, whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Replace `path` whole or not at all: written beside it, synced, renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with open(descriptor, "wb") as file:
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)

@@ -126,3 +126,14 @@ def test_evaluate_judges_the_named_splits_once_each_and_keeps_what_was_written(
         assert path.read_text(encoding="utf-8") == "".join(out for _, out, _ in written)
     assert "<unk>" in tokens.read_text(encoding="utf-8")
     assert "<unk>" not in texts.read_text(encoding="utf-8")
+
+
+def test_curves_are_drawn_by_training_and_on_demand(tfm: Tfm, workspace: Path) -> None:
+    png = b"\x89PNG\r\n"
+    assert (workspace / "runs/tiny/curves.png").read_bytes().startswith(png)  # drawn while the project was trained
+    assert tfm("curves", cwd=workspace) == (0, "curves.png\n", "")
+    assert tfm("curves", "tiny", "--output", "other.png", cwd=workspace) == (0, "other.png\n", "")
+    (workspace / "runs/tiny/history.jsonl").write_text("")
+    code, out, err = tfm("curves", cwd=workspace)
+    assert (code, out) == (1, "")
+    assert "no validation yet" in err

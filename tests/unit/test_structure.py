@@ -18,11 +18,13 @@ GROUPS = (
     {"checkpoint", "search"},
     {"translate"},
     {"evaluation"},
+    {"plots"},
     {"training"},
     {"cli"},
     {"__init__", "__main__"},
 )
 OWNERS = {
+    "matplotlib": "plots",
     "platformdirs": "data.corpora",
     "pydantic": "config",
     "sacrebleu": "evaluation",

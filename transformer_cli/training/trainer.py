@@ -207,10 +207,16 @@ class Trainer:
         state.epoch, state.batch, state.running = state.epoch + 1, 0, RunningLoss()
         self.run.write_history(self.history)
         self._save(is_best=is_best)
+        self._draw_curves()
         log.info(_epoch_line(entry, self.settings.epochs))
 
     def _save(self, *, is_best: bool = False) -> None:
         self.run.save(self.model, self.optimizer, self.state, is_best=is_best)
+
+    def _draw_curves(self) -> None:
+        from transformer_cli import plots  # matplotlib: half a second that the first steps need not wait for
+
+        plots.draw_curves({self.run.config.name: self.history}, self.run.folder / "curves.png")
 
     def _stopped(self, signal_number: int) -> Interrupted:
         return Interrupted(f"stopped and saved at step {self.state.step:,}; the same command goes on", signal_number)
