@@ -66,6 +66,27 @@ def test_the_loss_falls(tiny: Run) -> None:
     assert last["valid_loss"] < first["valid_loss"] / 2
 
 
+@pytest.mark.parametrize("limit", ["0.001", "null"])
+def test_the_gradient_is_clipped_to_its_norm(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    norms: list[float] = []
+    step = torch.optim.Adam.step
+
+    def watch(optimizer: torch.optim.Adam, *arguments: Any) -> Any:
+        gradients = [parameter.grad for group in optimizer.param_groups for parameter in group["params"]]
+        norms.append(float(torch.nn.utils.get_total_norm(gradients)))
+        return step(optimizer, *arguments)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", watch)
+    train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1", f"training.clip_grad_norm={limit}")
+    assert len(norms) == 2
+    if limit == "null":
+        assert min(norms) > 0.01
+    else:
+        assert norms == pytest.approx([0.001, 0.001], rel=0.01)
+
+
 def test_history_has_the_promised_keys_and_a_line_an_epoch(tiny: Run, project: Path) -> None:
     history = tiny.history()
     dataset = Dataset.open(find_dataset(tiny.config.data, project / "data"))

@@ -1,0 +1,70 @@
+"""configs/paper-base.yaml and paper-big.yaml: the values of table 3, the paper's sizes, and the peak of equation 3."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from transformer_cli.config import Config, load_config
+from transformer_cli.model.transformer import Transformer, count_parameters
+from transformer_cli.training.optim import learning_rate
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+VOCABULARY = 37_000  # section 5.1
+BOTH = ["paper-base", "paper-big"]
+
+
+def load(name: str) -> Config:
+    return load_config(CONFIGS / f"{name}.yaml")
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_a_run_is_named_after_its_config(name: str) -> None:
+    assert load(name).name == name
+
+
+@pytest.mark.parametrize(
+    ("name", "layers", "d_model", "d_ff", "heads", "dropout", "label_smoothing"),
+    [("paper-base", 6, 512, 2048, 8, 0.1, 0.1), ("paper-big", 6, 1024, 4096, 16, 0.3, 0.1)],
+)
+def test_the_shapes_are_those_of_table_3(
+    name: str, layers: int, d_model: int, d_ff: int, heads: int, dropout: float, label_smoothing: float
+) -> None:
+    config = load(name)
+    model = config.model
+    assert (model.num_encoder_layers, model.num_decoder_layers) == (layers, layers)
+    assert (model.d_model, model.d_ff, model.num_heads, model.head_dim) == (d_model, d_ff, heads, None)
+    assert d_model // heads == 64  # d_k and d_v of both models
+    assert (model.dropout, model.attention_dropout, config.training.label_smoothing) == (dropout, 0.0, label_smoothing)
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_the_parts_are_those_of_section_3(name: str) -> None:
+    model = load(name).model
+    assert (model.norm, model.final_norm, model.activation) == ("post", False, "relu")
+    assert (model.positions, model.scale_embeddings, model.tie_embeddings) == ("sinusoidal", True, "all")
+
+
+@pytest.mark.parametrize(("name", "fewest", "most"), [("paper-base", 63e6, 65e6), ("paper-big", 210e6, 215e6)])
+def test_the_papers_models_have_the_papers_size(name: str, fewest: float, most: float) -> None:
+    """Table 3 says 65 and 213 million."""
+    with torch.device("meta"):
+        model = Transformer(load(name).model, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY, pad_id=1)
+    assert fewest < count_parameters(model) < most
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("step", [1, 4000, 100_000])
+def test_the_learning_rate_is_equation_3(name: str, step: int) -> None:
+    config = load(name)
+    equation_3 = config.model.d_model**-0.5 * min(step**-0.5, step * 4000**-1.5)
+    assert learning_rate(config.training, step) == pytest.approx(equation_3, rel=1e-5)
+    assert config.training.learning_rate == learning_rate(config.training, 4000)  # the peak
+
+
+@pytest.mark.parametrize("name", BOTH)
+def test_training_is_that_of_section_5(name: str) -> None:
+    training = load(name).training
+    assert (training.batch_size, training.batch_by, training.batch_order) == (25_000, "tokens", "bucketed")
+    assert (training.betas, training.eps) == ((0.9, 0.98), 1e-9)
+    assert training.clip_grad_norm is None

@@ -1,0 +1,55 @@
+"""docs/paper-map.md: what it names exists, every row has a place in the code and a proof, no module is left out."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs/paper-map.md").read_text(encoding="utf-8")
+NAMED = sorted({code for code in re.findall(r"`([^`\n]+)`", TEXT) if "::" in code and "/" in code})
+ROWS = [line for line in TEXT.split("\n") if line.startswith("| **")]
+MODULES = sorted(path for path in (ROOT / "transformer_cli/model").glob("*.py") if path.name != "__init__.py")
+
+
+def names_in(path: Path) -> set[str]:
+    """The functions and classes of a file, and the methods of its classes as Class.method."""
+    found = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}.{part.name}" for part in node.body if isinstance(part, ast.FunctionDef)}
+    return found
+
+
+def test_there_is_something_to_check() -> None:
+    assert len([code for code in NAMED if code.startswith("transformer_cli/")]) >= 20
+    assert len([code for code in NAMED if code.startswith("tests/")]) >= 20
+    assert len(ROWS) >= 20
+
+
+@pytest.mark.parametrize("code", NAMED)
+def test_what_the_map_names_exists(code: str) -> None:
+    path, _, name = code.partition("::")
+    assert name in names_in(ROOT / path)
+
+
+@pytest.mark.parametrize("config", sorted(set(re.findall(r"`(configs/[^`]+)`", TEXT))))
+def test_the_configs_it_names_exist(config: str) -> None:
+    assert (ROOT / config).is_file()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.split("**")[1])
+def test_every_row_names_code_and_a_proof(row: str) -> None:
+    paper, here, proof, in_a_line = (cell.strip() for cell in row.strip("|").split("|"))
+    assert "`transformer_cli/" in here
+    assert "`tests/" in proof
+    assert paper
+    assert in_a_line.endswith(".")
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
+def test_every_module_of_the_model_is_on_the_map(module: Path) -> None:
+    assert any(code.startswith(f"{module.relative_to(ROOT).as_posix()}::") for code in NAMED)
