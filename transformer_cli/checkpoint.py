@@ -27,7 +27,7 @@ from transformer_cli.data.dataset import SIDES, Dataset
 from transformer_cli.data.tokenizer import Joins
 from transformer_cli.data.vocabulary import PAD, Vocabulary
 from transformer_cli.errors import CheckpointError, TfmError
-from transformer_cli.files import new_folder, write_json, write_text
+from transformer_cli.files import new_folder, sweep, write_json, write_text
 from transformer_cli.model.transformer import Transformer
 
 FORMAT_VERSION = 1
@@ -174,6 +174,7 @@ class Run:
         name = f"step-{state.step:07d}"
         checkpoints = self.folder / "checkpoints"
         self._delete_all_but_pointed_to()  # a kill may have left one of this name
+        sweep(self.folder)
         with new_folder(checkpoints / name) as folder:
             save_model(model, str(folder / "model.safetensors"))
             save_file(_moments(model, optimizer), folder / "state.safetensors")

@@ -4,8 +4,11 @@ Results go to standard output, all else to standard error. Exit codes: 0 fine, 1
 fault, 2 wrong usage, 130 interrupted, 143 terminated.
 """
 
+import errno
+import io
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -33,7 +36,9 @@ app = typer.Typer(
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", "-c", metavar="FILE", help="A YAML file.", show_default="configs/multi30k.yaml"),
+    typer.Option(
+        "--config", "-c", metavar="FILE", help="A YAML file.", show_default="built in: as configs/multi30k.yaml"
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -48,10 +53,18 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `tfm` and exit the process with its code. arguments: None for those of the process."""
+    for stream, errors in ((sys.stdout, "strict"), (sys.stderr, "replace")):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors=errors)  # as the input is read, whatever the locale
     try:
         app(args=arguments, prog_name="tfm")
     except TfmError as error:
         _exit(f"tfm: error: {error}", 1)
+    except OSError as error:  # a path, the permissions, the disk
+        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        _exit(f"tfm: error: {where}{error.strerror}; correct the path, the permissions or the space left", 1)
     except Interrupted as interruption:
         _exit(f"tfm: {interruption}", 128 + interruption.signal_number)
 
@@ -129,12 +142,11 @@ def evaluate(
 
     files = (input_file, reference) if input_file and reference else None
     judged = list(evaluate(run, splits=split or (), files=files, device=device))
-    _keep(judged, output, output_tokens)
     if as_json:
-        name = _run_folder(run)
-        print(json.dumps({"run": name, "results": [asdict(each.result) for each in judged]}))
+        print(json.dumps({"run": _run_folder(run), "results": [asdict(each.result) for each in judged]}))
     else:
         print(_results_table([each.result for each in judged]))
+    _keep(judged, output, output_tokens)
 
 
 @app.command()
@@ -144,7 +156,8 @@ def translate(
     run: RunOption = None,
     device: DeviceOption = "auto",
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Longest translation, in tokens.", show_default="2 × source + 10")
+        int | None,
+        typer.Option(min=1, max=10_000, help="Longest translation, in tokens.", show_default="2 × source + 10"),
     ] = None,
     truncate: Annotated[
         bool, typer.Option("--truncate", help="Cut sentences that are too long for the model.")
@@ -166,8 +179,18 @@ def translate(
     options = Options(max_tokens=max_tokens, keep_unk=keep_unk, truncate=truncate)
     is_interactive = not sentences and not input_file and sys.stdin.isatty()
     lines = _lines(sentences, input_file)
-    for translation in translator.stream(lines, options, chunk=1 if is_interactive else CHUNK):
-        print(_translation_line(translation, tokens, as_json), flush=is_interactive)
+    if is_interactive:
+        print("A sentence a line; Ctrl-D ends.", file=sys.stderr)
+        for line in lines:
+            try:
+                (translation,) = translator.translations([line], options)
+            except DataError as error:  # one sentence too long is no reason to leave
+                print(f"tfm: error: {error}", file=sys.stderr)
+            else:
+                print(_translation_line(translation, tokens, as_json), flush=True)
+    else:
+        for translation in translator.stream(lines, options, chunk=CHUNK):
+            print(_translation_line(translation, tokens, as_json))
 
 
 @app.command()
@@ -229,7 +252,7 @@ def _lines(sentences: Sequence[str] | None, path: Path | None) -> Iterable[str]:
             yield decode_line(line, "standard input", number)
 
     if sentences:
-        return sentences
+        return [decode_line(os.fsencode(text), "argument", number) for number, text in enumerate(sentences, start=1)]
     return read_lines(path) if path else standard_input()
 
 

@@ -82,6 +82,8 @@ class DataConfig(Section):
                     )
             if self.source == self.target:
                 raise ValueError(f"source and target are both {self.source!r}; choose two languages")
+        if self.files is not None and self.corpus != "files":
+            raise ValueError(f"files is set, but corpus is {self.corpus}; set corpus: files, or take files out")
         if self.corpus == "files":
             missing = [split for split in ("train", "valid") if split not in (self.files or {})]
             if missing:
@@ -287,6 +289,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: no such config file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
+    except ValueError as error:  # 2020-13-45 or 0x_: PyYAML takes them for a date and a number
+        raise ConfigError(f"{path}: not YAML: {error}; put quotes around it") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" line {mark.line + 1}:" if mark else ""
@@ -314,7 +318,7 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
         raise ConfigError(f"--set {override}: write KEY=VALUE, such as training.learning_rate=3e-4")
     try:
         value = yaml.load(text, Loader=_Loader)
-    except (yaml.YAMLError, ConfigError):
+    except (ValueError, yaml.YAMLError, ConfigError):
         raise ConfigError(f"--set {override}: {text!r} is not a YAML value") from None
     *parents, last = key.strip().split(".")
     for parent in parents:

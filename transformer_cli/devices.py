@@ -24,8 +24,8 @@ def choose_device(name: str) -> torch.device:
     if device.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= count:
-            found = f"this machine shows torch {count} of them" if count else "torch sees no CUDA device here"
-            raise DeviceError(f"device {name}: {found}; choose training.device cpu or auto (--device for the others)")
+            found = f"torch sees only {count} here" if count else "torch sees no CUDA device here"
+            raise DeviceError(f"device {name}: {found}; choose cpu or auto")
         return torch.device("cuda", device.index or 0)
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise DeviceError("device mps: torch sees no Apple GPU here; choose cpu or auto")

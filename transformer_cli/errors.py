@@ -5,7 +5,7 @@ TfmError
 ├── DataError         parallel text or a prepared dataset: missing, damaged, out of step
 │   └── DownloadError     a corpus that could not be fetched
 ├── CheckpointError   a run on disk: missing, of another format version, truncated
-└── DeviceError       a device or precision that this machine does not have
+└── DeviceError       a device that this machine does not have
 
 Each message is one line: what is wrong, where (file, line, value), what to do. Only cli.py turns them into exit codes.
 """
@@ -32,7 +32,7 @@ class CheckpointError(TfmError):
 
 
 class DeviceError(TfmError):
-    """A device or a precision was asked for that this machine does not have."""
+    """A device was asked for that this machine does not have."""
 
 
 class Interrupted(Exception):

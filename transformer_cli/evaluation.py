@@ -18,7 +18,7 @@ from transformer_cli.checkpoint import Run, find_run
 from transformer_cli.config import DataConfig
 from transformer_cli.data.batching import Rows, collate, interleaved, rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
-from transformer_cli.data.lines import read_lines
+from transformer_cli.data.lines import out_of_step, read_lines
 from transformer_cli.data.tokenizer import Tokenizer
 from transformer_cli.devices import choose_device
 from transformer_cli.errors import DataError
@@ -95,7 +95,7 @@ def evaluate(
     """Judge a run's best checkpoint on splits of its dataset (none named: every test set), or on two files.
 
     run: a name under runs_dir, a folder, or None for the newest. files: sentences and their reference translations.
-    Yields a result as each split is done. Raises CheckpointError or DataError.
+    Yields a result as each split is done. Raises CheckpointError or DataError, when the first is asked for.
     """
     opened = Run.open(find_run(run, runs_dir))
     texts: dict[str, tuple[list[str], list[str]]]
@@ -115,7 +115,7 @@ def evaluate(
 
 
 def judge(translator: Translator, name: str, sources: Sequence[str], references: Sequence[str]) -> Judged:
-    """Translate `sources` and score the result against raw `references`."""
+    """Translate `sources` and score the result against raw `references`. Raises DataError if all are too long."""
     started = time.monotonic()
     data = translator.run.config.data
     split = _encode(translator.run, sources, references)
@@ -151,9 +151,9 @@ def corpus_losses(model: Transformer, split: EncodedSplit, rows: Rows) -> Losses
     model.eval()
     with torch.inference_mode():
         for chunk in _chunks_by_length(rows, np.maximum(source_lengths, target_lengths) + 2):
-            batch = collate(split, chunk).to(device)
-            losses = token_losses(model, batch.source, batch.target)
-            sums, counts = sum_by_row(losses.nll.cpu(), batch.target.cpu(), model.pad_id)
+            batch = collate(split, chunk)
+            losses = token_losses(model, batch.source.to(device), batch.target.to(device))
+            sums, counts = sum_by_row(losses.nll.cpu(), batch.target, model.pad_id)
             nll[chunk], tokens[chunk] = sums.numpy(), counts.numpy()
     order = sorted(rows, key=lambda row: interleaved(int(source_lengths[row]), int(target_lengths[row])))
     batches = [order[start : start + TUTORIAL_BATCH] for start in range(0, len(order), TUTORIAL_BATCH)]
@@ -164,11 +164,10 @@ def corpus_losses(model: Transformer, split: EncodedSplit, rows: Rows) -> Losses
 def _read_text(source: Path, reference: Path) -> tuple[list[str], list[str]]:
     """Lines as they are: an empty one is translated by an empty one."""
     sources, references = list(read_lines(source)), list(read_lines(reference))
-    if len(sources) != len(references) or not sources:
-        raise DataError(
-            f"{source} has {len(sources)} lines, {reference} has {len(references)}; line n must translate line n, "
-            "and there must be one"
-        )
+    if not sources:
+        raise DataError(f"{source}: empty; name a file with a sentence a line")
+    if len(sources) != len(references):
+        raise out_of_step(source, target=reference)
     return sources, references
 
 

@@ -3,12 +3,17 @@
 import hashlib
 import json
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def write_text(path: Path, text: str) -> None:
@@ -17,18 +22,21 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace `path` whole or not at all: written beside it, synced, renamed."""
+    """Replace `path` whole or not at all: written beside it, synced, renamed. A pipe or a device is written to."""
+    path = path.resolve()  # the file that a link names, not the link
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = _beside(path)
     try:
-        with open(descriptor, "wb") as file:
+        with temporary.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     _sync_folder(path.parent)
 
@@ -47,7 +55,8 @@ def new_folder(path: Path) -> Iterator[Path]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep(path.parent)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.{os.getpid()}."))
+    temporary = _beside(path)
+    temporary.mkdir()
     try:
         yield temporary
         for file in temporary.rglob("*"):
@@ -55,7 +64,6 @@ def new_folder(path: Path) -> Iterator[Path]:
                 _sync(file)
         if path.exists():
             raise FileExistsError(path)
-        os.chmod(temporary, 0o755)
         os.rename(temporary, path)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -63,12 +71,28 @@ def new_folder(path: Path) -> Iterator[Path]:
     _sync_folder(path.parent)
 
 
+@contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold a lock on the file `path` during the block; the system lifts it when the process ends, however it ends.
+
+    Raises BlockingIOError at once if another process holds it. Where the system has no such locks, nothing is held.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
 def sweep(folder: Path) -> None:
-    """Delete the hidden folders that killed processes left half-written in `folder`: `.NAME.PID.RANDOM`."""
+    """Delete what killed processes left half-written in `folder`: files and folders called `.NAME.PID.RANDOM`."""
     for left in folder.glob(".*.*.*"):
         owner = left.name.rsplit(".", 2)[1]
-        if left.is_dir() and owner.isdecimal() and not _is_running(int(owner)):
-            shutil.rmtree(left, ignore_errors=True)
+        if owner.isdecimal() and not _is_running(int(owner)):
+            if left.is_dir():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
 
 
 def sha256(path: Path) -> str:
@@ -82,6 +106,11 @@ def _digest(file: Any) -> str:
     while block := file.read(1 << 20):
         total.update(block)
     return total.hexdigest()
+
+
+def _beside(path: Path) -> Path:
+    """A name in the same folder that no other call has."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
 
 
 def _is_running(process_id: int) -> bool:

@@ -74,6 +74,8 @@ class Translator:
 
         Raises DataError, its line counted from first_line, at a sentence longer than the model's positions.
         """
+        if isinstance(sentences, str):  # a str is a sequence of one-letter sentences
+            raise TypeError(f"a list of sentences is wanted, such as [{sentences!r}], not one str")
         words = [self.tokenizer.tokens(sentence) for sentence in sentences]
         words = [self._fitted(tokens, first_line + index, options) for index, tokens in enumerate(words)]
         found: dict[int, Hypothesis] = {}

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from transformer_cli.files import exclusive
+
 Tfm = Callable[..., tuple[int, str, str]]
 
 RESULT_KEYS = {
@@ -26,7 +28,7 @@ def test_four_commands_lead_from_two_text_files_to_translations(tfm: Tfm, corpus
     assert (code, (tmp_path / out.split("\n")[0] / "manifest.json").is_file()) == (0, True)
     code, out, err = tfm("train", "--config", config, "--set", "training.epochs=3", cwd=tmp_path)
     assert (code, out) == (0, "")
-    assert "trained 3 epochs" in err
+    assert "in epoch 3 of 3" in err
     code, out, _ = tfm("evaluate", "--json", cwd=tmp_path)
     judged = json.loads(out)
     assert (code, judged.keys()) == (0, {"run", "results"})
@@ -59,7 +61,7 @@ def test_a_second_train_says_trained_and_changes_nothing(tfm: Tfm, corpus: Path,
     before = sorted(run.rglob("*")), (run / "history.jsonl").read_bytes()
     code, out, err = tfm("train", "--config", corpus / "tiny.yaml", cwd=workspace)
     assert (code, out) == (0, "")
-    assert "trained 6 epochs" in err
+    assert "all 6 epochs are trained" in err
     assert (sorted(run.rglob("*")), (run / "history.jsonl").read_bytes()) == before
 
 
@@ -86,7 +88,7 @@ def test_fresh_keeps_every_old_run_beside_the_new_one(tfm: Tfm, corpus: Path, wo
     for seed in (1, 2):
         overrides = ("--set", f"training.seed={seed}", "--set", "training.epochs=1")
         assert tfm("train", "--config", corpus / "tiny.yaml", "--fresh", *overrides, cwd=workspace)[0] == 0
-    assert {path.name for path in (workspace / "runs").iterdir()} == {"latest", "tiny", "tiny.old-1", "tiny.old-2"}
+    assert {path.name for path in (workspace / "runs").glob("[!.]*")} == {"latest", "tiny", "tiny.old-1", "tiny.old-2"}
     assert (workspace / "runs/tiny.old-1/history.jsonl").read_bytes() == old
     assert len(lines(workspace / "runs/tiny/history.jsonl")) == 1
 
@@ -137,3 +139,30 @@ def test_curves_are_drawn_by_training_and_on_demand(tfm: Tfm, workspace: Path) -
     code, out, err = tfm("curves", cwd=workspace)
     assert (code, out) == (1, "")
     assert "no validation yet" in err
+
+
+def test_two_processes_do_not_train_one_run(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+    before = (workspace / "runs/tiny/history.jsonl").read_bytes()
+    with exclusive(workspace / "runs/.tiny.lock"):
+        code, _, err = tfm("train", "--config", corpus / "tiny.yaml", "--fresh", cwd=workspace)
+    assert (code, err) == (
+        1,
+        "tfm: error: runs/tiny is being trained by another process; wait for it, or choose another name\n",
+    )
+    assert (workspace / "runs/tiny/history.jsonl").read_bytes() == before
+
+
+def test_fresh_moves_nothing_before_there_is_a_dataset(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+    code, _, err = tfm("train", "--config", corpus / "tiny.yaml", "--fresh", "-s", "data.min_freq=7", cwd=workspace)
+    assert code == 1
+    assert "no dataset" in err
+    assert (workspace / "runs/tiny").is_dir()
+
+
+def test_a_path_that_is_in_the_way_is_one_line(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+    shutil.rmtree(workspace / "runs")
+    (workspace / "runs").write_text("a file")
+    code, _, err = tfm("train", "--config", corpus / "tiny.yaml", cwd=workspace)
+    assert code == 1
+    assert err.startswith("tfm: error: runs")
+    assert err.count("\n") == 1

@@ -38,9 +38,9 @@ def test_the_device_is_the_one_named(monkeypatch: pytest.MonkeyPatch, name: str,
 @pytest.mark.parametrize(
     ("name", "n_gpus", "message"),
     [
-        ("cuda", 0, "device cuda: torch sees no CUDA device here; choose training.device cpu or auto"),
-        ("cuda:1", 0, "device cuda:1: torch sees no CUDA device here; choose training.device cpu or auto"),
-        ("cuda:2", 2, "device cuda:2: this machine shows torch 2 of them; choose training.device cpu or auto"),
+        ("cuda", 0, "device cuda: torch sees no CUDA device here; choose cpu or auto"),
+        ("cuda:1", 0, "device cuda:1: torch sees no CUDA device here; choose cpu or auto"),
+        ("cuda:2", 2, "device cuda:2: torch sees only 2 here; choose cpu or auto"),
         ("mps", 0, "device mps: torch sees no Apple GPU here; choose cpu or auto"),
         ("gpu", 0, "device gpu: no such device; choose auto, cpu, cuda"),
         ("cuda:x", 2, "device cuda:x: no such device; choose auto, cpu, cuda"),

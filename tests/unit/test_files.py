@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.files import new_folder, sha256, sweep, write_json, write_text
+from transformer_cli.files import exclusive, new_folder, sha256, sweep, write_json, write_text
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +115,9 @@ def test_sweeping_spares_the_living_and_what_is_not_ours(tmp_path: Path, dead: i
     spared = sorted([f".new.{os.getpid()}.x", ".git.old.x", ".cache", f"new.{dead}.x", ".new.99999999999999999999.x"])
     for name in spared:
         (tmp_path / name).mkdir()
-    (tmp_path / f".file.{dead}.x").write_text("a file")
+    (tmp_path / f".file.{dead}.x").write_text("half a file")
     sweep(tmp_path)
-    assert names(tmp_path) == sorted([*spared, f".file.{dead}.x"])
+    assert names(tmp_path) == spared
 
 
 def test_sweeping_spares_the_processes_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dead: int) -> None:
@@ -142,3 +142,36 @@ def test_sha256_is_that_of_the_bytes(
         monkeypatch.delattr(hashlib, "file_digest", raising=False)
     (tmp_path / "a").write_bytes(content)
     assert sha256(tmp_path / "a") == hashlib.sha256(content).hexdigest()
+
+
+def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / ".mine.lock"
+    with exclusive(path), pytest.raises(BlockingIOError), exclusive(path):
+        pass
+    with exclusive(path):
+        pass
+
+
+def test_a_link_stays_a_link_and_a_pipe_is_written_to(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("real")
+    write_text(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "text"
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_text(tmp_path / "pipe", "text")
+    assert os.read(reader, 100) == b"text"
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_files_and_folders_get_the_permissions_that_the_user_wants(tmp_path: Path) -> None:
+    umask = os.umask(0o077)
+    try:
+        write_text(tmp_path / "file", "")
+        with new_folder(tmp_path / "folder"):
+            pass
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o700

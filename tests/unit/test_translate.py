@@ -128,3 +128,8 @@ def test_a_text_of_words_unknown_to_the_model_is_written_from_the_source(transla
     name = "Der kleine Zorro schläft am Strand."
     assert translator.translate([name]) == ["the small zorro sleeps at the beach."]
     assert translator.translate([name], Options(keep_unk=True)) == ["the small <unk> sleeps at the beach."]
+
+
+def test_one_str_is_not_taken_for_a_list_of_letters(translator: Translator) -> None:
+    with pytest.raises(TypeError, match=r"a list of sentences is wanted, such as \['Hallo'\]"):
+        translator.translate("Hallo")

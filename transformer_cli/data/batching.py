@@ -27,7 +27,7 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device."""
-        return Batch(self.source.to(device, non_blocking=True), self.target.to(device, non_blocking=True))
+        return Batch(self.source.to(device), self.target.to(device))
 
 
 def plan_epoch(split: EncodedSplit, rows: Rows, training: TrainingConfig, epoch: int) -> list[Rows]:

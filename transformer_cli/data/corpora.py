@@ -214,8 +214,11 @@ def _open_files(data: DataConfig) -> Corpus:
         for side in FilePair.model_fields:  # source, target
             path: Path = getattr(pair, side)
             if not path.is_file():
-                raise DataError(f"data.files.{split}.{side}: {path}: no such file; correct the path in the config")
+                what = "a folder, not a file" if path.is_dir() else "no such file"
+                raise DataError(f"data.files.{split}.{side}: {path}: {what}; correct the path in the config")
             sums[f"{split}.{side}"] = _sum(path)
+        if pair.source.resolve() == pair.target.resolve():
+            log.warning("data.files.%s: source and target are the same file, %s", split, pair.source)
         splits[split] = partial(read_pairs, pair.source, pair.target, data.skip_empty)
     return Corpus(sums, splits)
 

@@ -158,10 +158,12 @@ def find_dataset(data: DataConfig, data_dir: Path) -> Path:
         if data.fingerprint in (None, manifest["fingerprint"]) and manifest["settings"] == wanted:
             found.append(folder)
     if not found:
-        which = f" with fingerprint {data.fingerprint}" if data.fingerprint else " with these settings"
+        which, remedy = "these settings", "the same --config and --set"
+        if data.fingerprint:
+            which, remedy = f"fingerprint {data.fingerprint}", "the run's config.yaml as --config"
         raise DataError(
-            f"{data_dir}/: no dataset {data.corpus} {data.source}→{data.target}{which}; "
-            "run `tfm prepare` with the same --config and --set"
+            f"{data_dir}/: no dataset {data.corpus} {data.source}→{data.target} with {which}; "
+            f"run `tfm prepare` with {remedy}"
         )
     return max(found, key=lambda folder: folder.stat().st_mtime_ns)
 

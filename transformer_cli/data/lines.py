@@ -25,7 +25,7 @@ def read_pairs(source: Path, target: Path, skip_empty: bool) -> Pairs:
     with closing(_lines(source)) as source_lines, closing(_lines(target)) as target_lines:
         for number, lines in enumerate(zip_longest(source_lines, target_lines), start=1):
             if lines[0] is None or lines[1] is None:
-                raise _out_of_step(source, target)
+                raise out_of_step(source, target)
             pair = decode_line(lines[0], source, number), decode_line(lines[1], target, number)
             if all(side.strip() for side in pair):
                 n_pairs += 1
@@ -78,6 +78,7 @@ def _lines(path: Path) -> Generator[bytes, None, None]:
         raise unreadable(path, error) from None
 
 
-def _out_of_step(source: Path, target: Path) -> DataError:
+def out_of_step(source: Path, target: Path) -> DataError:
+    """The error for two files whose lines do not match in number; reads them to the end to say both."""
     n_source, n_target = (sum(1 for _ in _lines(path)) for path in (source, target))
     return DataError(f"{source} has {n_source} lines, {target} has {n_target}; line n must translate line n")

@@ -54,7 +54,10 @@ def prepare(config: Config, *, source_dir: Path | None = None, data_dir: Path = 
     try:
         with new_folder(folder) as unfinished:
             manifest = _write_dataset(unfinished, config.data, corpus, fingerprint)
-    except FileExistsError:  # another `tfm prepare` was faster
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        # another `tfm prepare` was faster
         return Prepared(folder, read_manifest(folder), created=False)
     return Prepared(folder, manifest, created=True)
 

@@ -33,11 +33,12 @@ def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_sm
     real = labels != model.pad_id
     hidden = model.decode(target[:, :-1], model.encode(source), source)
     logits = model.output(hidden[real]).float()  # (tokens, vocabulary)
-    nll = nn.functional.cross_entropy(logits, labels[real], reduction="none")
-    objective = nll.sum()
-    if label_smoothing:
-        objective = nn.functional.cross_entropy(logits, labels[real], reduction="sum", label_smoothing=label_smoothing)
-    return TokenLosses(objective, nll.detach())
+    gold = labels[real]
+    if not label_smoothing:
+        nll = nn.functional.cross_entropy(logits, gold, reduction="none")
+        return TokenLosses(nll.sum(), nll.detach())
+    objective = nn.functional.cross_entropy(logits, gold, reduction="sum", label_smoothing=label_smoothing)
+    return TokenLosses(objective, nn.functional.cross_entropy(logits.detach(), gold, reduction="none"))
 
 
 def sum_by_row(nll: Tensor, target: Tensor, pad_id: int) -> tuple[Tensor, Tensor]:

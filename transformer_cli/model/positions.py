@@ -20,6 +20,8 @@ class LearnedPositions(nn.Module):
 class SinusoidalPositions(nn.Module):
     """The paper's sines and cosines; nothing to train, no last position."""
 
+    frequencies: Tensor
+
     def __init__(self, d_model: int) -> None:
         super().__init__()
         self.register_buffer("frequencies", frequencies(d_model), persistent=False)
@@ -28,8 +30,6 @@ class SinusoidalPositions(nn.Module):
         """Vectors of positions start … start+length-1: (length, d_model)."""
         angles = torch.arange(start, start + length, device=self.frequencies.device).outer(self.frequencies)
         return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)  # sin and cos take turns
-
-    frequencies: Tensor
 
 
 def frequencies(d_model: int) -> Tensor:

@@ -79,10 +79,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, config.d_model)
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
-        self.positions: nn.Module = SinusoidalPositions(config.d_model)
-        if config.positions == "learned":
-            assert config.max_length is not None
-            self.positions = LearnedPositions(config.max_length, config.d_model)
+        self.positions = _positions(config)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, ids: Tensor, *, start: int = 0) -> Tensor:
@@ -179,6 +176,13 @@ def initialize(module: nn.Module) -> None:
 def count_parameters(model: nn.Module) -> int:
     """Trainable numbers; a tied matrix counts once."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def _positions(config: ModelConfig) -> nn.Module:
+    if config.positions == "sinusoidal":
+        return SinusoidalPositions(config.d_model)
+    assert config.max_length is not None  # the config sees to it
+    return LearnedPositions(config.max_length, config.d_model)
 
 
 def _final_norm(config: ModelConfig) -> nn.Module:

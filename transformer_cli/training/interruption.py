@@ -1,13 +1,10 @@
 """Stopping well: a signal asks, and training saves and ends after the step it is in. Knows nothing of training."""
 
-import logging
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-
-log = logging.getLogger(__name__)
 
 
 class Stop:
@@ -29,7 +26,6 @@ def stop_signals() -> Iterator[Stop]:
         stop.signal_number = number
         for known, handler in previous.items():
             signal.signal(known, handler)
-        log.info("stopping after this step; once more to stop at once, without a save")
 
     for number in (signal.SIGINT, signal.SIGTERM):
         previous[number] = signal.signal(number, note)

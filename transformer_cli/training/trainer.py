@@ -8,6 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.devices import autocast, choose_device, choose_precision, describe
 from transformer_cli.errors import ConfigError, DataError, Interrupted
 from transformer_cli.evaluation import corpus_losses
-from transformer_cli.files import write_text
+from transformer_cli.files import exclusive, write_text
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import count_parameters
 from transformer_cli.training.interruption import Stop, stop_signals
@@ -37,21 +38,36 @@ CPU_GROUP = 32  # sentences padded together on the CPU: fewer compute less paddi
 def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Path("runs"), fresh: bool = False) -> Run:
     """Train a run, or go on with it where it was saved last. Returns it when its epochs or its patience are spent.
 
+    Sets torch's random seed, and its number of threads if the config names one, for the whole process.
+
     fresh: move a run of this name aside and begin anew. Raises DataError without a dataset, ConfigError if the run on
-    disk was begun with other settings, Interrupted (after a save) on SIGINT or SIGTERM.
+    disk was begun with other settings or is being trained, Interrupted (after a save) on SIGINT or SIGTERM.
     """
     device = choose_device(config.training.device)
     if config.training.num_threads:
         torch.set_num_threads(config.training.num_threads)
+    if not (runs_dir / config.name).exists():
+        find_dataset(config.data, data_dir)  # its error leaves no trace in runs_dir
+    try:
+        with exclusive(runs_dir / f".{config.name}.lock"):
+            return _train(config, device, data_dir, runs_dir, fresh)
+    except BlockingIOError:
+        folder = runs_dir / config.name
+        raise ConfigError(
+            f"{folder} is being trained by another process; wait for it, or choose another name"
+        ) from None
+
+
+def _train(config: Config, device: torch.device, data_dir: Path, runs_dir: Path, fresh: bool) -> Run:
     folder = runs_dir / config.name
-    if fresh and folder.exists():
-        log.info("moved the old run to %s", _move_aside(folder))
-    resuming = (folder / "run.json").is_file() and Run.open(folder).has_checkpoint("last")
+    resuming = not fresh and (folder / "run.json").is_file() and Run.open(folder).has_checkpoint("last")
     if resuming:
-        run = _resume(folder, config)
+        run = _resume(Run.open(folder), config)
         dataset = Dataset.open(find_dataset(run.config.data, data_dir))
     else:
         dataset = Dataset.open(find_dataset(config.data, data_dir))
+        if fresh and folder.exists():
+            log.info("moved the old run to %s", _move_aside(folder))
         run = Run.create(folder, _resolve(config, dataset, device), dataset)
     write_text(runs_dir / "latest", f"{config.name}\n")
     trainer = Trainer(run, dataset, device)
@@ -83,7 +99,7 @@ class Trainer:
         """Say what the run is."""
         data = self.run.config.data
         log.info(
-            "%s: %s parameters; %s→%s, %s pairs of %s; %s epochs; %s; %s",
+            "%s: %s parameters; %s→%s, %s pairs of %s; epochs: %s; %s; %s",
             self.run.config.name,
             f"{count_parameters(self.model):,}",
             data.source,
@@ -99,7 +115,9 @@ class Trainer:
         """Weights, moments, state and history of the last save; history written after it is dropped."""
         self.state = self.run.load_last(self.model, self.optimizer)
         self.history = [entry for entry in self.run.history() if entry["step"] <= self.state.step]
-        if self.state.epoch <= self.settings.epochs:
+        if self.state.epoch > self.settings.epochs:
+            log.info("all %d epochs are trained; raise training.epochs to go on", self.state.epoch - 1)
+        else:
             where = f"epoch {self.state.epoch}, {self.state.batch} batches into it"
             log.info("resuming from the save at step %s (%s)", f"{self.state.step:,}", where)
 
@@ -114,11 +132,11 @@ class Trainer:
                     raise self._stopped(stop.signal_number)
         best = min(self.history, key=lambda entry: entry["valid_loss"])
         log.info(
-            "trained %d epochs; best validation loss %.3f (PPL %.2f) in epoch %d: %s",
-            self.state.epoch - 1,
+            "best validation loss %.3f (PPL %.2f) in epoch %d of %d: %s",
             best["valid_loss"],
             best["valid_ppl"],
             best["epoch"],
+            self.state.epoch - 1,
             self.run.checkpoint("best"),
         )
 
@@ -207,8 +225,8 @@ class Trainer:
         state.epoch, state.batch, state.running = state.epoch + 1, 0, RunningLoss()
         self.run.write_history(self.history)
         self._save(is_best=is_best)
-        self._draw_curves()
         log.info(_epoch_line(entry, self.settings.epochs))
+        self._draw_curves()
 
     def _save(self, *, is_best: bool = False) -> None:
         self.run.save(self.model, self.optimizer, self.state, is_best=is_best)
@@ -216,7 +234,10 @@ class Trainer:
     def _draw_curves(self) -> None:
         from transformer_cli import plots  # matplotlib: half a second that the first steps need not wait for
 
-        plots.draw_curves({self.run.config.name: self.history}, self.run.folder / "curves.png")
+        try:
+            plots.draw_curves({self.run.config.name: self.history}, self.run.folder / "curves.png")
+        except (OSError, ValueError) as error:  # no reason to stop training
+            log.warning("curves.png could not be drawn: %s", error)
 
     def _stopped(self, signal_number: int) -> Interrupted:
         return Interrupted(f"stopped and saved at step {self.state.step:,}; the same command goes on", signal_number)
@@ -265,9 +286,8 @@ def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:
     )
 
 
-def _resume(folder: Path, config: Config) -> Run:
-    """The run on disk, with those settings that may change taken from `config`. Raises ConfigError if others differ."""
-    run = Run.open(folder)
+def _resume(run: Run, config: Config) -> Run:
+    """The run, with those settings that may change taken from `config`. Raises ConfigError if others differ."""
     ignore = [*MAY_CHANGE]
     if config.data.fingerprint is None:
         ignore.append("data.fingerprint")
@@ -276,13 +296,13 @@ def _resume(folder: Path, config: Config) -> Run:
     changed = differences(run.config, config, ignore)
     if changed:
         raise ConfigError(
-            f"{folder} was begun with other settings ({'; '.join(changed)}): give the old ones to go on, "
+            f"{run.folder} was begun with other settings ({'; '.join(changed)}): give the old ones to go on, "
             "another name, or --fresh to move the old run aside and begin anew"
         )
     update = {key.split(".")[1]: getattr(config.training, key.split(".")[1]) for key in MAY_CHANGE}
     resolved = run.config.model_copy(update={"training": run.config.training.model_copy(update=update)})
-    write_text(folder / "config.yaml", dump_config(resolved))
-    return Run.open(folder)
+    write_text(run.folder / "config.yaml", dump_config(resolved))
+    return replace(run, config=resolved)
 
 
 def _move_aside(folder: Path) -> Path:
