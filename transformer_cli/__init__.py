@@ -11,16 +11,19 @@ if TYPE_CHECKING:
     from transformer_cli.data.prepare import prepare
     from transformer_cli.errors import TfmError
     from transformer_cli.evaluation import evaluate
+    from transformer_cli.inspection import Inspection, inspect_sentence
     from transformer_cli.training.trainer import train
     from transformer_cli.translate import Options, Translation, Translator
 
 _HOME = {
     "Config": "config",
+    "Inspection": "inspection",
     "Options": "translate",
     "TfmError": "errors",
     "Translation": "translate",
     "Translator": "translate",
     "evaluate": "evaluation",
+    "inspect_sentence": "inspection",
     "load_config": "config",
     "prepare": "data.prepare",
     "train": "training.trainer",
@@ -28,11 +31,13 @@ _HOME = {
 
 __all__ = [
     "Config",
+    "Inspection",
     "Options",
     "TfmError",
     "Translation",
     "Translator",
     "evaluate",
+    "inspect_sentence",
     "load_config",
     "prepare",
     "train",

@@ -17,7 +17,7 @@ GROUPS = (
     {"data", "model"},
     {"checkpoint", "search"},
     {"translate"},
-    {"evaluation"},
+    {"evaluation", "inspection"},
     {"plots"},
     {"training"},
     {"cli"},

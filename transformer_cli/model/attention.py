@@ -20,10 +20,15 @@ def attention_weights(query: Tensor, key: Tensor, may_attend: Tensor | None) -> 
     query (batch, heads, target, depth); key (batch, heads, source, depth); may_attend bool, broadcast to
     (batch, heads, target, source), at least one True in each row. Returns (batch, heads, target, source).
     """
+    return attention_scores(query, key, may_attend).softmax(dim=-1)
+
+
+def attention_scores(query: Tensor, key: Tensor, may_attend: Tensor | None) -> Tensor:
+    """QKᵀ/√d_k, -inf where a target position may not attend. Shapes as in `attention_weights`."""
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
     if may_attend is not None:
         scores = scores.masked_fill(~may_attend, float("-inf"))
-    return scores.softmax(dim=-1)
+    return scores
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, may_attend: Tensor | None, dropout: float = 0.0) -> Tensor:

@@ -1,0 +1,138 @@
+"""Inspection: every number against the model's own, or written out by hand."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from transformer_cli.data.vocabulary import EOS, SOS, UNK
+from transformer_cli.errors import DataError
+from transformer_cli.inspection import KINDS, Inspection, inspect_sentence
+from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention
+from transformer_cli.translate import Translator
+
+SENTENCE = "Der alte Hund und der alte Mann und Babo."
+
+
+@pytest.fixture(scope="module")
+def translator(project: Path) -> Translator:
+    return Translator.load(project / "runs/tiny", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def inspection(translator: Translator) -> Inspection:
+    return inspect_sentence(translator, SENTENCE)
+
+
+def ids(numbers: list[int]) -> Tensor:
+    return torch.tensor([numbers])
+
+
+def test_tokens_are_the_sentence_and_its_greedy_translation(translator: Translator, inspection: Inspection) -> None:
+    (translation,) = translator.translations([SENTENCE])
+    words = translator.tokenizer.tokens(SENTENCE)
+    assert inspection.sentence == SENTENCE
+    assert inspection.translation == translation.text
+    assert inspection.source_tokens == ["<sos>", *words, "<eos>"]
+    assert inspection.source_ids == [SOS, *translator.run.source_vocabulary.encode(words), EOS]
+    assert UNK in inspection.source_ids
+    assert inspection.target_tokens == ["<sos>", *translation.tokens]
+    assert translator.run.target_vocabulary.decode(inspection.target_ids) == inspection.target_tokens
+
+
+def test_weights_are_the_models_under_teacher_forcing(translator: Translator, inspection: Inspection) -> None:
+    record = AttentionRecord()
+    source = ids(inspection.source_ids)
+    with torch.inference_mode():
+        translator.model.decode(ids(inspection.target_ids), translator.model.encode(source, record), source, record)
+    for ours, theirs in (
+        (inspection.encoder_self, record.encoder_self),
+        (inspection.decoder_self, record.decoder_self),
+        (inspection.cross, record.cross),
+    ):
+        assert len(ours) == len(theirs) == 1
+        assert torch.equal(ours[0].weights, theirs[0][0])
+
+
+def test_weights_are_the_softmax_of_the_scores(inspection: Inspection) -> None:
+    n_source, n_target = len(inspection.source_ids), len(inspection.target_ids)
+    for attention, shape in (
+        (inspection.encoder_self[0], (2, n_source, n_source)),
+        (inspection.decoder_self[0], (2, n_target, n_target)),
+        (inspection.cross[0], (2, n_target, n_source)),
+    ):
+        assert attention.scores.shape == attention.weights.shape == shape
+        assert_close(attention.weights, attention.scores.softmax(dim=-1))
+        assert_close(attention.weights.sum(dim=-1), torch.ones(shape[:2]))
+    later = torch.ones(n_target, n_target).triu(1).bool()
+    assert (inspection.decoder_self[0].scores.isneginf() == later).all()
+
+
+def test_scores_of_a_head_written_out(translator: Translator, inspection: Inspection) -> None:
+    attention = translator.model.encoder.layers[0].self_attention
+    assert isinstance(attention, MultiHeadAttention)
+    depth = 16  # d_model 32 in 2 heads; head 2 has the second 16 rows of W_Q and of W_K
+    x, weight, bias = inspection.before, attention.qkv.weight.detach(), attention.qkv.bias.detach()
+    query = x @ weight[16:32].T + bias[16:32]
+    key = x @ weight[48:64].T + bias[48:64]
+    assert_close(inspection.encoder_self[0].scores[1], query @ key.T / math.sqrt(depth))
+
+
+def test_inspecting_leaves_the_model_as_it_was(translator: Translator) -> None:
+    inspect_sentence(translator, SENTENCE)
+    assert [module for module in translator.model.modules() if module._forward_pre_hooks] == []
+
+
+def test_vectors_are_the_embedding_and_the_encoders_output(translator: Translator, inspection: Inspection) -> None:
+    source, model = ids(inspection.source_ids), translator.model
+    with torch.inference_mode():
+        assert_close(inspection.before, model.source_embedding(source)[0])
+        assert_close(inspection.after, model.encode(source)[0])
+        rows = model.source_embedding.tokens.weight[inspection.source_ids]
+        assert_close(inspection.without_positions, rows * math.sqrt(32))
+
+
+def test_a_word_that_occurs_again_is_the_same_vector_only_without_positions(inspection: Inspection) -> None:
+    repetitions = inspection.repetitions()
+    assert [(each.token, each.positions) for each in repetitions] == [
+        ("der", (1, 5)),
+        ("alte", (2, 6)),
+        ("und", (4, 8)),
+    ]
+    for each in repetitions:
+        first, second = each.positions
+        assert each.without_positions == pytest.approx(1.0)
+        for cosine, vectors in ((each.before, inspection.before), (each.after, inspection.after)):
+            one, other = vectors[first], vectors[second]
+            assert cosine == pytest.approx(float(one @ other / (one.norm() * other.norm())), abs=1e-5)
+            assert cosine < 0.999
+
+
+def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:
+    maps = inspection.maps()
+    assert [(each.kind, each.layer, each.head) for each in maps] == [
+        (kind, 1, head) for kind in KINDS for head in (1, 2)
+    ]
+    (cross,) = inspection.maps(["cross"], layer=1, heads=[2, 2])
+    assert torch.equal(cross.weights, inspection.cross[0].weights[1])
+    assert torch.equal(cross.scores, inspection.cross[0].scores[1])
+    assert (cross.target_tokens, cross.source_tokens) == (inspection.target_tokens, inspection.source_tokens)
+
+
+@pytest.mark.parametrize("number", [0, -1, 3])
+def test_a_layer_or_head_that_is_not_there(inspection: Inspection, number: int) -> None:
+    with pytest.raises(DataError, match=rf"layer {number}: the decoder has layers 1 to 1"):
+        inspection.maps(["cross"], layer=number)
+    with pytest.raises(DataError, match=rf"head {number}: a layer has heads 1 to 2"):
+        inspection.maps(heads=[1, number])
+
+
+def test_a_blank_sentence_and_one_that_is_too_long(translator: Translator) -> None:
+    with pytest.raises(DataError, match="the sentence is blank"):
+        inspect_sentence(translator, " \n")
+    assert len(inspect_sentence(translator, "Hund " * 14).source_ids) == 16
+    with pytest.raises(DataError, match="15 tokens, but the model takes at most 14"):
+        inspect_sentence(translator, "Hund " * 15)

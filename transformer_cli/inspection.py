@@ -1,0 +1,202 @@
+"""Attention weights and token vectors of a sentence, as numbers. Knows nothing of files or pictures.
+
+Positions count from 0, which is <sos>; layers and heads count from 1, as a user names them.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS
+from transformer_cli.errors import DataError
+from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, attention_scores
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.translate import Translator
+
+Kind = Literal["encoder", "decoder", "cross"]
+KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Of one layer, every head: each (heads, target, source)."""
+
+    scores: Tensor
+    """before softmax, -inf where a target position may not attend"""
+    weights: Tensor
+    """softmax of the scores: each row's sum is 1"""
+
+
+@dataclass(frozen=True)
+class AttentionMap:
+    """Of one head."""
+
+    kind: Kind
+    layer: int
+    head: int
+    target_tokens: list[str]
+    """that attend: the rows"""
+    source_tokens: list[str]
+    """that are attended to: the columns"""
+    scores: Tensor
+    """(target, source)"""
+    weights: Tensor
+    """(target, source)"""
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """A word that occurs twice, and the cosine of its two vectors."""
+
+    token: str
+    positions: tuple[int, int]
+    without_positions: float
+    """of the embeddings: the same vector, so 1"""
+    before: float
+    """with position vectors: what the encoder reads"""
+    after: float
+    """the encoder's output: what the words around have added"""
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What the model does with a sentence. All tensors are on the CPU."""
+
+    sentence: str
+    translation: str
+    """plain text, as `tfm translate` writes it"""
+    source_tokens: list[str]
+    """from <sos> to <eos>; the sentence's own words, also those that the vocabulary does not have"""
+    source_ids: list[int]
+    """0 for a word that the vocabulary does not have"""
+    target_tokens: list[str]
+    """what the decoder reads: <sos> and the greedy translation; at each it writes the one after"""
+    target_ids: list[int]
+    encoder_self: list[Attention]
+    """a layer each: source × source"""
+    decoder_self: list[Attention]
+    """a layer each: target × target"""
+    cross: list[Attention]
+    """a layer each: target × source"""
+    without_positions: Tensor
+    """the source embeddings × √d_model: (source, d_model)"""
+    before: Tensor
+    """the same plus position vectors, what the encoder reads: (source, d_model)"""
+    after: Tensor
+    """the encoder's output: (source, d_model)"""
+
+    def maps(
+        self, kinds: Sequence[Kind] = KINDS, *, layer: int | None = None, heads: Sequence[int] = ()
+    ) -> list[AttentionMap]:
+        """One layer (None: the last) and some heads (none named: all) of each kind.
+
+        Raises DataError for a layer or head that the model does not have.
+        """
+        sides = {
+            "encoder": (self.encoder_self, self.source_tokens, self.source_tokens),
+            "decoder": (self.decoder_self, self.target_tokens, self.target_tokens),
+            "cross": (self.cross, self.target_tokens, self.source_tokens),
+        }
+        maps = []
+        for kind in dict.fromkeys(kinds):
+            layers, target_tokens, source_tokens = sides[kind]
+            chosen = len(layers) if layer is None else layer
+            stack = "encoder" if kind == "encoder" else "decoder"
+            _refuse_beyond(len(layers), chosen, "layer", f"the {stack} has layers")
+            attention = layers[chosen - 1]
+            n_heads = len(attention.weights)
+            for head in dict.fromkeys(heads or range(1, n_heads + 1)):
+                _refuse_beyond(n_heads, head, "head", "a layer has heads")
+                scores, weights = attention.scores[head - 1], attention.weights[head - 1]
+                maps.append(AttentionMap(kind, chosen, head, target_tokens, source_tokens, scores, weights))
+        return maps
+
+    def repetitions(self) -> list[Repetition]:
+        """Each pair of occurrences of each word that the source has more than once, in the sentence's order."""
+        tokens = self.source_tokens
+        return [
+            Repetition(
+                tokens[first],
+                (first, second),
+                _cosine(self.without_positions, first, second),
+                _cosine(self.before, first, second),
+                _cosine(self.after, first, second),
+            )
+            for first, second in combinations(range(len(tokens)), 2)
+            if tokens[first] == tokens[second]
+        ]
+
+
+@torch.inference_mode()
+def inspect_sentence(translator: Translator, sentence: str) -> Inspection:
+    """Translate a sentence, then read it and its translation once more with all that attends to what written down.
+
+    Raises DataError at a blank sentence, and at one longer than the model's positions.
+    """
+    (translation,) = translator.translations([sentence])
+    words = translator.tokenizer.tokens(sentence)
+    if not words:
+        raise DataError("the sentence is blank, so there is nothing to inspect; give it a word")
+    run, model = translator.run, translator.model
+    source_ids = [SOS, *run.source_vocabulary.encode(words), EOS]
+    target_ids = [SOS, *run.target_vocabulary.encode(translation.tokens)]
+    source = torch.tensor([source_ids], device=translator.device)
+    record = AttentionRecord()
+    with _scores_kept(model) as scores:
+        memory = model.encode(source, record)
+        model.decode(torch.tensor([target_ids], device=translator.device), memory, source, record)
+    encoder, decoder = model.encoder.layers, model.decoder.layers
+    embedding = model.source_embedding
+    return Inspection(
+        sentence,
+        translation.text,
+        [SPECIALS[SOS], *words, SPECIALS[EOS]],
+        source_ids,
+        [SPECIALS[SOS], *translation.tokens],
+        target_ids,
+        _by_layer([scores[layer.self_attention] for layer in encoder], record.encoder_self),
+        _by_layer([scores[layer.self_attention] for layer in decoder], record.decoder_self),
+        _by_layer([scores[layer.cross_attention] for layer in decoder], record.cross),
+        (embedding.tokens(source) * embedding.scale)[0].cpu(),
+        embedding(source)[0].cpu(),
+        memory[0].cpu(),
+    )
+
+
+@contextmanager
+def _scores_kept(model: Transformer) -> Iterator[dict[object, Tensor]]:
+    """While the block runs, each attention module → the scores of its newest call, (batch, heads, target, source).
+
+    The model keeps weights for those who ask, but no scores: they are computed here a second time.
+    """
+    scores: dict[object, Tensor] = {}
+
+    def keep(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        query, source, may_attend, _ = arguments
+        scores[module] = attention_scores(query, source.keys, may_attend)
+
+    modules = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
+    hooks = [module.register_forward_pre_hook(keep) for module in modules]
+    try:
+        yield scores
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _by_layer(scores: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Attention]:
+    return [Attention(before[0].cpu(), after[0].cpu()) for before, after in zip(scores, weights, strict=True)]
+
+
+def _refuse_beyond(last: int, number: int, thing: str, claim: str) -> None:
+    if not 1 <= number <= last:
+        raise DataError(f"{thing} {number}: {claim} 1 to {last}; choose one of them")
+
+
+def _cosine(vectors: Tensor, first: int, second: int) -> float:
+    return float(nn.functional.cosine_similarity(vectors[first].double(), vectors[second].double(), dim=0))
