@@ -1,16 +1,30 @@
-"""Numbers → PNG: learning curves. The one owner of matplotlib. Knows nothing of models or of how a run is stored."""
+"""Numbers → PNG: learning curves, attention and token vectors. The one owner of matplotlib.
+
+Knows nothing of models or of how a run is stored.
+"""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context
+import numpy as np
+from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.patheffects import withStroke
+from matplotlib.textpath import TextPath
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+from PIL import Image
 
 from transformer_cli.files import write_bytes
+from transformer_cli.inspection import AttentionMap, Inspection
 
 STYLE: dict[Any, Any] = {
     "font.size": 10,
@@ -21,7 +35,23 @@ STYLE: dict[Any, Any] = {
 }
 DPI = 110
 
+MAP_STYLE: dict[Any, Any] = {"font.size": 9, "axes.titlesize": 9, "xtick.labelsize": 9, "ytick.labelsize": 9}
+HALO = [withStroke(linewidth=2, foreground="white")]  # a word stays legible on an arrow
+LEVELS = 100  # of a weight: a colour for each hundredth
+COLUMNS = 4  # heads side by side
+CELL, GAP, LINE = 0.16, 0.12, 0.22  # inches: a token's row or column; between maps; a line of text
+VECTORS_HEIGHT = 6.5  # inches
+MOST_PIXELS = 8_000  # of a side: beyond, the picture gets coarser instead of larger
+SMALLEST_MAP = (2.1, 1.1)  # inches: room for the names of the axes, however short the sentence
+NARROWEST = 9.0  # inches: the vectors need room, however few the maps
+KINDS = {  # what stands above the maps, beside them, below them
+    "encoder": ("encoder self-attention", "source position …", "… attends to source position"),
+    "decoder": ("decoder self-attention", "target position …", "… attends to target position"),
+    "cross": ("encoder–decoder attention", "target position …", "… attends to source position"),
+}
+
 History = Sequence[Mapping[str, Any]]
+Floats = NDArray[np.floating[Any]]
 
 
 def draw_curves(histories: Mapping[str, History], path: Path) -> None:
@@ -52,6 +82,182 @@ def draw_curves(histories: Mapping[str, History], path: Path) -> None:
         _save(figure, path)
 
 
+def draw_inspection(inspection: Inspection, maps: Sequence[AttentionMap], path: Path) -> None:
+    """Attention weights as heat maps, and the source's vectors in the plane. Replaces `path` by a PNG.
+
+    maps: of `inspection.maps`, at least one; those of a kind stand together.
+    """
+    blocks = [_Block.of(list(group)) for _, group in groupby(maps, key=lambda each: each.kind)]
+    bar_left = max(block.width for block in blocks) + GAP
+    width = max(bar_left + 0.9, NARROWEST)
+    height = sum(block.height for block in blocks) + VECTORS_HEIGHT
+    with rc_context(MAP_STYLE):
+        figure = Figure(figsize=(width, height), dpi=min(DPI, MOST_PIXELS / max(width, height)))
+        top = height
+        for block in blocks:
+            image = _draw_block(figure, block, top)
+            if block is blocks[0]:
+                bar = _add_axes(figure, bar_left, top - block.maps_bottom, 0.15, block.maps_height)
+                figure.colorbar(image, cax=bar, label="attention weight")
+            top -= block.height
+        left = 0.8
+        axes = _add_axes(figure, left, 3 * LINE, width - left - 0.3, VECTORS_HEIGHT - 5 * LINE)
+        _draw_vectors(figure, axes, inspection)
+        _save(figure, path, _palette())
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The maps of one kind in a grid; their tokens are written once a row and once a column. Sizes in inches."""
+
+    maps: list[AttentionMap]
+    columns: int
+    left: float
+    """from the figure's edge to the first map: the target's tokens"""
+    map_width: float
+    map_height: float
+    maps_bottom: float
+    """from the block's top to the bottom of the last row of maps"""
+    maps_height: float
+    """from there to the top of the first"""
+    width: float
+    height: float
+
+    @staticmethod
+    def of(maps: list[AttentionMap]) -> "_Block":
+        columns = min(COLUMNS, len(maps))
+        rows = -(-len(maps) // columns)
+        left = _longest(maps[0].target_tokens) + 2 * LINE
+        map_width = max(CELL * len(maps[0].source_tokens), SMALLEST_MAP[0])
+        map_height = max(CELL * len(maps[0].target_tokens), SMALLEST_MAP[1])
+        maps_bottom = LINE + rows * (map_height + LINE + GAP)
+        return _Block(
+            maps,
+            columns,
+            left,
+            map_width,
+            map_height,
+            maps_bottom,
+            maps_bottom - 2 * LINE - GAP,
+            left + columns * (map_width + GAP),
+            maps_bottom + _longest(maps[0].source_tokens) + 2.5 * LINE,
+        )
+
+    def corners(self) -> Iterator[tuple[float, float]]:
+        """Of each map the left and the lower edge, from the block's upper left corner."""
+        for index in range(len(self.maps)):
+            row, column = divmod(index, self.columns)
+            down = LINE + (row + 1) * (LINE + GAP + self.map_height)
+            yield self.left + column * (self.map_width + GAP), down
+
+
+def _draw_block(figure: Figure, block: _Block, top: float) -> AxesImage:
+    """Returns one of the images: all have the same colours."""
+    title, beside, below = KINDS[block.maps[0].kind]
+    figure.text(
+        block.left / figure.get_figwidth(),
+        (top - LINE) / figure.get_figheight(),
+        f"{title}, layer {block.maps[0].layer}",
+        weight="bold",
+    )
+    for index, (each, (left, down)) in enumerate(zip(block.maps, block.corners(), strict=True)):
+        axes = _add_axes(figure, left, top - down, block.map_width, block.map_height)
+        image = axes.imshow(
+            each.weights.numpy(), vmin=0.0, vmax=1.0, cmap=colormaps["Blues"].resampled(LEVELS), aspect="auto"
+        )
+        axes.set_title(f"head {each.head}", pad=3)
+        axes.set(xticks=[], yticks=[])
+        if index % block.columns == 0:
+            axes.set_yticks(range(len(each.target_tokens)), each.target_tokens, parse_math=False)
+            axes.set_ylabel(beside)
+        if index + block.columns >= len(block.maps):  # the last of its column
+            axes.set_xticks(range(len(each.source_tokens)), each.source_tokens, rotation=90, parse_math=False)
+            axes.set_xlabel(below)
+    return image
+
+
+def _draw_vectors(figure: Figure, axes: Axes, inspection: Inspection) -> None:
+    """An arrow a token, from before the encoder to after it."""
+    before, after, explained = _in_the_plane(inspection.before.numpy(), inspection.after.numpy())
+    counts = Counter(inspection.source_tokens)
+    repeated = [token for token, count in counts.items() if count > 1]
+    labels, colours = [], []
+    for position, token in enumerate(inspection.source_tokens):
+        is_repeated = token in repeated
+        labels.append(f"{token} ({position})" if is_repeated else token)
+        colours.append(f"C{repeated.index(token)}" if is_repeated else "0.4")
+    for start, end, colour in zip(before, after, colours, strict=True):
+        arrow = {"arrowstyle": "->", "color": colour, "alpha": 0.7, "shrinkA": 0, "shrinkB": 0}
+        axes.annotate("", end, start, arrowprops=arrow)
+        axes.plot(*start, ".", color=colour)
+    axes.update_datalim(after)
+    axes.margins(0.08)
+    axes.autoscale_view()
+    inch = 72 / figure.dpi
+    offsets = _free_places(axes.transData.transform(after) * inch, labels, axes.bbox.x0 * inch, axes.bbox.x1 * inch)
+    for end, label, colour, offset in zip(after, labels, colours, offsets, strict=True):
+        axes.annotate(label, end, offset, textcoords="offset points", color=colour, parse_math=False, path_effects=HALO)
+    axes.set_title(
+        "source vectors, from before the encoder (dot) to after it (arrow head); words that occur twice have a colour"
+    )
+    axes.set_xlabel(f"first principal component ({explained[0]:.0%} of the variance)")
+    axes.set_ylabel(f"second principal component ({explained[1]:.0%})")
+    axes.grid(alpha=0.3)
+
+
+def _free_places(points: Floats, labels: Sequence[str], left: float, right: float) -> list[tuple[float, float]]:
+    """Where labels go, seen from their points, so that none lies on another or sticks out at the sides.
+
+    Where there is no such place, the one that sticks out least. All in points of 1/72 inch.
+    """
+    line = float(MAP_STYLE["font.size"]) + 2
+    taken: list[tuple[float, float, float]] = []  # left, right, bottom
+    offsets = []
+
+    def cost(place: tuple[float, float, float]) -> tuple[float, bool]:
+        start, end, bottom = place
+        sticks_out = max(left - start, 0.0) + max(end - right, 0.0)
+        return sticks_out, any(start < b and a < end and abs(bottom - c) < line for a, b, c in taken)
+
+    for (x, y), label in zip(points, labels, strict=True):
+        width = 72 * _width(label)
+        starts = (x + 3, x - 3 - width)
+        bottoms = [y + line * (step - 0.3) for step in (0, 0.5, -0.5, 1, -1, 1.5, -1.5, 2.5, -2.5)]
+        place = min(((start, start + width, bottom) for bottom in bottoms for start in starts), key=cost)
+        taken.append(place)
+        offsets.append((place[0] - x, place[2] - y))
+    return offsets
+
+
+def _in_the_plane(before: Floats, after: Floats) -> tuple[Floats, Floats, Floats]:
+    """Both (positions, d_model) on the two principal components of all of them: each (positions, 2).
+
+    Also the part of the variance that each component explains: (2,).
+    """
+    vectors = np.concatenate((before, after)).astype(np.float64)
+    vectors -= vectors.mean(axis=0)
+    _, sizes, directions = np.linalg.svd(vectors, full_matrices=False)
+    flat = vectors @ directions[:2].T
+    return flat[: len(before)], flat[len(before) :], (sizes**2 / (sizes**2).sum())[:2]
+
+
+def _longest(tokens: Sequence[str]) -> float:
+    """The width of the widest token in inches."""
+    return max(map(_width, set(tokens))) + 0.1
+
+
+def _width(text: str) -> float:
+    """In inches, written as labels of maps are."""
+    plain = text.replace("$", "S")  # no mathematics
+    return float(TextPath((0, 0), plain, size=float(MAP_STYLE["font.size"])).get_extents().width) / 72
+
+
+def _add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """In inches from the figure's lower left corner."""
+    x, y = figure.get_figwidth(), figure.get_figheight()
+    return figure.add_axes((left / x, bottom / y, width / x, height / y))
+
+
 def _line(axes: Axes, history: History, key: str, label: str, colour: str, style: str) -> None:
     epochs = [entry["epoch"] for entry in history]
     marker = "." if len(history) == 1 else None  # a line of one point is not seen
@@ -64,7 +270,23 @@ def _mark_best(axes: Axes, history: History, key: str, colour: str) -> None:
     axes.plot(best["epoch"], best[key], "o", color=colour, fillstyle="none", markersize=9, label=label)
 
 
-def _save(figure: Figure, path: Path) -> None:
+def _palette() -> Floats:
+    """The colours of `draw_inspection`: (colours, 3), from 0 to 1, not more than the 256 that a PNG can name."""
+    levels = colormaps["Blues"].resampled(LEVELS)(np.arange(LEVELS))[:, :3]
+    greys = np.repeat(np.linspace(0.0, 1.0, 36)[:, None], 3, axis=1)
+    strengths = np.linspace(0.0, 1.0, 12)[:, None]  # from white: edges of lines and letters
+    tints = [1.0 - strengths * (1.0 - np.array(to_rgb(f"C{index}"))) for index in range(10)]
+    return np.concatenate((levels, greys, *tints))
+
+
+def _save(figure: Figure, path: Path, palette: Floats | None = None) -> None:
+    """palette: (colours, 3), where the picture's colours are known: a third of the size."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
+    if palette is not None:
+        colours = Image.new("P", (1, 1))
+        colours.putpalette((255 * palette).round().astype(np.uint8).tobytes())
+        reduced = Image.open(picture).convert("RGB").quantize(palette=colours, dither=Image.Dither.NONE)
+        picture = io.BytesIO()
+        reduced.save(picture, format="png", optimize=True)
     write_bytes(path, picture.getvalue())

@@ -1,15 +1,18 @@
-"""Learning curves: what is drawn, not how it looks."""
+"""Learning curves and attention: what is drawn, not how it looks."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from matplotlib import image
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 
-from transformer_cli.plots import draw_curves
+from transformer_cli.inspection import Attention, Inspection
+from transformer_cli.plots import draw_curves, draw_inspection
 
 
 def history(*losses: float) -> list[dict[str, Any]]:
@@ -68,3 +71,74 @@ def test_an_old_picture_is_replaced_only_by_a_whole_one(tmp_path: Path, monkeypa
     with pytest.raises(OSError, match="disk full"):
         draw_curves({"mine": history(1.0)}, path)
     assert path.read_bytes() == b"old"
+
+
+SOURCE = ["<sos>", "ein", "$x$", "_", "ein", "donaudampfschifffahrtsgesellschaft", "<eos>"]
+TARGET = ["<sos>", "a", "$x$", "<unk>"]
+
+
+@pytest.fixture
+def inspection() -> Inspection:
+    """Random numbers: two layers of six heads, seven source tokens, four target tokens."""
+    chance = torch.Generator().manual_seed(0)
+
+    def layers(target: list[str], source: list[str]) -> list[Attention]:
+        scores = [torch.randn(6, len(target), len(source), generator=chance) for _ in range(2)]
+        return [Attention(each, each.softmax(-1)) for each in scores]
+
+    return Inspection(
+        "Ein …",
+        "a …",
+        SOURCE,
+        list(range(7)),
+        TARGET,
+        list(range(4)),
+        layers(SOURCE, SOURCE),
+        layers(TARGET, TARGET),
+        layers(TARGET, SOURCE),
+        *(torch.randn(7, 8, generator=chance) for _ in range(3)),
+    )
+
+
+def test_each_head_is_a_heat_map_with_its_tokens_and_one_colour_scale(
+    inspection: Inspection, tmp_path: Path, drawn: list[Figure]
+) -> None:
+    draw_inspection(inspection, inspection.maps(["encoder", "cross"], layer=1), tmp_path / "inspect.png")
+    maps = [axes for axes in drawn[0].axes if axes.images]
+    assert [axes.get_title() for axes in maps] == [f"head {head}" for head in range(1, 7)] * 2
+    for index, axes in enumerate(maps):
+        (shown,) = axes.images
+        layer = inspection.encoder_self[0] if index < 6 else inspection.cross[0]
+        assert np.array_equal(np.asarray(shown.get_array()), layer.weights[index % 6].numpy())
+        assert shown.get_clim() == (0.0, 1.0)
+    beside = [(axes.get_ylabel(), [label.get_text() for label in axes.get_yticklabels()]) for axes in maps]
+    assert [beside[index] for index in (0, 4)] == [("source position …", SOURCE)] * 2  # the first of each row
+    assert [beside[index] for index in (6, 10)] == [("target position …", TARGET)] * 2
+    below = [(axes.get_xlabel(), [label.get_text() for label in axes.get_xticklabels()]) for axes in maps]
+    assert [below[index] for index in (2, 3, 4, 5)] == [("… attends to source position", SOURCE)] * 4  # of each column
+    assert [axes.get_ylabel() for axes in drawn[0].axes].count("attention weight") == 1
+
+
+def test_vectors_are_arrows_and_repeated_words_share_a_colour(
+    inspection: Inspection, tmp_path: Path, drawn: list[Figure]
+) -> None:
+    draw_inspection(inspection, inspection.maps(["cross"], heads=[1]), tmp_path / "inspect.png")
+    vectors = drawn[0].axes[-1]
+    colours = {text.get_text(): text.get_color() for text in vectors.texts if text.get_text()}
+    assert list(colours) == ["<sos>", "ein (1)", "$x$", "_", "ein (4)", SOURCE[5], "<eos>"]
+    assert colours["ein (1)"] == colours["ein (4)"] != colours["$x$"] == colours["<sos>"]
+    assert len([text for text in vectors.texts if not text.get_text()]) == len(vectors.lines) == 7
+
+
+@pytest.mark.parametrize("heads", [[1], [1, 2, 3, 4, 5, 6]])
+def test_nothing_written_is_cut_off_or_of_another_size(
+    inspection: Inspection, tmp_path: Path, drawn: list[Figure], heads: list[int]
+) -> None:
+    draw_inspection(inspection, inspection.maps(heads=heads), tmp_path / "inspect.png")
+    (figure,) = drawn
+    texts = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text() and text.get_visible()]
+    assert len(texts) > 50
+    assert {text.get_fontsize() for text in texts} == {9}
+    drawn_in, page = figure.get_tightbbox(), figure.bbox_inches
+    assert page.x0 <= drawn_in.x0 <= drawn_in.x1 <= page.x1
+    assert page.y0 <= drawn_in.y0 <= drawn_in.y1 <= page.y1

@@ -24,6 +24,7 @@ GROUPS = (
     {"__init__", "__main__"},
 )
 OWNERS = {
+    "PIL": "plots",
     "matplotlib": "plots",
     "platformdirs": "data.corpora",
     "pydantic": "config",
