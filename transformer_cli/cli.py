@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from transformer_cli.config import Config
     from transformer_cli.data.prepare import Prepared
     from transformer_cli.evaluation import Judged, Result
+    from transformer_cli.inspection import AttentionMap, Inspection
     from transformer_cli.translate import Translation
 
 CHUNK = 1000  # lines that are read before they are translated together
@@ -49,6 +51,14 @@ RunOption = Annotated[
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps (mps is untried).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+class KindChoice(str, Enum):
+    """What `tfm inspect --kind` takes."""
+
+    encoder = "encoder"
+    decoder = "decoder"
+    cross = "cross"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -194,6 +204,49 @@ def translate(
 
 
 @app.command()
+def inspect(
+    sentence: Annotated[str, typer.Argument(help="The sentence to translate and look into.")],
+    run: RunOption = None,
+    device: DeviceOption = "auto",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The PNG to write.", show_default="inspect.png"),
+    ] = None,
+    kind: Annotated[
+        list[KindChoice] | None,
+        typer.Option(help="Self-attention of a stack, or between them. Repeatable.", show_default="all three"),
+    ] = None,
+    layer: Annotated[int | None, typer.Option(help="Counts from 1.", show_default="the last")] = None,
+    head: Annotated[
+        list[int] | None, typer.Option(help="Counts from 1. Repeatable.", show_default="every head")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers as JSON, with scores before softmax; no picture.")
+    ] = False,
+) -> None:
+    """Draw what attends to what in a sentence, and where its token vectors move."""
+    if output and as_json:
+        raise typer.BadParameter("--output and --json exclude each other")
+    from transformer_cli.inspection import KINDS, inspect_sentence
+    from transformer_cli.translate import Translator
+
+    inspection = inspect_sentence(Translator.load(run, device=device), sentence)
+    kinds = [each for each in KINDS if not kind or KindChoice(each) in kind]
+    maps = inspection.maps(kinds, layer=layer, heads=head or ())
+    if as_json:
+        print(json.dumps(_inspection_json(inspection, maps), ensure_ascii=False, allow_nan=False))
+        return
+    from transformer_cli.plots import draw_inspection
+
+    picture = output or Path("inspect.png")
+    try:
+        draw_inspection(inspection, maps, picture)
+    except OSError as error:
+        raise _unwritable(picture, error.strerror or str(error)) from None
+    print(f"{inspection.translation}\n{picture}")
+
+
+@app.command()
 def curves(
     runs: Annotated[
         list[str] | None, typer.Argument(help="Names under runs/, or folders.", show_default="the newest")
@@ -266,6 +319,38 @@ def _translation_line(translation: "Translation", tokens: bool, as_json: bool) -
         }
         return json.dumps(value, ensure_ascii=False)
     return " ".join(translation.tokens) if tokens else translation.text
+
+
+def _inspection_json(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> dict[str, Any]:
+    """Numbers as nested lists; a score of -inf, which JSON does not have, as null."""
+
+    def finite(rows: list[list[float]]) -> list[list[float | None]]:
+        return [[None if score == float("-inf") else score for score in row] for row in rows]
+
+    return {
+        "source": inspection.sentence,
+        "translation": inspection.translation,
+        "source_tokens": inspection.source_tokens,
+        "source_ids": inspection.source_ids,
+        "target_tokens": inspection.target_tokens,
+        "target_ids": inspection.target_ids,
+        "attention": [
+            {
+                "kind": each.kind,
+                "layer": each.layer,
+                "head": each.head,
+                "scores": finite(each.scores.tolist()),
+                "weights": each.weights.tolist(),
+            }
+            for each in maps
+        ],
+        "vectors": {
+            "without_positions": inspection.without_positions.tolist(),
+            "before": inspection.before.tolist(),
+            "after": inspection.after.tolist(),
+        },
+        "repetitions": [asdict(repetition) for repetition in inspection.repetitions()],
+    }
 
 
 def _keep(judged: Sequence["Judged"], output: Path | None, output_tokens: Path | None) -> None:

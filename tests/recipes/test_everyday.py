@@ -15,6 +15,10 @@ RESULT_KEYS = {
     *("split", "sentences", "tokens", "loss", "loss_batch_mean", "ppl", "bleu", "bleu_signature"),
     *("bleu_tokens", "chrf", "chrf_signature", "seconds"),
 }
+INSPECTION_KEYS = {
+    *("source", "translation", "source_tokens", "source_ids", "target_tokens", "target_ids"),
+    *("attention", "vectors", "repetitions"),
+}
 
 
 def lines(path: Path) -> list[str]:
@@ -128,6 +132,26 @@ def test_evaluate_judges_the_named_splits_once_each_and_keeps_what_was_written(
         assert path.read_text(encoding="utf-8") == "".join(out for _, out, _ in written)
     assert "<unk>" in tokens.read_text(encoding="utf-8")
     assert "<unk>" not in texts.read_text(encoding="utf-8")
+
+
+def test_a_sentence_is_inspected_as_a_picture_and_as_numbers(tfm: Tfm, workspace: Path) -> None:
+    sentence = "Der alte Hund singt im Park."
+    translation = tfm("translate", sentence, cwd=workspace)[1]
+    assert tfm("inspect", sentence, cwd=workspace) == (0, f"{translation}inspect.png\n", "")
+    assert (workspace / "inspect.png").read_bytes().startswith(b"\x89PNG\r\n")
+    code, out, _ = tfm("inspect", sentence, "--json", "--kind", "decoder", "--head", "2", cwd=workspace)
+    found = json.loads(out)
+    assert (code, found.keys()) == (0, INSPECTION_KEYS)
+    assert f"{found['translation']}\n" == translation
+    (attention,) = found["attention"]
+    assert [attention[key] for key in ("kind", "layer", "head")] == ["decoder", 1, 2]
+    n_target, n_source = len(found["target_tokens"]), len(found["source_tokens"])
+    assert [len(row) for row in attention["weights"]] == [n_target] * n_target
+    assert attention["scores"][0][1:] == [None] * (n_target - 1)  # the first position may not see the later ones
+    assert attention["weights"][0] == [1.0] + [0.0] * (n_target - 1)
+    assert {key: len(rows) for key, rows in found["vectors"].items()} == dict.fromkeys(
+        ("without_positions", "before", "after"), n_source
+    )
 
 
 def test_curves_are_drawn_by_training_and_on_demand(tfm: Tfm, workspace: Path) -> None:

@@ -84,6 +84,13 @@ def test_mistakes_in_an_empty_folder(
             ("runs",),
             id="output is a folder",
         ),
+        pytest.param(("inspect", " "), b"", ("the sentence is blank",), id="nothing to inspect"),
+        pytest.param(("inspect", "Hund " * 15), b"", ("15 tokens", "at most 14"), id="too long to inspect"),
+        pytest.param(("inspect", "--layer", "2", "Hund"), b"", ("layer 2: the encoder", "1 to 1"), id="no such layer"),
+        pytest.param(("inspect", "--head", "0", "Hund"), b"", ("head 0: a layer has heads 1 to 2",), id="no such head"),
+        pytest.param(
+            ("inspect", "--output", "runs", "Hund"), b"", ("runs: cannot be written",), id="picture is a folder"
+        ),
     ],
 )
 def test_mistakes_beside_a_trained_run(
@@ -144,6 +151,9 @@ def test_a_truncated_checkpoint(tfm: Tfm, corpus: Path, workspace: Path, file: s
         ("translate", "--max-tokens", "0", "Hallo"),
         ("translate", "--tokens", "--json", "Hallo"),
         ("translate", "--input", "file", "Hallo"),
+        ("inspect",),
+        ("inspect", "--kind", "both", "Hallo"),
+        ("inspect", "--json", "--output", "file", "Hallo"),
         ("evaluate", "--input", "file"),
         ("evaluate", "--reference", "file"),
         ("evaluate", "--input", "file", "--reference", "file", "--split", "test"),
@@ -156,7 +166,9 @@ def test_wrong_usage_exits_with_2(tfm: Tfm, tmp_path: Path, arguments: tuple[str
     assert "Usage: tfm" in err
 
 
-@pytest.mark.parametrize("arguments", [("--help",), (), *((name, "--help") for name in ("prepare", "train"))])
+@pytest.mark.parametrize(
+    "arguments", [("--help",), (), *((name, "--help") for name in ("prepare", "train", "inspect"))]
+)
 def test_help_goes_to_standard_output(tfm: Tfm, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     code, out, err = tfm(*arguments, cwd=tmp_path)
     assert (code, err) == (0, "")
