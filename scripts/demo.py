@@ -1,4 +1,4 @@
-"""The main job from end to end: prepare, train, evaluate, translate. `make demo` runs it.
+"""The main job from end to end: prepare, train, evaluate, translate, inspect. `make demo` runs it.
 
 With Multi30k where it can be had: the folder in TFM_MULTI30K_DIR, else the download. Where it cannot, one line says so,
 and the embedded corpus takes its place.
@@ -32,7 +32,7 @@ SENTENCES = {
 
 
 def main() -> None:
-    """Run the four commands, each shown as it could be typed."""
+    """Run the commands, each shown as it could be typed."""
     started = time.monotonic()
     corpus = choose_corpus()
     config = CONFIGS / ("demo.yaml" if corpus == "multi30k" else "demo-captions.yaml")
@@ -41,6 +41,7 @@ def main() -> None:
     tfm("train", "--config", str(config))
     tfm("evaluate", "--run", name)
     tfm("translate", "--run", name, *SENTENCES[corpus])
+    tfm("inspect", "--run", name, "--kind", "cross", "--output", f"runs/{name}/inspect.png", SENTENCES[corpus][-1])
     print(f"\nThe whole demo took {time.monotonic() - started:.0f} s.")
 
 
