@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from enum import Enum
 from importlib.metadata import version
@@ -239,10 +240,8 @@ def inspect(
     from transformer_cli.plots import draw_inspection
 
     picture = output or Path("inspect.png")
-    try:
+    with _writing(picture):
         draw_inspection(inspection, maps, picture)
-    except OSError as error:
-        raise _unwritable(picture, error.strerror or str(error)) from None
     print(f"{inspection.translation}\n{picture}")
 
 
@@ -264,10 +263,8 @@ def curves(
     for name, history in histories.items():
         if not history:
             raise DataError(f"{name}: no validation yet, so there is nothing to draw; let `tfm train` reach one")
-    try:
+    with _writing(output):
         draw_curves(histories, output)
-    except OSError as error:
-        raise _unwritable(output, error.strerror or str(error)) from None
     print(output)
 
 
@@ -362,10 +359,16 @@ def _keep(judged: Sequence["Judged"], output: Path | None, output_tokens: Path |
     tokens = "".join(f"{' '.join(translation.tokens)}\n" for translation in translations)
     for path, content in ((output, texts), (output_tokens, tokens)):
         if path:
-            try:
+            with _writing(path):
                 write_text(path, content)
-            except OSError as error:
-                raise _unwritable(path, error.strerror or str(error)) from None
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _unwritable(path, error.strerror or str(error)) from None
 
 
 def _unwritable(path: Path, reason: str) -> DataError:

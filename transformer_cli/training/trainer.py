@@ -8,6 +8,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,21 +49,23 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
         torch.set_num_threads(config.training.num_threads)
     if not (runs_dir / config.name).exists():
         find_dataset(config.data, data_dir)  # its error leaves no trace in runs_dir
-    try:
-        with exclusive(runs_dir / f".{config.name}.lock"):
-            return _train(config, device, data_dir, runs_dir, fresh)
-    except BlockingIOError:
-        folder = runs_dir / config.name
-        raise ConfigError(
-            f"{folder} is being trained by another process; wait for it, or choose another name"
-        ) from None
+    with ExitStack() as locks:
+        try:
+            locks.enter_context(exclusive(runs_dir / f".{config.name}.lock"))
+        except BlockingIOError:
+            folder = runs_dir / config.name
+            raise ConfigError(
+                f"{folder} is being trained by another process; wait for it, or choose another name"
+            ) from None
+        return _train(config, device, data_dir, runs_dir, fresh)
 
 
 def _train(config: Config, device: torch.device, data_dir: Path, runs_dir: Path, fresh: bool) -> Run:
     folder = runs_dir / config.name
-    resuming = not fresh and (folder / "run.json").is_file() and Run.open(folder).has_checkpoint("last")
-    if resuming:
-        run = _resume(Run.open(folder), config)
+    old = Run.open(folder) if not fresh and (folder / "run.json").is_file() else None
+    resuming = old is not None and old.has_checkpoint("last")
+    if old is not None and resuming:
+        run = _resume(old, config)
         dataset = Dataset.open(find_dataset(run.config.data, data_dir))
     else:
         dataset = Dataset.open(find_dataset(config.data, data_dir))
