@@ -117,13 +117,18 @@ class Run:
         return Run(folder, config, vocabularies[0], vocabularies[1], joins)
 
     def new_model(self) -> Transformer:
-        """A model of the run's shape, freshly initialised."""
-        return Transformer(
-            self.config.model,
-            source_vocabulary=len(self.source_vocabulary),
-            target_vocabulary=len(self.target_vocabulary),
-            pad_id=PAD,
-        )
+        """The untrained model, on the CPU: every call draws the same weights from the run's seed.
+
+        Torch's random state is left as it was, that of other devices untouched.
+        """
+        with torch.random.fork_rng(devices=()):
+            torch.default_generator.manual_seed(self.config.training.seed)
+            return Transformer(
+                self.config.model,
+                source_vocabulary=len(self.source_vocabulary),
+                target_vocabulary=len(self.target_vocabulary),
+                pad_id=PAD,
+            )
 
     def checkpoint(self, pointer: str) -> Path:
         """The folder that `best` or `last` names. Raises CheckpointError if there is none."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from transformer_cli.checkpoint import Run, RunningLoss, TrainingState, find_run
 from transformer_cli.config import Config, DataConfig, ModelConfig
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.tokenizer import Joins
-from transformer_cli.data.vocabulary import SPECIALS, Vocabulary
+from transformer_cli.data.vocabulary import PAD, SPECIALS, Vocabulary
 from transformer_cli.errors import CheckpointError
 from transformer_cli.files import write_text
 from transformer_cli.model.transformer import Transformer
@@ -41,9 +42,13 @@ def run(tmp_path: Path) -> Run:
 Training = tuple[Transformer, torch.optim.Adam]
 
 
+def seeded(run: Run, seed: int) -> Run:
+    training = run.config.training.model_copy(update={"seed": seed})
+    return replace(run, config=run.config.model_copy(update={"training": training}))
+
+
 def begin(run: Run, seed: int = 0) -> Training:
-    torch.manual_seed(seed)
-    model = run.new_model()
+    model = seeded(run, seed).new_model()
     return model, make_optimizer(model, run.config.training)
 
 
@@ -105,6 +110,18 @@ def test_an_opened_run_is_the_created_one(run: Run) -> None:
     assert opened.target_vocabulary.tokens == run.target_vocabulary.tokens == TARGET.tokens
     assert opened.history() == []
     assert not opened.has_checkpoint("last")
+
+
+def test_the_untrained_model_follows_from_the_runs_seed_and_from_nothing_else(run: Run) -> None:
+    torch.manual_seed(3)
+    by_hand = Transformer(run.config.model, source_vocabulary=6, target_vocabulary=5, pad_id=PAD)
+    before = torch.get_rng_state()
+    drawn = seeded(run, 3).new_model()
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(1)
+    assert_identical(seeded(run, 3).new_model().state_dict(), drawn.state_dict())
+    assert_identical(by_hand.state_dict(), drawn.state_dict())
+    assert not torch.equal(seeded(run, 4).new_model().output.weight, drawn.output.weight)
 
 
 @pytest.mark.parametrize("tie_embeddings", ["none", "target+output", "all"])

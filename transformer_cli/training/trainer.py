@@ -92,7 +92,6 @@ class Trainer:
         self.precision = choose_precision(self.settings.precision, device)
         self.train_split, self.train_rows = self._usable("train")
         self.valid_split, self.valid_rows = self._usable("valid")
-        torch.manual_seed(self.settings.seed)
         self.model = run.new_model().to(device)
         self.optimizer = make_optimizer(self.model, self.settings)
         self.state = TrainingState()

@@ -141,6 +141,13 @@ def test_label_smoothing_changes_what_is_learned_but_not_what_is_reported(
     assert largest_difference(plain, smoothed) > 1e-3
 
 
+def test_training_begins_with_the_runs_untrained_model(tiny: Run, project: Path) -> None:
+    trainer = Trainer(tiny, Dataset.open(find_dataset(tiny.config.data, project / "data")), torch.device("cpu"))
+    untrained = tiny.new_model().state_dict()
+    assert untrained.keys() == trainer.model.state_dict().keys()
+    assert [name for name, value in trainer.model.state_dict().items() if not torch.equal(value, untrained[name])] == []
+
+
 def test_every_step_of_every_run_has_dropout_of_its_own(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
