@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from transformer_cli.data.prepare import Prepared
     from transformer_cli.evaluation import Judged, Result
     from transformer_cli.inspection import AttentionMap, Inspection
-    from transformer_cli.translate import Translation
+    from transformer_cli.translate import Translation, Translator
 
 CHUNK = 1000  # lines that are read before they are translated together
 
@@ -51,6 +51,7 @@ RunOption = Annotated[
     str | None, typer.Option("--run", "-r", help="A run's name under runs/, or its folder.", show_default="the newest")
 ]
 DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps (mps is untried).")]
+TruncateOption = Annotated[bool, typer.Option("--truncate", help="Cut what is too long for the model.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -170,13 +171,15 @@ def translate(
         int | None,
         typer.Option(min=1, max=10_000, help="Longest translation, in tokens.", show_default="2 × source + 10"),
     ] = None,
-    truncate: Annotated[
-        bool, typer.Option("--truncate", help="Cut sentences that are too long for the model.")
-    ] = False,
+    truncate: TruncateOption = False,
     keep_unk: Annotated[
         bool, typer.Option("--keep-unk", help="Leave <unk>, instead of the source word attended to most.")
     ] = False,
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the decoder's tokens.")] = False,
+    attention: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw a PNG of what attends to what, of one sentence."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
 ) -> None:
     """Translate sentences: a line out for every line in."""
@@ -184,6 +187,8 @@ def translate(
         raise typer.BadParameter("sentences and --input exclude each other")
     if tokens and as_json:
         raise typer.BadParameter("--tokens and --json exclude each other (JSON has the tokens)")
+    if attention and (input_file or len(sentences or ()) != 1):
+        raise typer.BadParameter("--attention draws one sentence: give exactly one, as an argument")
     from transformer_cli.translate import Options, Translator
 
     translator = Translator.load(run, device=device)
@@ -199,6 +204,10 @@ def translate(
                 print(f"tfm: error: {error}", file=sys.stderr)
             else:
                 print(_translation_line(translation, tokens, as_json), flush=True)
+    elif attention:
+        (translation,) = translator.translations(list(lines), options)
+        _draw_cross_attention(translator, translation, attention)
+        print(_translation_line(translation, tokens, as_json))
     else:
         for translation in translator.stream(lines, options, chunk=CHUNK):
             print(_translation_line(translation, tokens, as_json))
@@ -221,6 +230,7 @@ def inspect(
     head: Annotated[
         list[int] | None, typer.Option(help="Counts from 1. Repeatable.", show_default="every head")
     ] = None,
+    truncate: TruncateOption = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the numbers as JSON, with scores before softmax; no picture.")
     ] = False,
@@ -229,9 +239,9 @@ def inspect(
     if output and as_json:
         raise typer.BadParameter("--output and --json exclude each other")
     from transformer_cli.inspection import KINDS, inspect_sentence
-    from transformer_cli.translate import Translator
+    from transformer_cli.translate import Options, Translator
 
-    inspection = inspect_sentence(Translator.load(run, device=device), sentence)
+    inspection = inspect_sentence(Translator.load(run, device=device), sentence, Options(truncate=truncate))
     kinds = [each for each in KINDS if not kind or KindChoice(each) in kind]
     maps = inspection.maps(kinds, layer=layer, heads=head or ())
     if as_json:
@@ -316,6 +326,16 @@ def _translation_line(translation: "Translation", tokens: bool, as_json: bool) -
         }
         return json.dumps(value, ensure_ascii=False)
     return " ".join(translation.tokens) if tokens else translation.text
+
+
+def _draw_cross_attention(translator: "Translator", translation: "Translation", path: Path) -> None:
+    from transformer_cli.inspection import inspect_translation
+    from transformer_cli.plots import draw_attention
+
+    maps = inspect_translation(translator, translation).maps(["cross"])
+    with _writing(path):
+        draw_attention(maps, path)
+    logging.getLogger(__name__).info("%s: what each position of the translation attends to", path)
 
 
 def _inspection_json(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, attention_scores
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.translate import Translator
+from transformer_cli.translate import Options, Translation, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
@@ -61,6 +61,8 @@ class Repetition:
     """with position vectors: what the encoder reads"""
     after: float
     """the encoder's output: what the words around have added"""
+    after_untrained: float
+    """the same of the untrained model: how far positions and words around part the two before anything is learned"""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,11 @@ class Inspection:
     """the same plus position vectors, what the encoder reads: (source, d_model)"""
     after: Tensor
     """the encoder's output: (source, d_model)"""
+    after_untrained: Tensor | None
+    """the same of the untrained model, drawn from the run's seed; None where no word occurs twice.
+
+    It has no pretrained vectors: where training began with some, it began elsewhere.
+    """
 
     def maps(
         self, kinds: Sequence[Kind] = KINDS, *, layer: int | None = None, heads: Sequence[int] = ()
@@ -118,31 +125,35 @@ class Inspection:
 
     def repetitions(self) -> list[Repetition]:
         """Each pair of occurrences of each word that the source has more than once, in the sentence's order."""
+        if self.after_untrained is None:
+            return []
         tokens = self.source_tokens
+        stages = (self.without_positions, self.before, self.after, self.after_untrained)
         return [
-            Repetition(
-                tokens[first],
-                (first, second),
-                _cosine(self.without_positions, first, second),
-                _cosine(self.before, first, second),
-                _cosine(self.after, first, second),
-            )
+            Repetition(tokens[first], (first, second), *(_cosine(stage, first, second) for stage in stages))
             for first, second in combinations(range(len(tokens)), 2)
             if tokens[first] == tokens[second]
         ]
 
 
-@torch.inference_mode()
-def inspect_sentence(translator: Translator, sentence: str) -> Inspection:
-    """Translate a sentence, then read it and its translation once more with all that attends to what written down.
+def inspect_sentence(translator: Translator, sentence: str, options: Options = Options()) -> Inspection:
+    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions."""
+    (translation,) = translator.translations([sentence], options)
+    return inspect_translation(translator, translation)
 
-    Raises DataError at a blank sentence, and at one longer than the model's positions.
+
+@torch.inference_mode()
+def inspect_translation(translator: Translator, translation: Translation) -> Inspection:
+    """Read a sentence and its translation once more with all that attends to what written down.
+
+    Raises DataError if the sentence is blank.
     """
-    (translation,) = translator.translations([sentence])
-    words = translator.tokenizer.tokens(sentence)
+    words = translation.source_tokens
     if not words:
         raise DataError("the sentence is blank, so there is nothing to inspect; give it a word")
     run, model = translator.run, translator.model
+    source_tokens = [SPECIALS[SOS], *words, SPECIALS[EOS]]
+    is_repeated = len(set(source_tokens)) < len(source_tokens)
     source_ids = [SOS, *run.source_vocabulary.encode(words), EOS]
     target_ids = [SOS, *run.target_vocabulary.encode(translation.tokens)]
     source = torch.tensor([source_ids], device=translator.device)
@@ -153,9 +164,9 @@ def inspect_sentence(translator: Translator, sentence: str) -> Inspection:
     encoder, decoder = model.encoder.layers, model.decoder.layers
     embedding = model.source_embedding
     return Inspection(
-        sentence,
+        translation.source,
         translation.text,
-        [SPECIALS[SOS], *words, SPECIALS[EOS]],
+        source_tokens,
         source_ids,
         [SPECIALS[SOS], *translation.tokens],
         target_ids,
@@ -165,6 +176,7 @@ def inspect_sentence(translator: Translator, sentence: str) -> Inspection:
         (embedding.tokens(source) * embedding.scale)[0].cpu(),
         embedding(source)[0].cpu(),
         memory[0].cpu(),
+        run.new_model().eval().encode(source.cpu())[0] if is_repeated else None,
     )
 
 

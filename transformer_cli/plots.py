@@ -26,16 +26,17 @@ from PIL import Image
 from transformer_cli.files import write_bytes
 from transformer_cli.inspection import AttentionMap, Inspection
 
+FONT_SIZE = 9
 STYLE: dict[Any, Any] = {
-    "font.size": 10,
-    "axes.titlesize": 10,
-    "legend.fontsize": 10,
-    "axes.grid": True,
+    "font.size": FONT_SIZE,
+    "axes.titlesize": FONT_SIZE,
+    "axes.labelsize": FONT_SIZE,
+    "xtick.labelsize": FONT_SIZE,
+    "ytick.labelsize": FONT_SIZE,
+    "legend.fontsize": FONT_SIZE,
     "grid.alpha": 0.3,
 }
 DPI = 110
-
-MAP_STYLE: dict[Any, Any] = {"font.size": 9, "axes.titlesize": 9, "xtick.labelsize": 9, "ytick.labelsize": 9}
 HALO = [withStroke(linewidth=2, foreground="white")]  # a word stays legible on an arrow
 LEVELS = 100  # of a weight: a colour for each hundredth
 COLUMNS = 4  # heads side by side
@@ -43,7 +44,7 @@ CELL, GAP, LINE = 0.16, 0.12, 0.22  # inches: a token's row or column; between m
 VECTORS_HEIGHT = 6.5  # inches
 MOST_PIXELS = 8_000  # of a side: beyond, the picture gets coarser instead of larger
 SMALLEST_MAP = (2.1, 1.1)  # inches: room for the names of the axes, however short the sentence
-NARROWEST = 9.0  # inches: the vectors need room, however few the maps
+VECTORS_WIDTH = 9.0  # inches, at least: they need room, however few the maps
 KINDS = {  # what stands above the maps, beside them, below them
     "encoder": ("encoder self-attention", "source position …", "… attends to source position"),
     "decoder": ("decoder self-attention", "target position …", "… attends to target position"),
@@ -74,6 +75,7 @@ def draw_curves(histories: Mapping[str, History], path: Path) -> None:
         for axes, title in ((loss, "loss per target token, nats"), (perplexity, "perplexity"), (rate, "learning rate")):
             axes.set(xlabel="epoch", ylabel=title)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.grid()
             axes.legend()
         rate.set_ylim(bottom=0.0)
         perplexity.set_yscale("log")
@@ -82,102 +84,142 @@ def draw_curves(histories: Mapping[str, History], path: Path) -> None:
         _save(figure, path)
 
 
-def draw_inspection(inspection: Inspection, maps: Sequence[AttentionMap], path: Path) -> None:
-    """Attention weights as heat maps, and the source's vectors in the plane. Replaces `path` by a PNG.
+def draw_attention(maps: Sequence[AttentionMap], path: Path) -> None:
+    """Attention weights as heat maps. Replaces `path` by a PNG.
 
-    maps: of `inspection.maps`, at least one; those of a kind stand together.
+    maps: of `Inspection.maps`, at least one; those of a kind stand together.
     """
-    blocks = [_Block.of(list(group)) for _, group in groupby(maps, key=lambda each: each.kind)]
-    bar_left = max(block.width for block in blocks) + GAP
-    width = max(bar_left + 0.9, NARROWEST)
-    height = sum(block.height for block in blocks) + VECTORS_HEIGHT
-    with rc_context(MAP_STYLE):
-        figure = Figure(figsize=(width, height), dpi=min(DPI, MOST_PIXELS / max(width, height)))
-        top = height
-        for block in blocks:
-            image = _draw_block(figure, block, top)
-            if block is blocks[0]:
-                bar = _add_axes(figure, bar_left, top - block.maps_bottom, 0.15, block.maps_height)
-                figure.colorbar(image, cax=bar, label="attention weight")
-            top -= block.height
-        left = 0.8
-        axes = _add_axes(figure, left, 3 * LINE, width - left - 0.3, VECTORS_HEIGHT - 5 * LINE)
-        _draw_vectors(figure, axes, inspection)
+    with rc_context(STYLE):
+        _save(_draw_blocks(_blocks(maps)), path, _palette())
+
+
+def draw_inspection(inspection: Inspection, maps: Sequence[AttentionMap], path: Path) -> None:
+    """The same, and below it the source's vectors in the plane. Replaces `path` by a PNG."""
+    with rc_context(STYLE):
+        figure = _draw_blocks(_blocks(maps), with_room_for_vectors=True)
+        _draw_vectors(figure, inspection)
         _save(figure, path, _palette())
 
 
 @dataclass(frozen=True)
 class _Block:
-    """The maps of one kind in a grid; their tokens are written once a row and once a column. Sizes in inches."""
+    """Maps of the same tokens in a grid; the tokens are written once a row and once a column. Sizes in inches."""
 
-    maps: list[AttentionMap]
-    columns: int
-    left: float
-    """from the figure's edge to the first map: the target's tokens"""
-    map_width: float
-    map_height: float
-    maps_bottom: float
-    """from the block's top to the bottom of the last row of maps"""
-    maps_height: float
-    """from there to the top of the first"""
-    width: float
-    height: float
+    title: str
+    beside: str
+    """the name of the rows"""
+    below: str
+    """the name of the columns"""
+    targets: list[str]
+    sources: list[str]
+    maps: list[tuple[str, Floats]]
+    """of each its title and its weights (target, source)"""
 
-    @staticmethod
-    def of(maps: list[AttentionMap]) -> "_Block":
-        columns = min(COLUMNS, len(maps))
-        rows = -(-len(maps) // columns)
-        left = _longest(maps[0].target_tokens) + 2 * LINE
-        map_width = max(CELL * len(maps[0].source_tokens), SMALLEST_MAP[0])
-        map_height = max(CELL * len(maps[0].target_tokens), SMALLEST_MAP[1])
-        maps_bottom = LINE + rows * (map_height + LINE + GAP)
-        return _Block(
-            maps,
-            columns,
-            left,
-            map_width,
-            map_height,
-            maps_bottom,
-            maps_bottom - 2 * LINE - GAP,
-            left + columns * (map_width + GAP),
-            maps_bottom + _longest(maps[0].source_tokens) + 2.5 * LINE,
-        )
+    @property
+    def columns(self) -> int:
+        return min(COLUMNS, len(self.maps))
+
+    @property
+    def margin(self) -> float:
+        """Left of the maps: the targets."""
+        return _longest(self.targets) + 2 * LINE
+
+    @property
+    def map_width(self) -> float:
+        return max(CELL * len(self.sources), SMALLEST_MAP[0])
+
+    @property
+    def map_height(self) -> float:
+        return max(CELL * len(self.targets), SMALLEST_MAP[1])
+
+    @property
+    def maps_bottom(self) -> float:
+        """From the block's top to the bottom of the last row of maps."""
+        rows = -(-len(self.maps) // self.columns)
+        return LINE + rows * (self.map_height + LINE + GAP)
+
+    @property
+    def maps_height(self) -> float:
+        """From there to the top of the first."""
+        return self.maps_bottom - 2 * LINE - GAP
+
+    @property
+    def maps_width(self) -> float:
+        return self.columns * (self.map_width + GAP)
+
+    @property
+    def height(self) -> float:
+        return self.maps_bottom + _longest(self.sources) + 2.5 * LINE
 
     def corners(self) -> Iterator[tuple[float, float]]:
-        """Of each map the left and the lower edge, from the block's upper left corner."""
+        """Of each map the left and the lower edge, from the upper left corner of the block, its margin aside."""
         for index in range(len(self.maps)):
             row, column = divmod(index, self.columns)
             down = LINE + (row + 1) * (LINE + GAP + self.map_height)
-            yield self.left + column * (self.map_width + GAP), down
+            yield column * (self.map_width + GAP), down
 
 
-def _draw_block(figure: Figure, block: _Block, top: float) -> AxesImage:
-    """Returns one of the images: all have the same colours."""
-    title, beside, below = KINDS[block.maps[0].kind]
-    figure.text(
-        block.left / figure.get_figwidth(),
-        (top - LINE) / figure.get_figheight(),
-        f"{title}, layer {block.maps[0].layer}",
-        weight="bold",
-    )
-    for index, (each, (left, down)) in enumerate(zip(block.maps, block.corners(), strict=True)):
-        axes = _add_axes(figure, left, top - down, block.map_width, block.map_height)
-        image = axes.imshow(
-            each.weights.numpy(), vmin=0.0, vmax=1.0, cmap=colormaps["Blues"].resampled(LEVELS), aspect="auto"
+def _blocks(maps: Sequence[AttentionMap]) -> list[_Block]:
+    """A block a kind."""
+    blocks = []
+    for kind, group in groupby(maps, key=lambda each: each.kind):
+        title, beside, below = KINDS[kind]
+        heads = list(group)
+        first = heads[0]
+        blocks.append(
+            _Block(
+                f"{title}, layer {first.layer}",
+                beside,
+                below,
+                first.target_tokens,
+                first.source_tokens,
+                [(f"head {each.head}", each.weights.numpy()) for each in heads],
+            )
         )
-        axes.set_title(f"head {each.head}", pad=3)
+    return blocks
+
+
+def _draw_blocks(blocks: Sequence[_Block], *, with_room_for_vectors: bool = False) -> Figure:
+    """One below the other, beside them what the colours mean."""
+    left = max(block.margin for block in blocks)
+    bar_left = left + max(block.maps_width for block in blocks) + GAP
+    width = bar_left + 0.9
+    height = sum(block.height for block in blocks)
+    if with_room_for_vectors:
+        width, height = max(width, VECTORS_WIDTH), height + VECTORS_HEIGHT
+    figure = Figure(figsize=(width, height), dpi=min(DPI, MOST_PIXELS / max(width, height)))
+    top = height
+    for block in blocks:
+        image = _draw_block(figure, block, left, top)
+        if block is blocks[0]:
+            bar = _add_axes(figure, bar_left, top - block.maps_bottom, 0.15, block.maps_height)
+            figure.colorbar(image, cax=bar, label="attention weight")
+        top -= block.height
+    return figure
+
+
+def _draw_block(figure: Figure, block: _Block, left: float, top: float) -> AxesImage:
+    """left: of the first map. Returns one of the images: all have the same colours."""
+    figure.text(left / figure.get_figwidth(), (top - LINE) / figure.get_figheight(), block.title, weight="bold")
+    colours = colormaps["Blues"].resampled(LEVELS)
+    for index, ((title, weights), (right, down)) in enumerate(zip(block.maps, block.corners(), strict=True)):
+        axes = _add_axes(figure, left + right, top - down, block.map_width, block.map_height)
+        image = axes.imshow(weights, vmin=0.0, vmax=1.0, cmap=colours, aspect="auto")
+        axes.set_title(title, pad=3)
         axes.set(xticks=[], yticks=[])
         if index % block.columns == 0:
-            axes.set_yticks(range(len(each.target_tokens)), each.target_tokens, parse_math=False)
-            axes.set_ylabel(beside)
+            axes.set_yticks(range(len(block.targets)), block.targets, parse_math=False)
+            axes.set_ylabel(block.beside)
         if index + block.columns >= len(block.maps):  # the last of its column
-            axes.set_xticks(range(len(each.source_tokens)), each.source_tokens, rotation=90, parse_math=False)
-            axes.set_xlabel(below)
+            axes.set_xticks(range(len(block.sources)), block.sources, rotation=90, parse_math=False)
+            axes.set_xlabel(block.below)
     return image
 
 
-def _draw_vectors(figure: Figure, axes: Axes, inspection: Inspection) -> None:
+def _draw_vectors(figure: Figure, inspection: Inspection) -> None:
     """An arrow a token, from before the encoder to after it."""
+    left = 0.8
+    axes = _add_axes(figure, left, 3 * LINE, figure.get_figwidth() - left - 0.3, VECTORS_HEIGHT - 5 * LINE)
     before, after, explained = _in_the_plane(inspection.before.numpy(), inspection.after.numpy())
     counts = Counter(inspection.source_tokens)
     repeated = [token for token, count in counts.items() if count > 1]
@@ -202,7 +244,7 @@ def _draw_vectors(figure: Figure, axes: Axes, inspection: Inspection) -> None:
     )
     axes.set_xlabel(f"first principal component ({explained[0]:.0%} of the variance)")
     axes.set_ylabel(f"second principal component ({explained[1]:.0%})")
-    axes.grid(alpha=0.3)
+    axes.grid()
 
 
 def _free_places(points: Floats, labels: Sequence[str], left: float, right: float) -> list[tuple[float, float]]:
@@ -210,7 +252,7 @@ def _free_places(points: Floats, labels: Sequence[str], left: float, right: floa
 
     Where there is no such place, the one that sticks out least. All in points of 1/72 inch.
     """
-    line = float(MAP_STYLE["font.size"]) + 2
+    line = FONT_SIZE + 2.0
     taken: list[tuple[float, float, float]] = []  # left, right, bottom
     offsets = []
 
@@ -249,7 +291,7 @@ def _longest(tokens: Sequence[str]) -> float:
 def _width(text: str) -> float:
     """In inches, written as labels of maps are."""
     plain = text.replace("$", "S")  # no mathematics
-    return float(TextPath((0, 0), plain, size=float(MAP_STYLE["font.size"])).get_extents().width) / 72
+    return float(TextPath((0, 0), plain, size=FONT_SIZE).get_extents().width) / 72
 
 
 def _add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:

@@ -40,6 +40,8 @@ class Translation:
 
     source: str
     """the sentence as it was given"""
+    source_tokens: list[str]
+    """what the encoder reads of it: all its tokens, or those that were left when it was cut"""
     text: str
     """plain text, unknown words replaced"""
     tokens: list[str]
@@ -125,7 +127,7 @@ class Translator:
                 words[position - 1] if index == UNK else token  # position 0 is <sos>
                 for index, token, position in zip(found.tokens, tokens, found.attended, strict=True)
             ]
-        return Translation(sentence, self.run.joins.join(written), tokens, found.log_prob)
+        return Translation(sentence, words, self.run.joins.join(written), tokens, found.log_prob)
 
 
 class _Decoding:

@@ -91,6 +91,12 @@ def test_mistakes_in_an_empty_folder(
         pytest.param(
             ("inspect", "--output", "runs", "Hund"), b"", ("runs: cannot be written",), id="picture is a folder"
         ),
+        pytest.param(
+            ("translate", "--attention", "runs", "Hund"), b"", ("runs: cannot be written",), id="attention is a folder"
+        ),
+        pytest.param(
+            ("translate", "--attention", "a.png", " "), b"", ("the sentence is blank",), id="nothing to attend to"
+        ),
     ],
 )
 def test_mistakes_beside_a_trained_run(
@@ -164,6 +170,13 @@ def test_wrong_usage_exits_with_2(tfm: Tfm, tmp_path: Path, arguments: tuple[str
     code, out, err = tfm(*arguments, cwd=tmp_path)
     assert (code, out) == (2, "")
     assert "Usage: tfm" in err
+
+
+@pytest.mark.parametrize("sentences", [(), ("Hallo", "Hund"), ("--input", "file")], ids=len)
+def test_attention_is_drawn_of_one_sentence(tfm: Tfm, tmp_path: Path, sentences: tuple[str, ...]) -> None:
+    code, out, err = tfm("translate", "--attention", "a.png", *sentences, cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert "give exactly one" in err
 
 
 @pytest.mark.parametrize(

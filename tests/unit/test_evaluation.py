@@ -88,7 +88,7 @@ def judge_as(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, text: str, tokens: list[str], reference: str
 ) -> Result:
     """The result if the model had translated SOURCE so."""
-    translations = [Translation(SOURCE, text, tokens, 0.0)]
+    translations = [Translation(SOURCE, SOURCE.split(), text, tokens, 0.0)]
     monkeypatch.setattr(translator, "translations", lambda *_: translations)
     return judge(translator, "crafted", [SOURCE], [reference]).result
 

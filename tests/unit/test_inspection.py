@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from transformer_cli.data.vocabulary import EOS, SOS, UNK
+from transformer_cli.checkpoint import Run
+from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNK
 from transformer_cli.errors import DataError
-from transformer_cli.inspection import KINDS, Inspection, inspect_sentence
+from transformer_cli.inspection import KINDS, Inspection, inspect_sentence, inspect_translation
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention
-from transformer_cli.translate import Translator
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.translate import Options, Translator
 
 SENTENCE = "Der alte Hund und der alte Mann und Babo."
 
@@ -105,10 +107,47 @@ def test_a_word_that_occurs_again_is_the_same_vector_only_without_positions(insp
     for each in repetitions:
         first, second = each.positions
         assert each.without_positions == pytest.approx(1.0)
-        for cosine, vectors in ((each.before, inspection.before), (each.after, inspection.after)):
+        assert inspection.after_untrained is not None
+        for cosine, vectors in (
+            (each.before, inspection.before),
+            (each.after, inspection.after),
+            (each.after_untrained, inspection.after_untrained),
+        ):
             one, other = vectors[first], vectors[second]
             assert cosine == pytest.approx(float(one @ other / (one.norm() * other.norm())), abs=1e-5)
             assert cosine < 0.999
+
+
+def test_the_untrained_encoder_is_that_of_the_runs_seed(translator: Translator, inspection: Inspection) -> None:
+    vocabularies = (translator.run.source_vocabulary, translator.run.target_vocabulary)
+    sizes = {f"{side}_vocabulary": len(each) for side, each in zip(("source", "target"), vocabularies, strict=True)}
+    torch.manual_seed(translator.run.config.training.seed)
+    untrained = Transformer(translator.run.config.model, **sizes, pad_id=PAD).eval()
+    with torch.inference_mode():
+        assert inspection.after_untrained is not None
+        assert torch.equal(inspection.after_untrained, untrained.encode(ids(inspection.source_ids))[0])
+    assert (inspection.after_untrained - inspection.after).abs().max() > 0.1
+
+
+def test_no_untrained_model_is_made_where_no_word_occurs_twice(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Run, "new_model")
+    inspection = inspect_sentence(translator, "Der alte Hund singt.")
+    assert inspection.after_untrained is None
+    assert inspection.repetitions() == []
+
+
+def test_what_is_inspected_is_what_was_translated(translator: Translator) -> None:
+    options = Options(max_tokens=3, truncate=True, keep_unk=True)
+    sentence = "Babo " * 15
+    (translation,) = translator.translations([sentence], options)
+    for inspection in (inspect_translation(translator, translation), inspect_sentence(translator, sentence, options)):
+        assert inspection.sentence == sentence
+        assert inspection.translation == translation.text
+        assert inspection.source_tokens == ["<sos>", *["babo"] * 14, "<eos>"]
+        assert inspection.target_tokens == ["<sos>", *translation.tokens]
+        assert len(translation.tokens) == 3
 
 
 def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from transformer_cli.inspection import Attention, Inspection
-from transformer_cli.plots import draw_curves, draw_inspection
+from transformer_cli.plots import draw_attention, draw_curves, draw_inspection
 
 
 def history(*losses: float) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ def inspection() -> Inspection:
         layers(SOURCE, SOURCE),
         layers(TARGET, TARGET),
         layers(TARGET, SOURCE),
-        *(torch.randn(7, 8, generator=chance) for _ in range(3)),
+        *(torch.randn(7, 8, generator=chance) for _ in range(4)),
     )
 
 
@@ -130,14 +130,36 @@ def test_vectors_are_arrows_and_repeated_words_share_a_colour(
     assert len([text for text in vectors.texts if not text.get_text()]) == len(vectors.lines) == 7
 
 
+def test_attention_alone_is_the_same_maps_without_the_vectors(
+    inspection: Inspection, tmp_path: Path, drawn: list[Figure]
+) -> None:
+    maps = inspection.maps(["cross"])
+    draw_inspection(inspection, maps, tmp_path / "inspect.png")
+    draw_attention(maps, tmp_path / "attention.png")
+    both, alone = drawn
+    assert len(alone.axes) == len(both.axes) - 1 == 7
+    for one, other in zip(alone.axes[:6], both.axes[:6], strict=True):
+        assert one.get_title() == other.get_title()
+        assert np.array_equal(np.asarray(one.images[0].get_array()), np.asarray(other.images[0].get_array()))
+    assert alone.get_figheight() < both.get_figheight() - 5
+    assert_nothing_is_cut_off_or_of_another_size(alone)
+
+
 @pytest.mark.parametrize("heads", [[1], [1, 2, 3, 4, 5, 6]])
 def test_nothing_written_is_cut_off_or_of_another_size(
     inspection: Inspection, tmp_path: Path, drawn: list[Figure], heads: list[int]
 ) -> None:
     draw_inspection(inspection, inspection.maps(heads=heads), tmp_path / "inspect.png")
-    (figure,) = drawn
+    draw_attention(inspection.maps(["cross"], heads=heads), tmp_path / "attention.png")
+    draw_curves({"one": history(3.0, 2.0), "two": history(1.0)}, tmp_path / "curves.png")
+    assert len(drawn) == 3
+    for figure in drawn:
+        assert_nothing_is_cut_off_or_of_another_size(figure)
+
+
+def assert_nothing_is_cut_off_or_of_another_size(figure: Figure) -> None:
     texts = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text() and text.get_visible()]
-    assert len(texts) > 50
+    assert len(texts) > 10
     assert {text.get_fontsize() for text in texts} == {9}
     drawn_in, page = figure.get_tightbbox(), figure.bbox_inches
     assert page.x0 <= drawn_in.x0 <= drawn_in.x1 <= page.x1

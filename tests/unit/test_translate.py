@@ -130,6 +130,12 @@ def test_a_text_of_words_unknown_to_the_model_is_written_from_the_source(transla
     assert translator.translate([name], Options(keep_unk=True)) == ["the small <unk> sleeps at the beach."]
 
 
+def test_a_translation_keeps_the_tokens_that_were_read(translator: Translator) -> None:
+    sentences = ["Der alte Hund.", " ", "Hund " * 15]
+    read = [translation.source_tokens for translation in translator.translations(sentences, Options(truncate=True))]
+    assert read == [["der", "alte", "hund", "."], [], ["hund"] * 14]
+
+
 def test_one_str_is_not_taken_for_a_list_of_letters(translator: Translator) -> None:
     with pytest.raises(TypeError, match=r"a list of sentences is wanted, such as \['Hallo'\]"):
         translator.translate("Hallo")
