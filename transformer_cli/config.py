@@ -156,10 +156,11 @@ class TrainingConfig(Section):
     """batches drawn at random, or of sentences of similar length (faster, learns a little worse)"""
     learning_rate: Annotated[float, Field(gt=0.0)] = 5e-4
     """the schedule's peak"""
-    schedule: Literal["constant", "inverse_sqrt"] = "constant"
-    """inverse_sqrt: lr·min(step/warmup, √(warmup/step)) (eq. 3)"""
+    schedule: Literal["constant", "inverse_sqrt", "cosine"] = "constant"
+    """inverse_sqrt: lr·min(step/warmup, √(warmup/step)) (eq. 3); cosine: lr·½(1 + cos π·progress), from lr to 0 over
+    all epochs, whose number is then fixed"""
     warmup_steps: Annotated[int, Field(ge=0)] = 0
-    """steps of linear warm-up"""
+    """steps of linear warm-up, with any schedule"""
     betas: Annotated[tuple[Fraction, Fraction], Field(strict=False)] = (0.9, 0.999)
     """Adam's decay rates"""
     eps: Annotated[float, Field(gt=0.0)] = 1e-8

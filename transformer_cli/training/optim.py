@@ -20,12 +20,17 @@ def make_optimizer(model: Transformer, training: TrainingConfig) -> torch.optim.
     )
 
 
-def learning_rate(training: TrainingConfig, step: int) -> float:
+def learning_rate(training: TrainingConfig, step: int, progress: float) -> float:
     """The rate of optimiser step 1, 2, …; `training.learning_rate` is the peak.
 
+    progress: the share of training that lies before the step, 0 ≤ progress < 1; only cosine asks for it.
     inverse_sqrt is the paper's eq. 3 with d_model^-0.5 · warmup^-0.5 written as the peak: lr·min(step/w, √(w/step)).
+    cosine falls from the peak to 0 along half a wave (Loshchilov and Hutter 2017, without restarts).
     """
     warmup = training.warmup_steps
     if training.schedule == "inverse_sqrt":
         return training.learning_rate * min(step / warmup, math.sqrt(warmup / step))
-    return training.learning_rate * min(1.0, step / warmup if warmup else 1.0)
+    rate = training.learning_rate * min(1.0, step / warmup if warmup else 1.0)
+    if training.schedule == "cosine":
+        rate *= (1.0 + math.cos(math.pi * progress)) / 2
+    return rate

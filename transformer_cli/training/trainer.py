@@ -118,7 +118,8 @@ class Trainer:
         self.state = self.run.load_last(self.model, self.optimizer)
         self.history = [entry for entry in self.run.history() if entry["step"] <= self.state.step]
         if self.state.epoch > self.settings.epochs:
-            log.info("all %d epochs are trained; raise training.epochs to go on", self.state.epoch - 1)
+            more = "" if self.settings.schedule == "cosine" else "; raise training.epochs to go on"
+            log.info("all %d epochs are trained%s", self.state.epoch - 1, more)
         else:
             where = f"epoch {self.state.epoch}, {self.state.batch} batches into it"
             log.info("resuming from the save at step %s (%s)", f"{self.state.step:,}", where)
@@ -148,6 +149,7 @@ class Trainer:
         seconds_before = self.state.running.seconds
         with self._bar(plan) as bar:
             while self.state.batch < len(plan):
+                self._set_learning_rate(len(plan))
                 self._step(plan[self.state.batch])
                 now = time.monotonic()
                 self.state.running.seconds = seconds_before + now - started
@@ -160,13 +162,17 @@ class Trainer:
                     self._save()
                     saved = time.monotonic()
 
+    def _set_learning_rate(self, num_batches: int) -> None:
+        """That of the next step; num_batches: of this epoch. Batches of tokens make epochs of different lengths."""
+        progress = (self.state.epoch - 1 + self.state.batch / num_batches) / self.settings.epochs
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(self.settings, self.state.step + 1, progress)
+
     def _step(self, rows: Rows) -> None:
         """One optimiser step on the mean loss of a batch's target tokens."""
         state = self.state
         state.step += 1
         torch.manual_seed(_dropout_seed(self.settings.seed, state.step))
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.settings, state.step)
         nll, tokens = self._backward(rows)
         limit = self.settings.clip_grad_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
@@ -213,7 +219,7 @@ class Trainer:
             "train_loss_batch_mean": running.batch_means / running.batches,
             "valid_loss_batch_mean": valid.loss_batch_mean,
             "valid_ppl": valid.ppl,
-            "learning_rate": learning_rate(self.settings, state.step),
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
             "target_tokens": running.target_tokens,
             "train_seconds": round(running.seconds, 3),
             "valid_seconds": round(time.monotonic() - started, 3),
@@ -300,6 +306,11 @@ def _resume(run: Run, config: Config) -> Run:
         raise ConfigError(
             f"{run.folder} was begun with other settings ({'; '.join(changed)}): give the old ones to go on, "
             "another name, or --fresh to move the old run aside and begin anew"
+        )
+    if run.config.training.schedule == "cosine" and config.training.epochs != run.config.training.epochs:
+        raise ConfigError(
+            f"training.epochs: {config.training.epochs}, but the cosine schedule of {run.folder} falls to 0 over "
+            f"{run.config.training.epochs}; give that to go on, another name, or --fresh to begin anew"
         )
     update = {key.split(".")[1]: getattr(config.training, key.split(".")[1]) for key in MAY_CHANGE}
     resolved = run.config.model_copy(update={"training": run.config.training.model_copy(update=update)})

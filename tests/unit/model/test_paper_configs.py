@@ -58,8 +58,8 @@ def test_the_papers_models_have_the_papers_size(name: str, fewest: float, most: 
 def test_the_learning_rate_is_equation_3(name: str, step: int) -> None:
     config = load(name)
     equation_3 = config.model.d_model**-0.5 * min(step**-0.5, step * 4000**-1.5)
-    assert learning_rate(config.training, step) == pytest.approx(equation_3, rel=1e-5)
-    assert config.training.learning_rate == learning_rate(config.training, 4000)  # the peak
+    assert learning_rate(config.training, step, 0.5) == pytest.approx(equation_3, rel=1e-5)
+    assert config.training.learning_rate == learning_rate(config.training, 4000, 0.5)  # the peak
 
 
 @pytest.mark.parametrize("name", BOTH)

@@ -1,5 +1,7 @@
 """Adam's settings, and its learning rate at steps worked out by hand."""
 
+import math
+
 import pytest
 import torch
 
@@ -10,8 +12,11 @@ from transformer_cli.training.optim import learning_rate, make_optimizer
 CONSTANT = TrainingConfig(learning_rate=5e-4)
 WARM = TrainingConfig(learning_rate=1e-3, warmup_steps=4)
 INVERSE_SQRT = TrainingConfig(learning_rate=1e-3, schedule="inverse_sqrt", warmup_steps=4)
+COSINE = TrainingConfig(learning_rate=1e-3, schedule="cosine")
+WARM_COSINE = TrainingConfig(learning_rate=1e-3, schedule="cosine", warmup_steps=4)
 
 
+@pytest.mark.parametrize("progress", [0.0, 0.7])
 @pytest.mark.parametrize(
     ("training", "step", "expected"),
     [
@@ -27,8 +32,34 @@ INVERSE_SQRT = TrainingConfig(learning_rate=1e-3, schedule="inverse_sqrt", warmu
         pytest.param(INVERSE_SQRT, 400, 1e-4, id="a hundred times, a tenth"),
     ],
 )
-def test_learning_rate_by_hand(training: TrainingConfig, step: int, expected: float) -> None:
-    assert learning_rate(training, step) == pytest.approx(expected, rel=1e-12)
+def test_learning_rate_by_hand(training: TrainingConfig, step: int, expected: float, progress: float) -> None:
+    assert learning_rate(training, step, progress) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("training", "step", "progress", "expected"),
+    [
+        pytest.param(COSINE, 1, 0.0, 1e-3, id="begins at the peak"),
+        pytest.param(COSINE, 9, 1 / 3, 7.5e-4, id="slowly at first"),
+        pytest.param(COSINE, 9, 0.5, 5e-4, id="half of it in the middle"),
+        pytest.param(COSINE, 9, 2 / 3, 2.5e-4, id="slowly at last"),
+        pytest.param(COSINE, 9, 1.0, 0.0, id="ends at nothing"),
+        pytest.param(WARM_COSINE, 1, 0.0, 2.5e-4, id="a quarter of the warm-up"),
+        pytest.param(WARM_COSINE, 2, 1 / 3, 3.75e-4, id="both at once"),
+        pytest.param(WARM_COSINE, 4, 0.5, 5e-4, id="warm"),
+    ],
+)
+def test_cosine_by_hand(training: TrainingConfig, step: int, progress: float, expected: float) -> None:
+    assert learning_rate(training, step, progress) == pytest.approx(expected, rel=1e-12, abs=1e-18)
+
+
+def test_cosine_rises_while_it_warms_up_and_falls_ever_after() -> None:
+    training = TrainingConfig(learning_rate=1e-3, schedule="cosine", warmup_steps=10)
+    rates = [learning_rate(training, step, (step - 1) / 100) for step in range(1, 101)]
+    assert rates[:10] == sorted(set(rates[:10]))
+    assert rates[9:] == sorted(set(rates[9:]), reverse=True)
+    assert max(rates) == pytest.approx(1e-3 * (1 + math.cos(0.09 * math.pi)) / 2)
+    assert 0.0 < rates[-1] < 1e-6
 
 
 @pytest.mark.parametrize("step", [1, 100, 3999, 4000, 4001, 100_000])
@@ -37,7 +68,7 @@ def test_inverse_sqrt_is_the_papers_equation_3(step: int) -> None:
     peak = d_model**-0.5 * warmup**-0.5
     training = TrainingConfig(learning_rate=peak, schedule="inverse_sqrt", warmup_steps=warmup)
     equation_3 = d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
-    assert learning_rate(training, step) == pytest.approx(equation_3, rel=1e-12)
+    assert learning_rate(training, step, 0.5) == pytest.approx(equation_3, rel=1e-12)
     assert peak == pytest.approx(7.0e-4, rel=0.01)
 
 

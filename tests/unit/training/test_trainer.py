@@ -286,6 +286,66 @@ def _cut_power(patch: pytest.MonkeyPatch, file: str, time: int) -> None:
     patch.setattr("os.rename", cut(os.rename))
 
 
+COSINE = ("training.schedule=cosine", "training.warmup_steps=2", "training.batch_by=tokens", "training.batch_size=300")
+
+
+def note_rates(patch: pytest.MonkeyPatch, rates: list[float], power_cut_at: int | None = None) -> None:
+    """Keep the rate of each step; end like a kill before one of them."""
+    step = Trainer._step
+
+    def note(trainer: Trainer, rows: Rows) -> None:
+        if trainer.state.step + 1 == power_cut_at:
+            raise PowerCut
+        rates.append(trainer.optimizer.param_groups[0]["lr"])
+        step(trainer, rows)
+
+    patch.setattr(Trainer, "_step", note)
+
+
+def test_cosine_falls_over_all_epochs_and_a_resumed_run_is_on_the_same_curve(
+    train_tiny: TrainTiny, tmp_path: Path
+) -> None:
+    at_once: list[float] = []
+    with pytest.MonkeyPatch.context() as patch:
+        note_rates(patch, at_once)
+        whole = train_tiny(tmp_path / "whole", *COSINE, "training.epochs=3")
+    history = whole.history()
+    n_first = history[0]["step"]
+    expected = [
+        0.01 * min(1.0, index / 2 + 0.5) * (1 + math.cos(math.pi * index / n_first / 3)) / 2 for index in range(n_first)
+    ]
+    assert at_once[:n_first] == pytest.approx(expected)
+    assert at_once[1:] == sorted(set(at_once[1:]), reverse=True)
+    assert 0.0 < at_once[-1] < 1e-3
+    assert [entry["learning_rate"] for entry in history] == [at_once[entry["step"] - 1] for entry in history]
+
+    in_pieces: list[float] = []
+    for step in (n_first - 1, n_first + 3):
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(PowerCut):
+            note_rates(patch, in_pieces, power_cut_at=step)
+            train_tiny(tmp_path / "pieces", *COSINE, *EVERY_STEP, "training.epochs=3")
+    with pytest.MonkeyPatch.context() as patch:
+        note_rates(patch, in_pieces)
+        pieces = train_tiny(tmp_path / "pieces", *COSINE, "training.epochs=3")
+    assert in_pieces == at_once
+    assert outcome(pieces) == outcome(whole)
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_the_epochs_of_a_cosine_run_do_not_change(
+    train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture, epochs: int
+) -> None:
+    run = train_tiny(tmp_path, *COSINE, "training.epochs=2")
+    before = outcome(run), (run.folder / "config.yaml").read_bytes()
+    message = rf"^training\.epochs: {epochs}, but the cosine schedule of .*tiny falls to 0 over 2; give that to go on, "
+    with pytest.raises(ConfigError, match=message):
+        train_tiny(tmp_path, *COSINE, f"training.epochs={epochs}")
+    assert (outcome(run), (run.folder / "config.yaml").read_bytes()) == before
+    with caplog.at_level(logging.INFO):
+        train_tiny(tmp_path, *COSINE, "training.epochs=2", "training.patience=5")  # this may change
+    assert "all 2 epochs are trained" in caplog.messages
+
+
 def test_history_beyond_the_last_save_is_dropped(
     train_tiny: TrainTiny, tmp_path: Path, uninterrupted: dict[str, Any]
 ) -> None:
