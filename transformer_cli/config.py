@@ -175,6 +175,8 @@ class TrainingConfig(Section):
     """minutes between saves within an epoch: the most that a kill can lose"""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """of initialisation, batches and dropout"""
+    fast: bool = True
+    """on the CPU: no padding, loss in chunks, cheap dropout masks; false: the plain forms, equal but for rounding"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """arithmetic: auto takes bfloat16 autocast where the hardware is fast at it"""
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")] = "auto"

@@ -44,13 +44,12 @@ def plan_epoch(split: EncodedSplit, rows: Rows, training: TrainingConfig, epoch:
     return [batches[index] for index in generator.permutation(len(batches))]
 
 
-def group_by_length(split: EncodedSplit, rows: Rows, size: int) -> list[Rows]:
-    """Cut a batch into groups of `size` sentences of similar length, to be padded each on its own.
+def parts_by_length(split: EncodedSplit, rows: Rows, tokens: int) -> list[Rows]:
+    """Sort a batch by length and cut it into parts of at most so many target tokens (a longer sentence: alone).
 
-    The sum of the groups' gradients is the batch's gradient; only padding is computed less.
+    The sum of the parts' gradients is the batch's gradient.
     """
-    rows = rows[np.lexsort((split.source.lengths[rows], split.target.lengths[rows]))]
-    return [rows[start : start + size] for start in range(0, len(rows), size)]
+    return _cut_by_tokens(rows[np.lexsort((split.source.lengths[rows], split.target.lengths[rows]))], split, tokens)
 
 
 def collate(split: EncodedSplit, rows: Rows) -> Batch:
@@ -85,9 +84,13 @@ def interleaved(source_length: int, target_length: int) -> int:
 def _cut(order: Rows, split: EncodedSplit, training: TrainingConfig) -> list[Rows]:
     if training.batch_by == "sentences":
         return [order[start : start + training.batch_size] for start in range(0, len(order), training.batch_size)]
+    return _cut_by_tokens(order, split, training.batch_size)
+
+
+def _cut_by_tokens(order: Rows, split: EncodedSplit, most: int) -> list[Rows]:
     batches, start, tokens = [], 0, 0
     for index, length in enumerate(split.target.lengths[order] + 1):  # <eos> is predicted too
-        if index > start and tokens + length > training.batch_size:
+        if index > start and tokens + length > most:
             batches.append(order[start:index])
             start, tokens = index, 0
         tokens += length

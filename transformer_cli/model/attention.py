@@ -5,8 +5,9 @@ Shapes: batch, heads, target (positions that ask), source (positions that are as
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +47,19 @@ class KeysValues(NamedTuple):
     values: Tensor
 
 
+Attend = Callable[[Tensor, KeysValues, Tensor | None], Tensor]
+
+
+class Packed(Protocol):
+    """In place of a mask, where sentences stand in one row: it knows how to put them side by side."""
+
+    def attend(self, query: Tensor, source: KeysValues, attend: Attend) -> Tensor:
+        """`attend` (padded query, keys and values, their mask) on packed ones: (heads, tokens, depth)."""
+
+
+Mask = Tensor | Packed | None
+
+
 class MultiHeadAttention(nn.Module):
     """Concat(head_1 … head_h)·W_O, each head attending in its own projection of queries, keys and values (3.2.2).
 
@@ -61,7 +75,7 @@ class MultiHeadAttention(nn.Module):
         self.dropout = Dropout(dropout)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
-        """Self-attention: all three from the same x (batch, length, d_model)."""
+        """Self-attention: all three from the same x (batch, length, d_model), or packed (tokens, d_model)."""
         query, keys, values = self._project(x, 0, 3)
         return query, KeysValues(keys, values)
 
@@ -74,29 +88,37 @@ class MultiHeadAttention(nn.Module):
         return KeysValues(*self._project(memory, 1, 3))
 
     def forward(
-        self, query: Tensor, source: KeysValues, may_attend: Tensor | None, record: list[Tensor] | None = None
+        self, query: Tensor, source: KeysValues, may_attend: Mask, record: list[Tensor] | None = None
     ) -> Tensor:
         """Attend in every head, concatenate, project: (batch, target, d_model).
 
         record: where the weights (batch, heads, target, source) are kept, for those who ask; training never does.
         """
+        if may_attend is None or isinstance(may_attend, Tensor):
+            heads = self._attend(query, source, may_attend, record)
+        else:
+            heads = may_attend.attend(query, source, self._attend)
+        return self.output(heads.transpose(-3, -2).flatten(-2))  # (batch, target, heads·depth) → (…, d_model)
+
+    def _attend(
+        self, query: Tensor, source: KeysValues, may_attend: Tensor | None, record: list[Tensor] | None = None
+    ) -> Tensor:
+        """Every head's mean of the values: (batch, heads, target, depth)."""
         if record is None and query.device.type != "cpu":
             dropout = self.dropout.p if self.training else 0.0
-            heads = attend(query, source.keys, source.values, may_attend, dropout)
-        else:
-            weights = attention_weights(query, source.keys, may_attend)
-            if record is not None:
-                record.append(weights)
-            heads = self.dropout(weights) @ source.values
-        return self.output(heads.transpose(1, 2).flatten(2))  # (batch, target, heads·depth) → (…, d_model)
+            return attend(query, source.keys, source.values, may_attend, dropout)
+        weights = attention_weights(query, source.keys, may_attend)
+        if record is not None:
+            record.append(weights)
+        return self.dropout(weights) @ source.values
 
     def _project(self, x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
-        """Parts first … last-1 of (queries, keys, values), each (batch, heads, length, depth)."""
+        """Parts first … last-1 of (queries, keys, values), each (batch, heads, length, depth), or without batch."""
         rows = slice(first * self.inner, last * self.inner)
         bias = None if self.qkv.bias is None else self.qkv.bias[rows]
         projected = nn.functional.linear(x, self.qkv.weight[rows], bias)
-        heads = projected.unflatten(-1, (last - first, self.num_heads, -1))  # (batch, length, part, heads, depth)
-        return heads.permute(2, 0, 3, 1, 4).unbind(0)
+        parts = projected.unflatten(-1, (last - first, self.num_heads, -1))  # (batch, length, part, heads, depth)
+        return tuple(part.transpose(-3, -2) for part in parts.unbind(-3))
 
 
 @dataclass

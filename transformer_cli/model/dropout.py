@@ -17,12 +17,13 @@ class Dropout(nn.Module):
     def __init__(self, p: float) -> None:
         super().__init__()
         self.p = p
+        self.fast = True
 
     def forward(self, x: Tensor) -> Tensor:
         """x of any shape. Returns the same shape."""
         if not self.training or self.p == 0.0:
             return x
-        if x.device.type != "cpu":
+        if not self.fast or x.device.type != "cpu":
             return nn.functional.dropout(x, self.p)
         return x * keep_mask(x, self.p)
 

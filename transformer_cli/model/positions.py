@@ -11,10 +11,9 @@ class LearnedPositions(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(max_length, d_model))
 
-    def forward(self, start: int, length: int) -> Tensor:
-        """Vectors of positions start … start+length-1: (length, d_model)."""
-        assert start + length <= len(self.weight), f"position {start + length} of {len(self.weight)}"
-        return self.weight[start : start + length]
+    def forward(self, positions: Tensor) -> Tensor:
+        """positions int64 (…), from 0, below max_length → their vectors (…, d_model)."""
+        return nn.functional.embedding(positions, self.weight)
 
 
 class SinusoidalPositions(nn.Module):
@@ -26,10 +25,10 @@ class SinusoidalPositions(nn.Module):
         super().__init__()
         self.register_buffer("frequencies", frequencies(d_model), persistent=False)
 
-    def forward(self, start: int, length: int) -> Tensor:
-        """Vectors of positions start … start+length-1: (length, d_model)."""
-        angles = torch.arange(start, start + length, device=self.frequencies.device).outer(self.frequencies)
-        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)  # sin and cos take turns
+    def forward(self, positions: Tensor) -> Tensor:
+        """positions int64 (…), from 0 → their vectors (…, d_model)."""
+        angles = positions[..., None] * self.frequencies
+        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)  # sin and cos take turns
 
 
 def frequencies(d_model: int) -> Tensor:

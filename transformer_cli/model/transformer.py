@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_cli.config import ModelConfig
-from transformer_cli.model.attention import AttentionRecord, Cache, KeysValues, MultiHeadAttention
+from transformer_cli.model.attention import AttentionRecord, Cache, KeysValues, Mask, MultiHeadAttention
 from transformer_cli.model.dropout import Dropout
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
 from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions
@@ -64,7 +64,7 @@ class Transformer(nn.Module):
 
         The same as the last position of `forward` over all tokens so far, which the cache remembers.
         """
-        x = self.target_embedding(tokens[:, None], start=cache.length)
+        x = self.target_embedding(tokens[:, None], torch.full_like(tokens[:, None], cache.length))
         return self.output(self.decoder.step(x, cache, record)[:, 0])
 
     def _real(self, ids: Tensor) -> Tensor:
@@ -82,9 +82,11 @@ class Embedding(nn.Module):
         self.positions = _positions(config)
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, ids: Tensor, *, start: int = 0) -> Tensor:
-        """ids int64 (batch, length), the first at position `start` → (batch, length, d_model)."""
-        return self.dropout(self.tokens(ids) * self.scale + self.positions(start, ids.shape[1]))
+    def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
+        """ids int64 (batch, length), at `positions` (None: 0 … length-1) → (batch, length, d_model)."""
+        if positions is None:
+            positions = torch.arange(ids.shape[-1], device=ids.device)
+        return self.dropout(self.tokens(ids) * self.scale + self.positions(positions))
 
 
 class Encoder(nn.Module):
@@ -95,7 +97,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
         self.norm = _final_norm(config)
 
-    def forward(self, x: Tensor, may_attend: Tensor, record: AttentionRecord | None = None) -> Tensor:
+    def forward(self, x: Tensor, may_attend: Mask, record: AttentionRecord | None = None) -> Tensor:
         """x (batch, source, d_model); may_attend (batch, 1, 1, source). Returns x's shape."""
         for layer in self.layers:
             x = layer(x, may_attend, record and record.encoder_self)
@@ -113,9 +115,9 @@ class Decoder(nn.Module):
     def forward(
         self,
         x: Tensor,
-        may_attend_target: Tensor,
+        may_attend_target: Mask,
         memory: Tensor,
-        may_attend_source: Tensor,
+        may_attend_source: Mask,
         record: AttentionRecord | None = None,
     ) -> Tensor:
         """All target positions at once: x (batch, target, d_model). Returns x's shape."""

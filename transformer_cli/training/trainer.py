@@ -19,13 +19,15 @@ import torch
 from transformer_cli import progress
 from transformer_cli.checkpoint import Run, RunningLoss, TrainingState
 from transformer_cli.config import Config, differences, dump_config
-from transformer_cli.data.batching import Rows, collate, group_by_length, plan_epoch, rows_within
+from transformer_cli.data.batching import Rows, collate, parts_by_length, plan_epoch, rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.devices import autocast, choose_device, choose_precision, describe
 from transformer_cli.errors import ConfigError, DataError, Interrupted
 from transformer_cli.evaluation import corpus_losses
 from transformer_cli.files import exclusive, write_text
+from transformer_cli.model.dropout import Dropout
 from transformer_cli.model.loss import token_losses
+from transformer_cli.model.packing import packed_token_losses
 from transformer_cli.model.transformer import count_parameters
 from transformer_cli.training.interruption import Stop, stop_signals
 from transformer_cli.training.optim import learning_rate, make_optimizer
@@ -33,7 +35,7 @@ from transformer_cli.training.optim import learning_rate, make_optimizer
 log = logging.getLogger(__name__)
 
 MAY_CHANGE = tuple(f"training.{key}" for key in ("epochs", "patience", "save_minutes", "device", "num_threads"))
-CPU_GROUP = 32  # sentences padded together on the CPU: fewer compute less padding, but in smaller products
+PART = 4096  # target tokens of a batch that the CPU computes at a time: bounds the memory that they take
 
 
 def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Path("runs"), fresh: bool = False) -> Run:
@@ -93,6 +95,10 @@ class Trainer:
         self.train_split, self.train_rows = self._usable("train")
         self.valid_split, self.valid_rows = self._usable("valid")
         self.model = run.new_model().to(device)
+        self.packs = self.settings.fast and device.type == "cpu"
+        for module in self.model.modules():
+            if isinstance(module, Dropout):
+                module.fast = self.settings.fast
         self.optimizer = make_optimizer(self.model, self.settings)
         self.state = TrainingState()
         self.history: list[dict[str, Any]] = []
@@ -185,15 +191,15 @@ class Trainer:
         self.optimizer.zero_grad()
 
     def _backward(self, rows: Rows) -> tuple[float, int]:
-        """Add the batch's gradient, group by group; returns the sum of its losses and how many tokens they are of."""
+        """Add the batch's gradient, part by part; returns the sum of its losses and how many tokens they are of."""
         self.model.train()
         tokens = int((self.train_split.target.lengths[rows] + 1).sum())  # with <eos>
         nll = 0.0
-        size = CPU_GROUP if self.device.type == "cpu" else len(rows)
-        for group in group_by_length(self.train_split, rows, size):
-            batch = collate(self.train_split, group).to(self.device)
+        losses_of = packed_token_losses if self.packs else token_losses
+        for part in parts_by_length(self.train_split, rows, PART) if self.packs else [rows]:
+            batch = collate(self.train_split, part).to(self.device)
             with autocast(self.device, self.precision):
-                losses = token_losses(
+                losses = losses_of(
                     self.model, batch.source, batch.target, label_smoothing=self.settings.label_smoothing
                 )
             (losses.objective / tokens).backward()

@@ -1,6 +1,7 @@
 """The batch plan of an epoch, and padded tensors by hand."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,9 +13,9 @@ from transformer_cli.data import batching
 from transformer_cli.data.batching import (
     Rows,
     collate,
-    group_by_length,
     interleaved,
     pad_ids,
+    parts_by_length,
     plan_epoch,
     rows_within,
 )
@@ -116,15 +117,23 @@ def test_buckets_are_made_within_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spread(plan(bucketed)) > whole
 
 
-# Groups and rows
+# Parts and rows
 
 
-def test_groups_partition_a_batch_by_length() -> None:
-    groups = group_by_length(SPLIT, ROWS[:50], 16)
-    assert [len(group) for group in groups] == [16, 16, 16, 2]
-    assert sorted(np.concatenate(groups).tolist()) == ROWS[:50].tolist()
-    lengths = [(int(SPLIT.target.lengths[row]), int(SPLIT.source.lengths[row])) for group in groups for row in group]
+def test_parts_are_a_sorted_batch_cut_by_tokens() -> None:
+    parts = parts_by_length(SPLIT, ROWS[:50], 64)
+    tokens = [int((SPLIT.target.lengths[part] + 1).sum()) for part in parts]
+    assert len(parts) > 3
+    assert max(tokens) <= 64
+    for here, after in pairwise(parts):  # not one more would have fitted
+        assert (SPLIT.target.lengths[[*here, after[0]]] + 1).sum() > 64
+    assert sorted(np.concatenate(parts).tolist()) == ROWS[:50].tolist()
+    lengths = [(int(SPLIT.target.lengths[row]), int(SPLIT.source.lengths[row])) for part in parts for row in part]
     assert lengths == sorted(lengths)
+
+
+def test_a_sentence_longer_than_a_part_is_one() -> None:
+    assert [len(part) for part in parts_by_length(SPLIT, ROWS[:5], 1)] == [1] * 5
 
 
 def test_rows_within_counts_the_longer_side_with_both_ends() -> None:

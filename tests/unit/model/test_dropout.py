@@ -86,3 +86,15 @@ def test_the_gradient_is_the_mask() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_mask_has_the_dtype_of_what_it_masks(dtype: torch.dtype) -> None:
     assert Dropout(0.1)(torch.ones(8, dtype=dtype)).dtype == dtype
+
+
+def test_the_plain_form_can_be_had() -> None:
+    dropout = Dropout(0.3)
+    dropout.fast = False
+    x = torch.ones(1000)
+    torch.manual_seed(1)
+    found = dropout(x)
+    torch.manual_seed(1)
+    assert found.equal(torch.nn.functional.dropout(x, 0.3))
+    torch.manual_seed(1)
+    assert not found.equal(Dropout(0.3)(x))

@@ -11,7 +11,7 @@ from transformer_cli.model.positions import LearnedPositions, SinusoidalPosition
 @pytest.mark.parametrize("position", [0, 1, 7, 99, 511])
 def test_sinusoidal_positions_are_the_papers(position: int) -> None:
     d_model = 12
-    found = SinusoidalPositions(d_model)(position, 1)[0]
+    found = SinusoidalPositions(d_model)(torch.tensor(position))
     for i in range(d_model // 2):
         angle = position / 10000 ** (2 * i / d_model)
         assert found[2 * i].item() == pytest.approx(math.sin(angle), abs=1e-4)
@@ -21,7 +21,7 @@ def test_sinusoidal_positions_are_the_papers(position: int) -> None:
 def test_the_exponent_is_not_doubled() -> None:
     """A common slip: 10000^(2·(2i)/d_model), with 2i already in hand."""
     slip = math.sin(7 / 10000 ** (2 * 4 / 12))
-    assert SinusoidalPositions(12)(7, 1)[0, 4].item() != pytest.approx(slip, abs=0.1)
+    assert SinusoidalPositions(12)(torch.tensor(7))[4].item() != pytest.approx(slip, abs=0.1)
 
 
 def learned(max_length: int) -> LearnedPositions:
@@ -31,18 +31,18 @@ def learned(max_length: int) -> LearnedPositions:
 
 
 @pytest.mark.parametrize("positions", [SinusoidalPositions(8), learned(20)], ids=["sinusoidal", "learned"])
-def test_a_later_start_continues_the_same_table(positions: SinusoidalPositions | LearnedPositions) -> None:
-    table = positions(0, 20)
+def test_each_position_has_a_vector_of_its_own(positions: SinusoidalPositions | LearnedPositions) -> None:
+    table = positions(torch.arange(20))
     assert table.shape == (20, 8)
-    assert positions(5, 3).equal(table[5:8])
+    assert positions(torch.tensor([[5, 7], [6, 5]])).equal(table[[5, 7, 6, 5]].view(2, 2, 8))
     assert table.unique(dim=0).shape == (20, 8)
 
 
 def test_learned_positions_end() -> None:
     positions = learned(5)
-    assert positions(2, 3).shape == (3, 8)
-    with pytest.raises(AssertionError, match="position 6 of 5"):
-        positions(3, 3)
+    assert positions(torch.tensor([2, 3, 4])).shape == (3, 8)
+    with pytest.raises(IndexError):
+        positions(torch.tensor([3, 4, 5]))
 
 
 def test_sinusoidal_positions_are_not_part_of_a_checkpoint() -> None:

@@ -121,7 +121,7 @@ def test_queries_keys_and_values_may_have_no_bias() -> None:
 @pytest.mark.parametrize(("scaled", "scale"), [(True, 4.0), (False, 1.0)])
 def test_token_vectors_are_scaled_or_not_and_position_vectors_never(scaled: bool, scale: float) -> None:
     embedding = make_model(scale_embeddings=scaled).source_embedding
-    expected = embedding.tokens.weight[SOURCE] * scale + embedding.positions(0, 5)
+    expected = embedding.tokens.weight[SOURCE] * scale + embedding.positions(torch.arange(5))
     torch.testing.assert_close(embedding(SOURCE), expected)
 
 

@@ -116,15 +116,13 @@ def test_the_runs_config_is_a_config_with_its_choices_made(
 
 
 @pytest.mark.parametrize("overrides", [(), ("training.label_smoothing=0.1",)], ids=["plain", "label smoothing"])
-def test_padding_in_groups_by_length_is_padding_once(
+def test_the_fast_form_in_small_parts_trains_as_the_plain_form_does(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...]
 ) -> None:
+    monkeypatch.setattr(module, "PART", 100)
     # eps: some gradients are 0 but for rounding, and Adam would make steps of learning_rate of them
     overrides += ("training.batch_size=67", "training.epochs=1", "model.dropout=0.0", "training.eps=1e-2")
-    runs = []
-    for size in (4, 10**9):
-        monkeypatch.setattr(module, "CPU_GROUP", size)
-        runs.append(train_tiny(tmp_path / str(size), *overrides))
+    runs = [train_tiny(tmp_path / fast, *overrides, f"training.fast={fast}") for fast in ("true", "false")]
     assert [run.history()[0]["step"] for run in runs] == [3, 3]
     assert largest_difference(*runs) < 1e-6
     losses = [run.history()[0]["train_loss"] for run in runs]

@@ -1,0 +1,151 @@
+"""The CPU's fast forms against the plain ones: the same values, the same gradients."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from transformer_cli.config import ModelConfig
+from transformer_cli.model import fused_loss, packing
+from transformer_cli.model.fused_loss import projected_losses
+from transformer_cli.model.loss import TokenLosses, token_losses
+from transformer_cli.model.packing import Groups, Row, packed_token_losses
+from transformer_cli.model.transformer import Transformer
+
+PAD = 1
+FAMILY = [
+    pytest.param({}, id="post-norm, learned positions"),
+    pytest.param({"norm": "pre", "final_norm": True, "activation": "gelu"}, id="pre-norm"),
+    pytest.param({"positions": "sinusoidal", "max_length": None, "qkv_bias": False}, id="sinusoidal"),
+    pytest.param({"tie_embeddings": "all", "scale_embeddings": False, "head_dim": 5}, id="tied"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of ten makes several, the last one smaller."""
+    monkeypatch.setattr(packing, "GROUP", 4)
+    monkeypatch.setattr(fused_loss, "CHUNK", 7)
+    torch.manual_seed(0)
+
+
+def transformer(**variant: object) -> Transformer:
+    shape = {
+        "d_model": 16,
+        "num_heads": 2,
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 2,
+        "d_ff": 24,
+        "dropout": 0.0,
+    }
+    config = ModelConfig.model_validate({**shape, **variant})
+    return Transformer(config, source_vocabulary=23, target_vocabulary=23, pad_id=PAD)
+
+
+def sentences(lengths: list[int]) -> Tensor:
+    """Random ids, padded at the end: (sentences, longest)."""
+    return nn.utils.rnn.pad_sequence(
+        [torch.randint(4, 23, (length,)) for length in lengths], batch_first=True, padding_value=PAD
+    )
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    """Lengths in no order: the fast form may gain less by that, but must not err."""
+    return sentences([3, 9, 2, 5, 5, 7, 4, 2, 8, 6]), sentences([2, 4, 9, 3, 6, 5, 2, 7, 3, 8])
+
+
+def gradients(model: nn.Module, objective: Tensor) -> list[Tensor]:
+    return list(torch.autograd.grad(objective, list(model.parameters())))
+
+
+def assert_equal(fast: TokenLosses, plain: TokenLosses, model: nn.Module) -> None:
+    """Values to 1e-5, gradients to 1e-5 of the largest of each parameter."""
+    torch.testing.assert_close(fast.nll, plain.nll, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(fast.objective, plain.objective, atol=1e-4, rtol=1e-5)
+    assert not fast.nll.requires_grad
+    for ours, theirs in zip(gradients(model, fast.objective), gradients(model, plain.objective), strict=True):
+        assert (ours - theirs).abs().max() <= 1e-5 * max(1.0, theirs.abs().max().item())
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("variant", FAMILY)
+def test_a_packed_batch_has_the_losses_and_the_gradient_of_a_padded_one(
+    variant: dict[str, object], label_smoothing: float
+) -> None:
+    model = transformer(**variant).train()
+    source, target = batch()
+    fast = packed_token_losses(model, source, target, label_smoothing=label_smoothing)
+    assert_equal(fast, token_losses(model, source, target, label_smoothing=label_smoothing), model)
+
+
+def test_packing_computes_no_padding() -> None:
+    source, target = batch()
+    seen = []
+    model = transformer()
+    for layer in (*model.encoder.layers, *model.decoder.layers):
+        layer.feed_forward.register_forward_pre_hook(lambda module, inputs: seen.append(tuple(inputs[0].shape)))
+    packed_token_losses(model, source, target)
+    assert seen == [(int((source != PAD).sum()), 16)] * 2 + [(int((target[:, 1:] != PAD).sum()), 16)] * 2
+
+
+def test_pad_and_unpad_are_inverse_both_ways() -> None:
+    ids = sentences([3, 1, 6, 2, 5])
+    row = Row(ids, ids != PAD)
+    assert [tuple(group.shape) for group in row.real] == [(4, 6), (1, 5)]
+    assert row.positions.tolist() == [0, 1, 2, 0, 0, 1, 2, 3, 4, 5, 0, 1, 0, 1, 2, 3, 4]
+    x = torch.randn(2, 17, 3, requires_grad=True)  # (heads, tokens, depth)
+    groups = row.pad(x)
+    assert [tuple(group.shape) for group in groups] == [(4, 2, 6, 3), (1, 2, 5, 3)]
+    for sentence, start, length in ((0, 0, 3), (1, 3, 1), (2, 4, 6), (3, 10, 2)):
+        assert groups[0][sentence, :, :length].equal(x[:, start : start + length])
+    back = row.unpad(groups)
+    assert back.equal(x)
+    back.square().sum().backward()
+    torch.testing.assert_close(x.grad, 2 * x.detach())
+
+
+def test_what_stands_in_padded_slots_reaches_nobody() -> None:
+    ids = sentences([3, 1, 6, 2, 5])
+    row = Row(ids, ids != PAD)
+    groups = [group.detach().requires_grad_() for group in row.pad(torch.randn(2, 17, 3))]
+    row.unpad(groups).sum().backward()
+    for group, real in zip(groups, row.real, strict=True):
+        assert group.grad is not None
+        assert group.grad.equal(real[:, None, :, None].expand_as(group).float())
+
+
+def test_masks_are_those_of_the_padding_and_of_what_comes_later() -> None:
+    ids = sentences([2, 3])
+    row = Row(ids, ids != PAD)
+    assert Groups(row, row).may_attend[0].int().tolist() == [[[[1, 1, 0]]], [[[1, 1, 1]]]]
+    assert Groups(row, row, look_ahead=True).may_attend[0].int().tolist() == [
+        [[[1, 0, 0], [1, 1, 0], [1, 1, 0]]],
+        [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]],
+    ]
+
+
+@pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
+def test_the_loss_in_chunks_is_torchs_cross_entropy(label_smoothing: float) -> None:
+    output, gold = nn.Linear(6, 40), torch.randint(0, 40, (18,))
+    hidden = torch.randn(18, 6, requires_grad=True)
+    found = []
+    for fast in (True, False):
+        if fast:
+            losses = projected_losses(hidden, output, gold, label_smoothing=label_smoothing)
+        else:
+            logits = output(hidden)
+            objective = nn.functional.cross_entropy(logits, gold, reduction="sum", label_smoothing=label_smoothing)
+            losses = TokenLosses(objective, nn.functional.cross_entropy(logits, gold, reduction="none"))
+        parameters = [hidden, output.weight, output.bias]
+        found.append([losses.objective, losses.nll, *torch.autograd.grad(losses.objective / 3, parameters)])
+    torch.testing.assert_close(*found, atol=1e-5, rtol=1e-5)
+
+
+def test_under_bfloat16_autocast_the_forms_agree_to_its_precision() -> None:
+    model = transformer().train()
+    source, target = batch()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        fast, plain = packed_token_losses(model, source, target), token_losses(model, source, target)
+    torch.testing.assert_close(fast.nll, plain.nll, atol=0.05, rtol=0.02)
+    for ours, theirs in zip(gradients(model, fast.objective), gradients(model, plain.objective), strict=True):
+        assert ours.dtype == torch.float32
+        assert (ours - theirs).norm() <= 0.05 * theirs.norm() + 1e-3

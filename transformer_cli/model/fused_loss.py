@@ -1,0 +1,59 @@
+"""Output projection and cross-entropy in one, some hundred tokens at a time: the logits never stand in memory whole.
+
+The fast form of the end of `loss.token_losses` on the CPU; tests/parity/test_fast_forms.py holds the two equal. The
+gradient is found on the way forward, while a chunk's logits are at hand: softmax minus the wanted distribution.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from transformer_cli.model.loss import TokenLosses
+
+CHUNK = 256  # tokens
+
+
+def projected_losses(hidden: Tensor, output: nn.Linear, gold: Tensor, *, label_smoothing: float = 0.0) -> TokenLosses:
+    """Losses of the labels `gold` int64 (tokens,) under softmax(output(hidden)); hidden (tokens, d_model)."""
+    objective, nll = _ProjectedLosses.apply(hidden, output.weight, output.bias, gold, label_smoothing)
+    return TokenLosses(objective, nll)
+
+
+class _ProjectedLosses(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, label_smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        device = hidden.device.type
+        autocasts = torch.is_autocast_enabled(device)
+        dtype = torch.get_autocast_dtype(device) if autocasts else hidden.dtype
+        with torch.autocast(device, enabled=False):
+            hidden_gradient = torch.empty_like(hidden)
+            weight_gradient, bias_gradient = torch.zeros_like(weight), torch.zeros_like(bias)
+            nll = torch.empty(len(hidden), device=hidden.device)
+            smoothed = torch.zeros((), device=hidden.device)
+            narrow = weight.to(dtype)
+            transposed = narrow.t().contiguous()  # MKL multiplies a wide matrix twice as fast in this order
+            for first in range(0, len(hidden), CHUNK):
+                chunk = slice(first, first + CHUNK)
+                x, labels = hidden[chunk].to(dtype), gold[chunk, None]
+                logits = (x @ transposed).float().add_(bias)
+                log_z = logits.logsumexp(dim=1, keepdim=True)
+                nll[chunk] = (log_z - logits.gather(1, labels))[:, 0]
+                smoothed += (log_z - logits.mean(dim=1, keepdim=True)).sum()
+                gradient = logits.sub_(log_z).exp_()  # softmax
+                gradient -= label_smoothing / len(bias)
+                gradient.scatter_add_(1, labels, torch.full_like(log_z, label_smoothing - 1.0))
+                bias_gradient += gradient.sum(dim=0)
+                gradient = gradient.to(dtype)
+                hidden_gradient[chunk] = gradient @ narrow
+                weight_gradient += gradient.t() @ x
+        ctx.save_for_backward(hidden_gradient, weight_gradient, bias_gradient)
+        ctx.mark_non_differentiable(nll)
+        return (1.0 - label_smoothing) * nll.sum() + label_smoothing * smoothed, nll
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, weight, bias = ctx.saved_tensors
+        return hidden * gradients[0], weight * gradients[0], bias * gradients[0], None, None
