@@ -242,6 +242,11 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
         raise ConfigError(f"{origin}: {_one_line(error)}") from None
 
 
+def is_file(where: str) -> bool:
+    """Whether word vectors are in a file: with a "/" or "." it is a path, else a name for gensim's downloader."""
+    return "/" in where or "." in where
+
+
 def dump_config(config: Config) -> str:
     """The whole config as YAML that `load_config` reads back to an equal one."""
     return yaml.dump(config.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False, allow_unicode=True)

@@ -25,6 +25,7 @@ GROUPS = (
 )
 OWNERS = {
     "PIL": "plots",
+    "gensim": "data.vectors",
     "matplotlib": "plots",
     "platformdirs": "data.corpora",
     "pydantic": "config",

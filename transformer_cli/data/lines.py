@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 def read_pairs(source: Path, target: Path, skip_empty: bool) -> Pairs:
     """One pass over two files, plain or .gz, line by line. Raises DataError as `open_corpus` says."""
     n_pairs = n_skipped = first_skipped = 0
-    with closing(_lines(source)) as source_lines, closing(_lines(target)) as target_lines:
+    with closing(byte_lines(source)) as source_lines, closing(byte_lines(target)) as target_lines:
         for number, lines in enumerate(zip_longest(source_lines, target_lines), start=1):
             if lines[0] is None or lines[1] is None:
                 raise out_of_step(source, target)
@@ -45,8 +45,22 @@ def read_pairs(source: Path, target: Path, skip_empty: bool) -> Pairs:
 
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of one file, plain or .gz, without their ends. Raises DataError."""
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(byte_lines(path), start=1):
         yield decode_line(line, path, number)
+
+
+def byte_lines(path: Path) -> Generator[bytes, None, None]:
+    r"""The lines of one file, plain or .gz, with their ends. Raises DataError; says nothing of what is not UTF-8.
+
+    Split at "\n" alone: text may hold U+2028, form feeds and other ends of lines that are none.
+    """
+    try:
+        with path.open("rb") as file:  # GzipFile alone reads lines slowly
+            yield from io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if path.suffix == ".gz" else file
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise DataError(f"{path}: not a whole gzip file ({error}); copy it again, or take .gz off its name") from None
+    except OSError as error:
+        raise unreadable(path, error) from None
 
 
 def decode_line(line: bytes, path: Path | str, number: int) -> str:
@@ -67,18 +81,7 @@ def unreadable(path: Path, error: OSError) -> DataError:
     return DataError(f"{path}: cannot be read: {error.strerror or error}; correct the path or the permissions")
 
 
-def _lines(path: Path) -> Generator[bytes, None, None]:
-    r"""Split at "\n" alone: text may hold U+2028, form feeds and other ends of lines that are none."""
-    try:
-        with path.open("rb") as file:  # GzipFile alone reads lines slowly
-            yield from io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if path.suffix == ".gz" else file
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path}: not a whole gzip file ({error}); copy it again, or take .gz off its name") from None
-    except OSError as error:
-        raise unreadable(path, error) from None
-
-
 def out_of_step(source: Path, target: Path) -> DataError:
     """The error for two files whose lines do not match in number; reads them to the end to say both."""
-    n_source, n_target = (sum(1 for _ in _lines(path)) for path in (source, target))
+    n_source, n_target = (sum(1 for _ in byte_lines(path)) for path in (source, target))
     return DataError(f"{source} has {n_source} lines, {target} has {n_target}; line n must translate line n")

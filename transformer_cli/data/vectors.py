@@ -1,0 +1,201 @@
+"""Pretrained word vectors: of a file, or of a name that gensim's downloader knows, those of the wanted words.
+
+Knows words and numbers, nothing of embeddings. The one owner of gensim, which is imported only for a binary file or a
+name. A text file is read line by line: memory holds only the wanted words.
+"""
+
+import difflib
+import logging
+import math
+import sys
+import zlib
+from collections.abc import Collection
+from contextlib import closing, redirect_stdout
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_cli.config import is_file
+from transformer_cli.data.lines import byte_lines
+from transformer_cli.errors import DataError, DownloadError
+
+FASTTEXT_MODEL = (793712314).to_bytes(4, "little")  # the first bytes of fastText's own .bin
+LARGEST = float(np.finfo(np.float32).max)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """What a file of word vectors has of the wanted words."""
+
+    found: dict[str, NDArray[np.float32]]
+    """wanted word → its vector (dimension,), in the order of the wanted words"""
+    dimension: int
+    """numbers of each vector"""
+    n_other_case: int
+    """how many of them were found only in another case: the vector of Hund for hund"""
+
+
+def read_vectors(where: str, words: Collection[str], *, lowercase: bool) -> Vectors:
+    """The vectors of `words`; of several for the same word the first counts.
+
+    where: a file if `config.is_file` says so, else a name such as glove-wiki-gigaword-100. A file is text, a word and
+    its numbers a line, with word2vec's header or without (GloVe, fastText's .vec), or word2vec's binary form (.bin);
+    both plain or .gz.
+    lowercase: a word that the file has only in another case gets the first vector of those.
+
+    Raises DataError for a file that cannot be read, holds no vectors, or has a damaged one for a wanted word, and
+    where gensim is needed and missing; DownloadError for an unknown name or no network.
+    """
+    path = Path(where) if is_file(where) else _download(where)
+    found = _Found(words, lowercase)
+    dimension = _read_binary(path, found) if _is_binary(path) else _read_text(path, found)
+    return found.vectors(dimension)
+
+
+class _Found:
+    """The vectors found so far; decides which words of a file are of use."""
+
+    def __init__(self, words: Collection[str], lowercase: bool) -> None:
+        self.wanted = dict.fromkeys(words)
+        self.lowercase = lowercase
+        self.exact: dict[str, NDArray[np.float32]] = {}
+        self.other_case: dict[str, NDArray[np.float32]] = {}
+
+    def lacks(self, word: str) -> bool:
+        """Whether `word`, as the file writes it, is the first vector of a wanted word."""
+        if word in self.wanted:
+            return word not in self.exact
+        return self.lowercase and (lower := word.lower()) in self.wanted and lower not in self.other_case
+
+    def add(self, word: str, vector: NDArray[np.float32]) -> None:
+        """Keep the vector of a word that was lacking."""
+        if word in self.wanted:
+            self.exact[word] = vector
+        else:
+            self.other_case[word.lower()] = vector
+
+    def vectors(self, dimension: int) -> Vectors:
+        found = {**self.other_case, **self.exact}
+        in_order = {word: found[word] for word in self.wanted if word in found}
+        return Vectors(in_order, dimension, len(in_order) - len(self.exact))
+
+
+def _is_binary(path: Path) -> bool:
+    """By its name, or because it has zero bytes near its beginning (the downloader's binary files are called .gz)."""
+    with closing(byte_lines(path)) as lines:
+        head = b"".join(islice(lines, 100))
+    if head.startswith(FASTTEXT_MODEL):
+        raise DataError(f"{path}: a model of fastText, not word vectors; give the .vec file that belongs to it")
+    return path.name.removesuffix(".gz").endswith(".bin") or b"\0" in head
+
+
+def _read_text(path: Path, found: _Found) -> int:
+    """Adds what `found` lacks; returns the dimension."""
+    promised = dimension = n_vectors = 0
+    with closing(byte_lines(path)) as lines:
+        for number, line in enumerate(lines, start=1):
+            fields = line.removeprefix(b"\xef\xbb\xbf").split() if number == 1 else line.split(maxsplit=1)
+            if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
+                promised, dimension = int(fields[0]), int(fields[1])
+                continue
+            if not fields or line[:1].isspace():
+                continue  # an empty line, or the vector of a space
+            n_vectors += 1
+            word = fields[0].decode("utf-8", "surrogateescape")  # with a byte that is not UTF-8 it is no wanted word
+            if not dimension:  # without a header the first vector says it
+                dimension = len(line.split()) - 1
+                _parse(line, dimension, path, number)
+            if found.lacks(word) and (vector := _parse(line, dimension, path, number)) is not None:
+                found.add(word, vector)
+    if not n_vectors:
+        raise DataError(f"{path}: not one word vector; a line is a word and its numbers, with spaces between")
+    if n_vectors < promised:
+        log.warning("%s: %d vectors, its first line says %d; the file may not be whole", path, n_vectors, promised)
+    return dimension
+
+
+def _parse(line: bytes, dimension: int, path: Path, number: int) -> NDArray[np.float32] | None:
+    """The numbers after a line's first word; None if what follows belongs to the word: GloVe 840B has some such."""
+    first, *fields = line.split()
+    where = f"{path}: line {number}: {first.decode('utf-8', 'replace')!r}"
+    remedy = "fetch the file again, or take the line out"
+    if len(fields) > dimension and math.isnan(_number(fields[0])):
+        return None
+    if len(fields) != dimension or not fields:
+        raise DataError(f"{where} has {len(fields)} numbers, not {dimension or 'one or more'}; {remedy}")
+    values = [_number(field) for field in fields]
+    for index, value in enumerate(values):
+        if math.isnan(value):
+            text = fields[index].decode("utf-8", "replace")
+            raise DataError(f"{where}: value {index + 1} is {text!r}, which is no finite number; {remedy}")
+    return np.array(values, np.float32)
+
+
+def _number(field: bytes) -> float:
+    """nan for what is no number, or none that a float32 can hold."""
+    try:
+        value = float(field)
+    except ValueError:
+        return math.nan
+    return value if abs(value) <= LARGEST else math.nan
+
+
+def _read_binary(path: Path, found: _Found) -> int:
+    """Adds what `found` lacks; returns the dimension. gensim holds the whole file in memory meanwhile."""
+    _require_gensim(path)
+    from gensim.models import KeyedVectors
+
+    try:
+        # a word cut within a letter is no wanted word
+        file = KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
+    except (ValueError, EOFError, OSError, MemoryError, AssertionError, zlib.error) as error:
+        raise DataError(
+            f"{path}: not a whole binary file of word2vec ({error or type(error).__name__}); fetch it again, or give a text file another "
+            "ending than .bin"
+        ) from None
+    for word in file.index_to_key:
+        if found.lacks(word):
+            vector = np.array(file[word], np.float32)
+            if not np.isfinite(vector).all():
+                raise DataError(f"{path}: the vector of {word!r} has a value that is no finite number; fetch it again")
+            found.add(word, vector)
+    if not len(file):
+        raise DataError(f"{path}: not one word vector")
+    return int(file.vector_size)
+
+
+def _download(name: str) -> Path:
+    """The file of a name that gensim's downloader knows, in its folder (GENSIM_DATA_DIR; fetched if not there yet)."""
+    _require_gensim(name)
+    from gensim import downloader
+
+    known: dict[str, Any] = {}
+    try:
+        with redirect_stdout(sys.stderr):  # where it shows how far it is
+            known = downloader.info()["models"]
+            if name in known:
+                # the path, and not what the downloaded code would make of it
+                return Path(downloader.load(name, return_path=True))
+    except Exception as error:  # it raises Exception itself, for a wrong sum
+        raise DownloadError(
+            f"{name}: gensim could not fetch these vectors ({error}); try again with a network, or give a file (with a "
+            "folder or an ending)"
+        ) from None
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or sorted(known)
+    raise DownloadError(
+        f"{name}: gensim's downloader has no vectors of this name; it has {', '.join(near)} …; "
+        "a file is named with its folder or its ending"
+    )
+
+
+def _require_gensim(what: object) -> None:
+    try:
+        import gensim  # noqa: F401
+    except ImportError:
+        raise DataError(f"{what}: binary files and names need gensim; run `pip install 'gensim>=4.3'`") from None
