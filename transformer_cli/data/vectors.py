@@ -155,10 +155,9 @@ def _read_binary(path: Path, found: _Found) -> int:
         # a word cut within a letter is no wanted word
         file = KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
     except (ValueError, EOFError, OSError, MemoryError, AssertionError, zlib.error) as error:
-        raise DataError(
-            f"{path}: not a whole binary file of word2vec ({error or type(error).__name__}); fetch it again, or give a text file another "
-            "ending than .bin"
-        ) from None
+        problem = str(error) or type(error).__name__
+        remedy = "fetch it again, or give a text file another ending than .bin"
+        raise DataError(f"{path}: not a whole binary file of word2vec ({problem}); {remedy}") from None
     for word in file.index_to_key:
         if found.lacks(word):
             vector = np.array(file[word], np.float32)
