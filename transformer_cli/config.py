@@ -94,6 +94,23 @@ class DataConfig(Section):
         return self
 
 
+class VectorsConfig(Section):
+    """Pretrained word vectors for the embeddings: a file, or a name that gensim's downloader knows."""
+
+    source: Annotated[str, Field(min_length=1)] | None = None
+    """of the source embedding: a path (with a "/" or a "."), or a name such as glove-wiki-gigaword-100"""
+    target: Annotated[str, Field(min_length=1)] | None = None
+    """of the target embedding, likewise"""
+    freeze: bool = False
+    """keep the vectors as they are; words without one learn"""
+
+    @model_validator(mode="after")
+    def _there_is_something_to_freeze(self) -> "VectorsConfig":
+        if self.freeze and self.source is None and self.target is None:
+            raise ValueError("freeze: true needs vectors; name them as source or target, or set freeze: false")
+        return self
+
+
 class ModelConfig(Section):
     """The Transformer's shape (Vaswani et al. 2017, section 3); the defaults are the tutorials' small one."""
 
@@ -129,6 +146,17 @@ class ModelConfig(Section):
     """on embeddings, inside the feed-forward, on each sublayer's output"""
     attention_dropout: Fraction | None = None
     """on attention weights (null: as dropout)"""
+    vectors: VectorsConfig = VectorsConfig()
+    """what the embeddings begin with, where it is not random"""
+
+    @property
+    def pretrained(self) -> dict[str, str]:
+        """Side → the vectors of its embedding; one side where both embeddings are one matrix."""
+        sides = {"source": self.vectors.source, "target": self.vectors.target}
+        given = {side: where for side, where in sides.items() if where is not None}
+        if self.tie_embeddings == "all" and len(given) == 2:
+            del given["target"]
+        return given
 
     @model_validator(mode="after")
     def _shapes_fit(self) -> "ModelConfig":
@@ -140,6 +168,9 @@ class ModelConfig(Section):
             raise ValueError("max_length: null needs positions: sinusoidal; a learned table has a last position")
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"d_model: sinusoidal positions come in pairs of sine and cosine; {self.d_model} is odd")
+        source, target = self.vectors.source, self.vectors.target
+        if self.tie_embeddings == "all" and source and target and source != target:
+            raise ValueError("vectors: with tie_embeddings: all both embeddings are one matrix; give source or target")
         return self
 
 
@@ -222,8 +253,8 @@ class Config(Section):
 def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file (None: the built-in defaults), then apply overrides such as `training.learning_rate=3e-4`.
 
-    Relative paths under data.files are taken from the YAML file's folder (in overrides: from the current one), and
-    become absolute.
+    Relative paths under data.files and model.vectors are taken from the YAML file's folder (in overrides: from the
+    current one), and become absolute.
     Raises ConfigError, one line, for a file that cannot be read, an unknown key, a wrong type or a wrong value.
     """
     tree: dict[str, Any] = {}
@@ -312,12 +343,25 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _make_paths_absolute(tree: Mapping[str, Any], folder: Path) -> None:
-    data = tree.get("data")
-    files = data.get("files") if isinstance(data, dict) else None
-    for pair in files.values() if isinstance(files, dict) else ():
+    for pair in _below(tree, "data", "files").values():
         for side, value in pair.items() if isinstance(pair, dict) else ():
             if isinstance(value, str):
-                pair[side] = str((folder / Path(value).expanduser()).resolve())
+                pair[side] = _absolute(value, folder)
+    vectors = _below(tree, "model", "vectors")
+    for side, value in vectors.items():
+        if isinstance(value, str) and is_file(value):
+            vectors[side] = _absolute(value, folder)
+
+
+def _below(tree: Mapping[str, Any], section: str, key: str) -> dict[str, Any]:
+    """The mapping tree[section][key]; empty if there is none (what stands there instead is refused later)."""
+    parent = tree.get(section)
+    found = parent.get(key) if isinstance(parent, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _absolute(path: str, folder: Path) -> str:
+    return str((folder / Path(path).expanduser()).resolve())
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:

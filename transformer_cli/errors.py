@@ -3,7 +3,7 @@
 TfmError
 ├── ConfigError       a setting: unknown key, wrong type, out of range, settings that contradict each other
 ├── DataError         parallel text or a prepared dataset: missing, damaged, out of step
-│   └── DownloadError     a corpus that could not be fetched
+│   └── DownloadError     a corpus or word vectors that could not be fetched
 ├── CheckpointError   a run on disk: missing, of another format version, truncated
 └── DeviceError       a device that this machine does not have
 
@@ -24,7 +24,7 @@ class DataError(TfmError):
 
 
 class DownloadError(DataError):
-    """A corpus could not be fetched: no network, an address that fails, a time-out."""
+    """A corpus or word vectors could not be fetched: no network, an address that fails, a time-out."""
 
 
 class CheckpointError(TfmError):

@@ -11,6 +11,7 @@ from transformer_cli.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 YAMLS = sorted(CONFIGS.rglob("*.yaml"))
+VECTORS_OF_ONE_MATRIX = "model: {tie_embeddings: all, vectors: {source: a-b, target: c-d}}"
 OWN_FILES = """
 data:
   corpus: files
@@ -115,6 +116,35 @@ def test_paths_given_by_set_count_from_here_and_become_absolute(
     assert config.data.files["train"].source == tmp_path / "a.en"
 
 
+def test_paths_of_vectors_become_absolute_and_names_stay(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    text = "model: {vectors: {source: my.vec, target: glove-twitter-25, freeze: true}}"
+    vectors = load(path, text).model.vectors
+    assert (vectors.source, vectors.target, vectors.freeze) == (str(tmp_path / "my.vec"), "glove-twitter-25", True)
+    vectors = load(path, text, "model.vectors.target=sub/vectors").model.vectors
+    assert (vectors.source, vectors.target) == (str(tmp_path / "my.vec"), str(here / "sub/vectors"))
+
+
+@pytest.mark.parametrize(
+    ("vectors", "pretrained"),
+    [
+        ("", {}),
+        ("source: name", {"source": "name"}),
+        ("target: name", {"target": "name"}),
+        ("source: name, target: name", {"source": "name"}),
+    ],
+)
+def test_one_matrix_has_one_sides_vectors(path: Path, vectors: str, pretrained: dict[str, str]) -> None:
+    text = f"data: {{joint_vocabulary: true}}\nmodel: {{tie_embeddings: all, vectors: {{{vectors}}}}}"
+    assert load(path, text).model.pretrained == pretrained
+    untied = load(path, text, "model.tie_embeddings=target+output").model.pretrained
+    assert untied == {**pretrained, **({"target": "name"} if "target" in vectors else {})}
+
+
 @pytest.mark.parametrize(
     ("override", "section", "key", "value"),
     [
@@ -179,6 +209,11 @@ def test_a_config_does_not_change() -> None:
         ("model: {max_length: 2}", "model.max_length: input should be greater than or equal to 3, not 2"),
         ("model: {d_model: 9, num_heads: 3, positions: sinusoidal}", "model: d_model: sinusoidal positions come in "),
         ("model: {tie_embeddings: all}", "model.tie_embeddings: all three need one vocabulary for both sides; set da"),
+        ("model: {vectors: glove}", "model.vectors: input should be a valid dictionary or instance of VectorsConfig"),
+        ("model: {vectors: {sorce: a}}", "model.vectors.sorce: unknown key; did you mean source?"),
+        ("model: {vectors: {source: ''}}", "model.vectors.source: string should have at least 1 character, not ''"),
+        ("model: {vectors: {freeze: true}}", "model.vectors: freeze: true needs vectors; name them as source or targ"),
+        (VECTORS_OF_ONE_MATRIX, "model: vectors: with tie_embeddings: all both embeddings are one matrix; give source"),
         ("training: {schedule: inverse_sqrt}", "training: warmup_steps: schedule inverse_sqrt needs at least 1"),
         ("data: {source: xx}", "data: source: 'xx' is not a language of multi30k; it has de, en, fr, cs"),
         ("data: {corpus: captions, target: fr}", "data: target: 'fr' is not a language of captions; it has de, en"),

@@ -104,9 +104,9 @@ def _read_text(path: Path, found: _Found) -> int:
             if number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields):
                 promised, dimension = int(fields[0]), int(fields[1])
                 continue
+            n_vectors += bool(fields)
             if not fields or line[:1].isspace():
                 continue  # an empty line, or the vector of a space
-            n_vectors += 1
             word = fields[0].decode("utf-8", "surrogateescape")  # with a byte that is not UTF-8 it is no wanted word
             if not dimension:  # without a header the first vector says it
                 dimension = len(line.split()) - 1

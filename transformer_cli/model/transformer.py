@@ -24,8 +24,9 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.pad_id = pad_id
-        self.source_embedding = Embedding(config, source_vocabulary)
-        self.target_embedding = Embedding(config, target_vocabulary)
+        may_freeze = config.pretrained if config.vectors.freeze else {}
+        self.source_embedding = Embedding(config, source_vocabulary, may_freeze="source" in may_freeze)
+        self.target_embedding = Embedding(config, target_vocabulary, may_freeze="target" in may_freeze)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self.output = nn.Linear(config.d_model, target_vocabulary)
@@ -34,6 +35,8 @@ class Transformer(nn.Module):
             self.source_embedding.tokens.weight = self.target_embedding.tokens.weight
         if config.tie_embeddings != "none":
             self.output.weight = self.target_embedding.tokens.weight  # section 3.4
+        self.source_embedding.hold_frozen_rows()
+        self.target_embedding.hold_frozen_rows()
         self.apply(initialize)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
@@ -75,18 +78,34 @@ class Transformer(nn.Module):
 class Embedding(nn.Module):
     """Token vectors × √d_model (3.4), plus position vectors (3.5), then dropout (5.4)."""
 
-    def __init__(self, config: ModelConfig, vocabulary: int) -> None:
+    frozen: Tensor | None
+
+    def __init__(self, config: ModelConfig, vocabulary: int, *, may_freeze: bool) -> None:
+        """may_freeze: which rows are frozen, so far none, is kept with the weights."""
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, config.d_model)
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.positions = _positions(config)
         self.dropout = Dropout(config.dropout)
+        self.register_buffer("frozen", torch.zeros(vocabulary, dtype=torch.bool) if may_freeze else None)
 
     def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
         """ids int64 (batch, length), at `positions` (None: 0 … length-1) → (batch, length, d_model)."""
         if positions is None:
             positions = torch.arange(ids.shape[-1], device=ids.device)
         return self.dropout(self.tokens(ids) * self.scale + self.positions(positions))
+
+    @torch.no_grad()
+    def load_vectors(self, rows: Tensor, values: Tensor) -> None:
+        """Put vectors, float32 (n, d_model), in place of the rows of n ids, and freeze these if rows may be frozen."""
+        self.tokens.weight[rows] = values
+        if self.frozen is not None:
+            self.frozen[rows] = True
+
+    def hold_frozen_rows(self) -> None:
+        """From now on frozen rows get no gradient: Adam, without weight decay, leaves them bit for bit as they are."""
+        if self.frozen is not None:
+            self.tokens.weight.register_hook(lambda gradient: gradient.masked_fill(self.frozen[:, None], 0.0))
 
 
 class Encoder(nn.Module):
@@ -176,8 +195,14 @@ def initialize(module: nn.Module) -> None:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Trainable numbers; a tied matrix counts once."""
+    """Trainable numbers; a tied matrix counts once. Those of frozen rows are among them."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+
+
+def count_frozen(model: Transformer) -> int:
+    """Numbers in the frozen rows of its embeddings."""
+    masks = (model.source_embedding.frozen, model.target_embedding.frozen)
+    return sum(int(mask.sum()) for mask in masks if mask is not None) * model.config.d_model
 
 
 def _positions(config: ModelConfig) -> nn.Module:

@@ -28,9 +28,10 @@ from transformer_cli.files import exclusive, write_text
 from transformer_cli.model.dropout import Dropout
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.packing import packed_token_losses
-from transformer_cli.model.transformer import count_parameters
+from transformer_cli.model.transformer import count_frozen, count_parameters
 from transformer_cli.training.interruption import Stop, stop_signals
 from transformer_cli.training.optim import learning_rate, make_optimizer
+from transformer_cli.training.pretrained import load_pretrained, read_pretrained
 
 log = logging.getLogger(__name__)
 
@@ -71,14 +72,17 @@ def _train(config: Config, device: torch.device, data_dir: Path, runs_dir: Path,
         dataset = Dataset.open(find_dataset(run.config.data, data_dir))
     else:
         dataset = Dataset.open(find_dataset(config.data, data_dir))
+        pretrained = read_pretrained(config, dataset)  # its errors leave the old run in place
         if fresh and folder.exists():
             log.info("moved the old run to %s", _move_aside(folder))
         run = Run.create(folder, _resolve(config, dataset, device), dataset)
     write_text(runs_dir / "latest", f"{config.name}\n")
     trainer = Trainer(run, dataset, device)
-    trainer.announce()
     if resuming:
         trainer.restore()
+    else:
+        load_pretrained(trainer.model, pretrained)
+    trainer.announce()
     trainer.run_epochs()
     return run
 
@@ -106,10 +110,12 @@ class Trainer:
     def announce(self) -> None:
         """Say what the run is."""
         data = self.run.config.data
+        frozen = count_frozen(self.model)
         log.info(
-            "%s: %s parameters; %s→%s, %s pairs of %s; epochs: %s; %s; %s",
+            "%s: %s parameters%s; %s→%s, %s pairs of %s; epochs: %s; %s; %s",
             self.run.config.name,
             f"{count_parameters(self.model):,}",
+            f", {frozen:,} of them frozen vectors" if frozen else "",
             data.source,
             data.target,
             f"{len(self.train_rows):,}",

@@ -1,11 +1,12 @@
 """Word vectors: every kind of file, which words are taken, what is wrong with a file, and what needs gensim."""
 
 import gzip
+import hashlib
 import json
 import logging
 import sys
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.error import URLError
 
@@ -157,6 +158,11 @@ def test_fewer_vectors_than_promised_are_a_warning(tmp_path: Path, caplog: pytes
     assert caplog.record_tuples == [("transformer_cli.data.vectors", logging.WARNING, message)]
 
 
+def test_the_vector_of_a_space_is_one_of_those_promised(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert list(read(write(tmp_path / "v.txt", "2 3\n  4 5 6\nhund 1 2 3\n")).found) == ["hund"]
+    assert not caplog.records
+
+
 def test_memory_holds_only_the_wanted_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     n_lines = 20_000
 
@@ -240,6 +246,29 @@ class TestNames:
         write_binary(folder / "word2vec-tiny-3/word2vec-tiny-3.gz", {"der": [0, 0, 1], "hund": [1, 2, 3]})
         assert list(read_vectors("glove-tiny-3", WORDS, lowercase=False).found) == ["läuft", "der"]
         assert numbers(read_vectors("word2vec-tiny-3", WORDS, lowercase=False)) == {"hund": [1, 2, 3], "der": [0, 0, 1]}
+
+    def test_a_download_leaves_standard_output_alone(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        from gensim import downloader
+
+        content = gzip.compress(PLAIN.encode())
+        known = {"file_name": "glove-far-3.gz", "parts": 1, "checksum": hashlib.md5(content).hexdigest()}
+        list_of_names = json.dumps({"models": {"glove-far-3": known}, "corpora": {}})
+        (folder / "information.json").write_text(list_of_names, encoding="utf-8")
+
+        def fetch(address: str, path: str, reporthook: Callable[[int, int, int], None] | None = None) -> None:
+            Path(path).write_bytes(content)
+            if reporthook:
+                reporthook(1, len(content), len(content))
+
+        monkeypatch.setattr(downloader.urllib, "urlretrieve", fetch)
+        for _ in range(2):  # fetched, and found where it was put
+            assert list(read_vectors("glove-far-3", WORDS, lowercase=False).found) == ["läuft", "der"]
+            monkeypatch.delattr(downloader.urllib, "urlretrieve", raising=False)
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "100.0%" in err
 
     @pytest.mark.parametrize("name", ["glove-tiny-4", "text8"])
     def test_an_unknown_name(self, name: str) -> None:

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from transformer_cli.config import ModelConfig, TrainingConfig
+from transformer_cli.config import ModelConfig, TrainingConfig, VectorsConfig
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention
 from transformer_cli.model.dropout import Dropout
 from transformer_cli.model.loss import token_losses
-from transformer_cli.model.transformer import Transformer, count_parameters
+from transformer_cli.model.transformer import Transformer, count_frozen, count_parameters
 from transformer_cli.training.optim import make_optimizer
 
 PAD = 1
@@ -100,6 +100,46 @@ def test_every_weight_gets_a_gradient_and_moves(ties: str, positions: str) -> No
         for part in parameter.grad.chunk(3) if name.endswith("qkv.weight") else [parameter.grad]:
             assert part.count_nonzero() > 0, name
         assert not parameter.equal(before[name]), name
+
+
+@pytest.mark.parametrize("ties", TIES)
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("freeze", [True, False])
+def test_loaded_rows_begin_as_given_and_stay_only_if_frozen(ties: str, side: str, freeze: bool) -> None:
+    model = make_model(tie_embeddings=ties, vectors=VectorsConfig.model_validate({side: "a.vec", "freeze": freeze}))
+    embedding = {"source": model.source_embedding, "target": model.target_embedding}[side]
+    weight, ids, values = embedding.tokens.weight, torch.tensor([9, 6]), torch.randn(2, 16)
+    before = weight.detach().clone()
+    embedding.load_vectors(ids, values)
+    assert weight[ids].equal(values)
+    others = [row for row in range(12) if row not in ids]
+    assert weight[others].equal(before[others])
+
+    optimizer = make_optimizer(model, TrainingConfig())
+    for _ in range(3):
+        for _ in range(2):  # a batch in two groups
+            token_losses(model, SOURCE, TARGET, label_smoothing=0.1).objective.backward()
+        assert weight.grad is not None
+        assert weight.grad[ids].any().item() is not freeze
+        optimizer.step()
+        optimizer.zero_grad()
+    assert weight[ids].equal(values) is freeze
+    for token in (2, 3, 5) if side == "source" else (2, 4, 8):
+        assert not weight[token].equal(before[token])
+
+
+def test_frozen_rows_are_saved_where_there_may_be_some_and_counted_once() -> None:
+    plain = make_model().state_dict().keys()
+    assert make_model(vectors=VectorsConfig(source="a.vec")).state_dict().keys() == plain
+    for given, ties in (({"source"}, "none"), ({"target"}, "target+output"), ({"source", "target"}, "none")):
+        vectors = VectorsConfig.model_validate({**dict.fromkeys(given, "a.vec"), "freeze": True})
+        model = make_model(vectors=vectors, tie_embeddings=ties)
+        assert model.state_dict().keys() - plain == {f"{side}_embedding.frozen" for side in given}
+        assert count_frozen(model) == 0
+        model.source_embedding.load_vectors(torch.tensor([5, 6]), torch.zeros(2, 16))
+        model.target_embedding.load_vectors(torch.tensor([7]), torch.zeros(1, 16))
+        assert count_frozen(model) == 16 * (2 * ("source" in given) + ("target" in given))
+        assert count_parameters(model) == count_parameters(make_model(tie_embeddings=ties))
 
 
 def test_the_width_of_a_head_is_free() -> None:

@@ -1,0 +1,215 @@
+"""Pretrained vectors in training: which rows they fill, which stay, what is said, and that a run needs no file."""
+
+import logging
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor
+
+from transformer_cli.checkpoint import Run
+from transformer_cli.config import load_config
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.prepare import prepare
+from transformer_cli.data.vocabulary import PAD, SPECIALS
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.training import pretrained as module
+from transformer_cli.training.pretrained import load_pretrained, read_pretrained
+from transformer_cli.training.trainer import Trainer, train
+from transformer_cli.translate import Translator
+
+TrainTiny = Callable[..., Run]
+
+D_MODEL = 32
+FREEZE = "model.vectors.freeze=true"
+SHORT = ("training.batch_size=100", "training.epochs=3")  # an epoch of two steps
+
+
+@pytest.fixture(scope="module")
+def tiny(project: Path) -> Run:
+    return Run.open(project / "runs/tiny")
+
+
+def write_vectors(path: Path, words: tuple[str, ...], size: int = D_MODEL) -> dict[str, NDArray[np.float32]]:
+    """A vector for every second word, every sixth with a capital."""
+    values = np.random.default_rng(0).normal(0, 0.4, (len(words), size)).astype(np.float32)
+    chosen = {word: values[index] for index, word in enumerate(words) if index % 2}
+    lines = [
+        f"{word.capitalize() if index % 3 == 2 else word} {' '.join(map(str, vector.tolist()))}\n"
+        for index, (word, vector) in enumerate(chosen.items())
+    ]
+    path.write_text("".join(lines), encoding="utf-8")
+    return chosen
+
+
+@pytest.fixture
+def source_vectors(tmp_path: Path, tiny: Run) -> dict[str, NDArray[np.float32]]:
+    return write_vectors(tmp_path / "de.vec", tiny.source_vocabulary.tokens[len(SPECIALS) :])
+
+
+def embedding(run: Run, side: str) -> Tensor:
+    weights = load_file(run.checkpoint("last") / "model.safetensors")
+    name = f"{side}_embedding.tokens.weight"
+    return weights[name] if name in weights else weights["output.weight"]  # tied: it is saved once
+
+
+def initial(run: Run) -> Tensor:
+    torch.manual_seed(run.config.training.seed)
+    return run.new_model().source_embedding.tokens.weight.detach()
+
+
+def expected_rows(run: Run, side: str, vectors: dict[str, NDArray[np.float32]]) -> tuple[list[int], Tensor]:
+    vocabulary = run.source_vocabulary if side == "source" else run.target_vocabulary
+    ids = vocabulary.encode(vectors)
+    assert min(ids) >= len(SPECIALS)
+    return ids, torch.from_numpy(np.stack(list(vectors.values())))
+
+
+@pytest.mark.usefixtures("source_vectors")
+def test_coverage_is_said_with_the_most_frequent_of_the_missed(
+    corpus: Path, project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "N_NAMED", 3)
+    path = tmp_path / "de.vec"
+    config = load_config(corpus / "tiny.yaml", [f"model.vectors.source={path}"])
+    dataset = Dataset.open(find_dataset(config.data, project / "data"))
+    words = dataset.source_vocabulary.tokens[len(SPECIALS) :]
+    n_found = len(words) // 2
+    n_upper = sum(word.capitalize() != word for word in words[5::6])
+    caplog.set_level(logging.INFO)
+    read_pretrained(config, dataset)
+    assert caplog.messages == [
+        f"source vectors: {path} ({D_MODEL} numbers each): {n_found} of {len(words)} words "
+        f"({n_found / len(words):.1%}), {n_upper} of them in another case; missed: {', '.join(words[0:6:2])}, …"
+    ]
+    path.write_text("".join(f"{word} {'1 ' * D_MODEL}\n" for word in words), encoding="utf-8")
+    read_pretrained(config, dataset)
+    assert caplog.messages[1].endswith(f": {len(words)} of {len(words)} words (100.0%)")
+
+
+def test_rows_begin_as_the_file_says_and_the_others_at_random(
+    train_tiny: TrainTiny,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    source_vectors: dict[str, NDArray[np.float32]],
+) -> None:
+    begun: list[Tensor] = []
+
+    def note(trainer: Trainer) -> None:
+        begun.append(trainer.model.source_embedding.tokens.weight.detach().clone())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "run_epochs", note)
+    for _ in range(2):  # killed before its first save, a run begins again: with the vectors
+        with pytest.raises(KeyboardInterrupt):
+            train_tiny(tmp_path / "runs", *SHORT, f"model.vectors.source={tmp_path / 'de.vec'}")
+    run = Run.open(tmp_path / "runs/tiny")
+    ids, values = expected_rows(run, "source", source_vectors)
+    expected = initial(run)
+    expected[ids] = values
+    assert begun[0].equal(expected)
+    assert begun[1].equal(expected)
+
+
+@pytest.mark.parametrize("freeze", ["true", "false"])
+def test_only_frozen_vectors_stay_and_all_else_learns(
+    train_tiny: TrainTiny, tmp_path: Path, source_vectors: dict[str, NDArray[np.float32]], freeze: str
+) -> None:
+    where = f"model.vectors.source={tmp_path / 'de.vec'}"
+    run = train_tiny(tmp_path / "runs", *SHORT, where, f"model.vectors.freeze={freeze}")
+    ids, values = expected_rows(run, "source", source_vectors)
+    trained, random = embedding(run, "source"), initial(run)
+    unchanged = [row for row, value in zip(ids, values, strict=True) if trained[row].equal(value)]
+    assert unchanged == (ids if freeze == "true" else [])
+    moved = [row for row in range(len(random)) if row not in ids and not trained[row].equal(random[row])]
+    assert moved == [row for row in range(len(random)) if row not in ids and row != PAD]  # no sentence reads <pad>
+
+
+@pytest.mark.parametrize("ties", ["none", "target+output"])
+def test_a_frozen_run_goes_on_bit_for_bit_without_the_file(
+    train_tiny: TrainTiny, tmp_path: Path, tiny: Run, ties: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "en.vec"
+    vectors = write_vectors(path, tiny.target_vocabulary.tokens[len(SPECIALS) :])
+    settings = (*SHORT, f"model.tie_embeddings={ties}", f"model.vectors.target={path}", FREEZE)
+    whole = train_tiny(tmp_path / "whole", *settings)
+    train_tiny(tmp_path / "parts", *settings, "training.epochs=1")
+    path.unlink()
+    with caplog.at_level(logging.INFO):
+        resumed = train_tiny(tmp_path / "parts", *settings)
+    files = [run.checkpoint("last") / "model.safetensors" for run in (whole, resumed)]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    ids, values = expected_rows(resumed, "target", vectors)
+    assert embedding(resumed, "target")[ids].equal(values)
+    assert f" parameters, {values.numel():,} of them frozen vectors; " in caplog.text
+
+
+def test_both_sides_of_one_vocabulary_may_be_one_frozen_matrix(corpus: Path, tmp_path: Path) -> None:
+    path = tmp_path / "both.vec"
+    path.write_text(f"hund {'0.5 ' * D_MODEL}\ndog {'-0.5 ' * D_MODEL}\n", encoding="utf-8")
+    overrides = [*SHORT, "data.joint_vocabulary=true", "model.tie_embeddings=all", FREEZE]
+    overrides += [f"model.vectors.{side}={path}" for side in ("source", "target")]
+    config = load_config(corpus / "tiny.yaml", overrides)
+    prepare(config, data_dir=tmp_path / "data")
+    run = train(config, data_dir=tmp_path / "data", runs_dir=tmp_path / "runs")
+    ids = run.target_vocabulary.encode(["hund", "dog"])
+    rows = embedding(run, "target")[ids]
+    assert rows.equal(torch.tensor([[0.5], [-0.5]]).expand(2, D_MODEL))
+    frozen = load_file(run.checkpoint("last") / "model.safetensors")["source_embedding.frozen"]
+    assert frozen.nonzero().flatten().tolist() == sorted(ids)
+
+
+@pytest.mark.usefixtures("source_vectors")
+def test_a_copied_run_translates_without_the_file(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    run = train_tiny(tmp_path / "runs", *SHORT, f"model.vectors.source={tmp_path / 'de.vec'}", FREEZE)
+    sentences = ["Der kleine Hund läuft im Park."]
+    before = Translator.load(run.folder).translate(sentences)
+    (tmp_path / "de.vec").unlink()
+    copy = shutil.copytree(run.folder, tmp_path / "elsewhere")
+    shutil.rmtree(tmp_path / "runs")
+    assert Translator.load(copy).translate(sentences) == before
+
+
+@pytest.mark.usefixtures("source_vectors")
+def test_a_resumed_run_may_not_change_its_vectors(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    where = f"model.vectors.source={tmp_path / 'de.vec'}"
+    train_tiny(tmp_path / "runs", *SHORT, where, "training.epochs=1")
+    with pytest.raises(ConfigError, match=r"other settings \(model\.vectors\.freeze: false → true\): give the old"):
+        train_tiny(tmp_path / "runs", *SHORT, where, FREEZE)
+    with pytest.raises(ConfigError, match=r"other settings \(model\.vectors\.source: .*de\.vec → null\): give the old"):
+        train_tiny(tmp_path / "runs", *SHORT)
+
+
+def test_vectors_that_do_not_fit_leave_the_old_run_in_place(
+    workspace: Path, corpus: Path, tiny: Run, tmp_path: Path
+) -> None:
+    def begin(path: Path) -> None:
+        config = load_config(corpus / "tiny.yaml", [f"model.vectors.source={path}"])
+        train(config, data_dir=workspace / "data", runs_dir=workspace / "runs", fresh=True)
+
+    narrow, foreign = tmp_path / "narrow.vec", tmp_path / "foreign.vec"
+    write_vectors(narrow, tiny.source_vocabulary.tokens[len(SPECIALS) :], size=7)
+    message = f"^model.vectors.source: {narrow} has 7 numbers a word, model.d_model is 32; set model.d_model: 7, or"
+    with pytest.raises(ConfigError, match=message):
+        begin(narrow)
+    foreign.write_text(f"chien {'1 ' * D_MODEL}\n", encoding="utf-8")
+    message = rf"^{foreign}: not one of the \d+ words of the source vocabulary; choose vectors of its language"
+    with pytest.raises(DataError, match=message):
+        begin(foreign)
+    with pytest.raises(DataError, match=rf"^{tmp_path / 'none.vec'}: cannot be read"):
+        begin(tmp_path / "none.vec")
+    assert [folder.name for folder in (workspace / "runs").glob("tiny*")] == ["tiny"]
+    assert Run.open(workspace / "runs/tiny").has_checkpoint("best")
+
+
+def test_nothing_pretrained_changes_nothing(tiny: Run, project: Path) -> None:
+    dataset = Dataset.open(find_dataset(tiny.config.data, project / "data"))
+    model = tiny.new_model()
+    before = model.source_embedding.tokens.weight.detach().clone()
+    load_pretrained(model, read_pretrained(tiny.config, dataset))
+    assert model.source_embedding.tokens.weight.equal(before)

@@ -1,0 +1,76 @@
+"""Pretrained word vectors into the rows of a model's embeddings: where words and weights meet."""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transformer_cli.config import Config
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.vectors import Vectors, read_vectors
+from transformer_cli.data.vocabulary import SPECIALS
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.model.transformer import Transformer
+
+N_NAMED = 8  # missed words that the coverage line names
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The vectors of one side's vocabulary."""
+
+    side: str
+    """source or target"""
+    ids: Tensor
+    """int64 (n,), the rows they belong in"""
+    values: Tensor
+    """float32 (n, d_model)"""
+
+
+def read_pretrained(config: Config, dataset: Dataset) -> list[Rows]:
+    """The vectors that model.vectors names, of all words that have one; says how many these are.
+
+    Raises ConfigError if they are not model.d_model wide, DataError if no word has one, or as `read_vectors` says.
+    """
+    vocabularies = {"source": dataset.source_vocabulary, "target": dataset.target_vocabulary}
+    found = []
+    for side, where in config.model.pretrained.items():
+        words = vocabularies[side].tokens[len(SPECIALS) :]
+        vectors = read_vectors(where, words, lowercase=config.data.lowercase)
+        if vectors.dimension != config.model.d_model:
+            raise ConfigError(
+                f"model.vectors.{side}: {where} has {vectors.dimension} numbers a word, model.d_model is "
+                f"{config.model.d_model}; set model.d_model: {vectors.dimension}, or choose other vectors"
+            )
+        if not vectors.found:
+            raise DataError(
+                f"{where}: not one of the {len(words):,} words of the {side} vocabulary; choose vectors of its "
+                "language, and of its case (data.lowercase)"
+            )
+        log.info("%s vectors: %s", side, _coverage(where, words, vectors))
+        ids = torch.tensor(vocabularies[side].encode(vectors.found))
+        found.append(Rows(side, ids, torch.from_numpy(np.stack(list(vectors.found.values())))))
+    return found
+
+
+def load_pretrained(model: Transformer, pretrained: Sequence[Rows]) -> None:
+    """Put them in place of the random rows."""
+    embeddings = {"source": model.source_embedding, "target": model.target_embedding}
+    for rows in pretrained:
+        embeddings[rows.side].load_vectors(rows.ids, rows.values)
+
+
+def _coverage(where: str, words: Collection[str], vectors: Vectors) -> str:
+    missed = [word for word in words if word not in vectors.found]  # most frequent first, as in the vocabulary
+    line = f"{where} ({vectors.dimension} numbers each): {len(vectors.found):,} of {len(words):,} words"
+    line += f" ({len(vectors.found) / len(words):.1%})"
+    if vectors.n_other_case:
+        line += f", {vectors.n_other_case:,} of them in another case"
+    if missed:
+        line += f"; missed: {', '.join(missed[:N_NAMED])}" + (", …" if len(missed) > N_NAMED else "")
+    return line
