@@ -5,6 +5,7 @@ runs/multi30k/
     config.yaml                     the whole config; precision and the data's fingerprint resolved
     source.vocab.txt target.vocab.txt target.joins.json
     history.jsonl curves.png        a line a validation; the same as a picture
+    tensorboard/                    the same as an event file, where the config asks for it
     checkpoints/step-0004540/       model.safetensors, state.safetensors (Adam's moments), state.json
     best  last                      text files that name a checkpoint
 runs/latest                         a text file that names the newest run

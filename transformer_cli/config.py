@@ -204,6 +204,8 @@ class TrainingConfig(Section):
     """stop after so many validations without a new best (null: never)"""
     save_minutes: Annotated[float, Field(gt=0.0)] = 10
     """minutes between saves within an epoch: the most that a kill can lose"""
+    tensorboard: bool = False
+    """keep the history as a TensorBoard event file too (needs the extra of that name)"""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """of initialisation, batches and dropout"""
     fast: bool = True

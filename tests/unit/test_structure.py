@@ -32,6 +32,7 @@ OWNERS = {
     "sacrebleu": "evaluation",
     "safetensors": "checkpoint",
     "spacy": "data.tokenizer",
+    "tensorboard": "training.events",
     "torchtext": "data.vocabulary",
     "tqdm": "progress",
     "typer": "cli",

@@ -29,13 +29,16 @@ from transformer_cli.model.dropout import Dropout
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.packing import packed_token_losses
 from transformer_cli.model.transformer import count_frozen, count_parameters
+from transformer_cli.training import events
 from transformer_cli.training.interruption import Stop, stop_signals
 from transformer_cli.training.optim import learning_rate, make_optimizer
 from transformer_cli.training.pretrained import load_pretrained, read_pretrained
 
 log = logging.getLogger(__name__)
 
-MAY_CHANGE = tuple(f"training.{key}" for key in ("epochs", "patience", "save_minutes", "device", "num_threads"))
+MAY_CHANGE = tuple(
+    f"training.{key}" for key in ("epochs", "patience", "save_minutes", "tensorboard", "device", "num_threads")
+)
 PART = 4096  # target tokens of a batch that the CPU computes at a time: bounds the memory that they take
 
 
@@ -48,6 +51,8 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     disk was begun with other settings or is being trained, Interrupted (after a save) on SIGINT or SIGTERM.
     """
     device = choose_device(config.training.device)
+    if config.training.tensorboard:
+        events.check_installed()
     if config.training.num_threads:
         torch.set_num_threads(config.training.num_threads)
     if not (runs_dir / config.name).exists():
@@ -106,6 +111,7 @@ class Trainer:
         self.optimizer = make_optimizer(self.model, self.settings)
         self.state = TrainingState()
         self.history: list[dict[str, Any]] = []
+        self.event_file: events.EventFile | None = None
 
     def announce(self) -> None:
         """Say what the run is."""
@@ -135,6 +141,7 @@ class Trainer:
         else:
             where = f"epoch {self.state.epoch}, {self.state.batch} batches into it"
             log.info("resuming from the save at step %s (%s)", f"{self.state.step:,}", where)
+        self._write_events()
 
     def run_epochs(self) -> None:
         """Train until the epochs or the patience are spent."""
@@ -247,6 +254,7 @@ class Trainer:
         self._save(is_best=is_best)
         log.info(_epoch_line(entry, self.settings.epochs))
         self._draw_curves()
+        self._write_events()
 
     def _save(self, *, is_best: bool = False) -> None:
         self.run.save(self.model, self.optimizer, self.state, is_best=is_best)
@@ -258,6 +266,18 @@ class Trainer:
             plots.draw_curves({self.run.config.name: self.history}, self.run.folder / "curves.png")
         except (OSError, ValueError) as error:  # no reason to stop training
             log.warning("curves.png could not be drawn: %s", error)
+
+    def _write_events(self) -> None:
+        if not self.settings.tensorboard:
+            return
+        try:
+            if self.event_file is None:
+                self.event_file = events.EventFile(self.run.folder / "tensorboard", self.history)
+            else:
+                self.event_file.add(self.history[-1])
+        except OSError as error:  # no reason to stop training; the next validation begins a new file
+            self.event_file = None
+            log.warning("TensorBoard's event file could not be written: %s", error)
 
     def _stopped(self, signal_number: int) -> Interrupted:
         return Interrupted(f"stopped and saved at step {self.state.step:,}; the same command goes on", signal_number)

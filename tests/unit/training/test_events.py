@@ -1,0 +1,140 @@
+"""TensorBoard's event file, read by TensorBoard's own reader: it says what history.jsonl says, whatever happened."""
+
+import logging
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from transformer_cli.checkpoint import Run
+from transformer_cli.errors import ConfigError
+from transformer_cli.training.events import EventFile
+from transformer_cli.training.trainer import Trainer
+
+TrainTiny = Callable[..., Run]
+
+ON = ("training.tensorboard=true", "training.batch_size=100")  # an epoch of two steps
+FROM_HISTORY = {
+    "loss/train": "train_loss",
+    "loss/valid": "valid_loss",
+    "perplexity/valid": "valid_ppl",
+    "learning_rate": "learning_rate",
+}
+
+
+def entry(step: int, loss: float) -> dict[str, Any]:
+    values = {"train_loss": loss + 0.5, "valid_loss": loss, "valid_ppl": 2**loss, "learning_rate": 1 / step}
+    return {"step": step, **values, "target_tokens": 3000, "train_seconds": 2.0, "valid_seconds": 0.5}
+
+
+def reader(folder: Path) -> EventAccumulator:
+    return EventAccumulator(str(folder)).Reload()
+
+
+def curves(read: EventAccumulator) -> dict[str, list[tuple[int, float]]]:
+    """The points (step, value) of each curve."""
+    return {tag: [(point.step, point.value) for point in read.Scalars(tag)] for tag in read.Tags()["scalars"]}
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+
+
+def assert_says(read: EventAccumulator, history: list[dict[str, Any]]) -> None:
+    """32-bit floats are all that an event holds."""
+    found = curves(read)
+    expected = {tag: [line[key] for line in history] for tag, key in FROM_HISTORY.items()}
+    expected["target_tokens_per_second"] = [line["target_tokens"] / line["train_seconds"] for line in history]
+    assert found.keys() == expected.keys()
+    for tag, points in found.items():
+        assert [step for step, _ in points] == [line["step"] for line in history]
+        assert [value for _, value in points] == pytest.approx(expected[tag], rel=1e-6)
+
+
+def test_a_reader_at_work_sees_what_is_added_and_forgets_what_a_new_file_takes_back(tmp_path: Path) -> None:
+    history = [entry(10, 3.0), entry(20, 2.0)]
+    file = EventFile(tmp_path, history[:1])
+    read = reader(tmp_path)
+    assert_says(read, history[:1])
+    file.add(history[1])
+    assert_says(read.Reload(), history)
+
+    older = file.path.read_bytes()
+    EventFile(tmp_path, [history[0], entry(15, 2.5)])
+    assert len(list(tmp_path.iterdir())) == 1
+    file.path.write_bytes(older)  # as if a kill had come before it was deleted
+    assert_says(reader(tmp_path), [history[0], entry(15, 2.5)])
+
+
+def test_times_are_those_of_one_sitting(tmp_path: Path) -> None:
+    EventFile(tmp_path, [entry(10, 3.0), entry(20, 2.0), entry(30, 1.0)])
+    times = [point.wall_time for point in reader(tmp_path).Scalars("loss/valid")]
+    assert [later - times[0] for later in times] == pytest.approx([0.0, 2.5, 5.0], abs=1e-3)
+
+
+def test_training_leaves_its_history_as_events(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    run = train_tiny(tmp_path, *ON, "training.epochs=3")
+    assert len(run.history()) == 3
+    assert_says(reader(run.folder / "tensorboard"), run.history())
+
+
+def test_without_being_asked_there_are_none(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    run = train_tiny(tmp_path, ON[1], "training.epochs=1")
+    assert not (run.folder / "tensorboard").exists()
+
+
+def test_asked_for_late_they_begin_with_the_first_epoch(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    train_tiny(tmp_path, ON[1], "training.epochs=2")
+    run = train_tiny(tmp_path, *ON, "training.epochs=3")
+    assert_says(reader(run.folder / "tensorboard"), run.history())
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_a_resumed_run_takes_back_what_its_history_has_lost(train_tiny: TrainTiny, tmp_path: Path, epochs: int) -> None:
+    run = train_tiny(tmp_path, *ON, "training.epochs=1")
+    ahead = [*run.history(), {**run.history()[-1], "step": 3, "valid_loss": 0.0}]  # validated, then killed
+    run.write_history(ahead)
+    EventFile(run.folder / "tensorboard", ahead)
+    train_tiny(tmp_path, *ON, f"training.epochs={epochs}")
+    read = reader(run.folder / "tensorboard")
+    assert_says(read, run.history()[:epochs])
+    assert [step for step, _ in curves(read)["loss/valid"]] == [2, 4][:epochs]
+
+
+def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(
+    train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = train_tiny(tmp_path, ON[1], "training.epochs=1")
+    (run.folder / "tensorboard").write_text("in the way", encoding="utf-8")
+    run = train_tiny(tmp_path, *ON, "training.epochs=3")
+    assert len(run.history()) == 3
+    assert len(warnings(caplog)) == 3  # when it resumes, and at each validation
+    assert all(line.startswith("TensorBoard's event file could not be written: ") for line in warnings(caplog))
+
+
+def test_a_file_that_is_lost_is_written_anew_and_whole(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lose(trainer: Trainer) -> None:
+        if len(trainer.history) == 2:
+            shutil.rmtree(trainer.run.folder / "tensorboard")
+
+    monkeypatch.setattr(Trainer, "_draw_curves", lose)
+    run = train_tiny(tmp_path, *ON, "training.epochs=3")
+    assert len(warnings(caplog)) == 1
+    assert_says(reader(run.folder / "tensorboard"), run.history())
+
+
+def test_where_tensorboard_is_absent_one_line_says_so_before_training(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "tensorboard"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ConfigError, match=r"^training\.tensorboard: .* pip install 'transformer-cli\[tensorboard\]' "):
+        train_tiny(tmp_path, *ON)
+    assert list(tmp_path.iterdir()) == []
+    train_tiny(tmp_path, "training.epochs=1")  # nobody asks for it
