@@ -143,10 +143,7 @@ def test_a_truncated_checkpoint(tfm: Tfm, corpus: Path, workspace: Path, file: s
     for path in (workspace / "runs/tiny/checkpoints").glob(f"*/{file}"):
         path.write_bytes(path.read_bytes()[:-10])
     config = ("--config", corpus / "tiny.yaml") if command == ("train",) else ()
-    code, out, err = tfm(*command, *config, cwd=workspace)
-    *earlier, last, nothing = err.split("\n")
-    assert_one_line((code, out, f"{last}\n"), "runs/tiny/checkpoints/step-", "cannot be read")
-    assert (nothing, len(earlier)) == ("", len(config) // 2)  # train says first what the run is
+    assert_one_line(tfm(*command, *config, cwd=workspace), "runs/tiny/checkpoints/step-", "cannot be read")
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ class Trainer:
         self.event_file: events.EventFile | None = None
 
     def announce(self) -> None:
-        """Say what the run is."""
+        """Say what the run is, and where it goes on."""
         data = self.run.config.data
         frozen = count_frozen(self.model)
         log.info(
@@ -130,17 +130,17 @@ class Trainer:
             describe(self.device),
             self.precision,
         )
+        if self.state.epoch > self.settings.epochs:
+            more = "" if self.settings.schedule == "cosine" else "; raise training.epochs to go on"
+            log.info("all %d epochs are trained%s", self.state.epoch - 1, more)
+        elif self.state.step:
+            where = f"epoch {self.state.epoch}, {self.state.batch} batches into it"
+            log.info("resuming from the save at step %s (%s)", f"{self.state.step:,}", where)
 
     def restore(self) -> None:
         """Weights, moments, state and history of the last save; history written after it is dropped."""
         self.state = self.run.load_last(self.model, self.optimizer)
         self.history = [entry for entry in self.run.history() if entry["step"] <= self.state.step]
-        if self.state.epoch > self.settings.epochs:
-            more = "" if self.settings.schedule == "cosine" else "; raise training.epochs to go on"
-            log.info("all %d epochs are trained%s", self.state.epoch - 1, more)
-        else:
-            where = f"epoch {self.state.epoch}, {self.state.batch} batches into it"
-            log.info("resuming from the save at step %s (%s)", f"{self.state.step:,}", where)
         self._write_events()
 
     def run_epochs(self) -> None:
