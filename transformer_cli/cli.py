@@ -63,6 +63,13 @@ class KindChoice(str, Enum):
     cross = "cross"
 
 
+class ScaleChoice(str, Enum):
+    """What `tfm inspect --scale` takes."""
+
+    sqrt = "sqrt"
+    none = "none"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `tfm` and exit the process with its code. arguments: None for those of the process."""
     for stream, errors in ((sys.stdout, "strict"), (sys.stderr, "replace")):
@@ -231,6 +238,19 @@ def inspect(
         list[int] | None, typer.Option(help="Counts from 1. Repeatable.", show_default="every head")
     ] = None,
     truncate: TruncateOption = False,
+    vectors: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="No model: attention of these word vectors over themselves. A file, or a name that gensim knows. "
+            "Words are split at white space; each has the vector of its own spelling, else of the lower-case one.",
+        ),
+    ] = None,
+    query: Annotated[str | None, typer.Option(metavar="WORD", help="With --vectors: only this word's rows.")] = None,
+    scale: Annotated[
+        ScaleChoice | None,
+        typer.Option(help="With --vectors: divide scores by √dimension, or not.", show_default="sqrt"),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the numbers as JSON, with scores before softmax; no picture.")
     ] = False,
@@ -238,6 +258,22 @@ def inspect(
     """Draw what attends to what in a sentence, and where its token vectors move."""
     if output and as_json:
         raise typer.BadParameter("--output and --json exclude each other")
+    picture = output or Path("inspect.png")
+    if vectors is not None:
+        of_a_model: dict[str, object] = {
+            "--run": run,
+            "--device": device != "auto",
+            "--kind": kind,
+            "--layer": layer is not None,
+            "--head": head,
+            "--truncate": truncate,
+        }
+        if given := [option for option, value in of_a_model.items() if value]:
+            raise typer.BadParameter(f"--vectors looks into no model, so it excludes {', '.join(given)}")
+        _inspect_words(sentence, vectors, query, scale is not ScaleChoice.none, None if as_json else picture)
+        return
+    if query is not None or scale:
+        raise typer.BadParameter("--query and --scale go with --vectors")
     from transformer_cli.inspection import KINDS, inspect_sentence
     from transformer_cli.translate import Options, Translator
 
@@ -249,7 +285,6 @@ def inspect(
         return
     from transformer_cli.plots import draw_inspection
 
-    picture = output or Path("inspect.png")
     with _writing(picture):
         draw_inspection(inspection, maps, picture)
     print(f"{inspection.translation}\n{picture}")
@@ -368,6 +403,32 @@ def _inspection_json(inspection: "Inspection", maps: Sequence["AttentionMap"]) -
         },
         "repetitions": [asdict(repetition) for repetition in inspection.repetitions()],
     }
+
+
+def _inspect_words(sentence: str, where: str, query: str | None, is_scaled: bool, picture: Path | None) -> None:
+    """picture: None for JSON instead."""
+    from transformer_cli.inspection import attend_over_words
+
+    found = attend_over_words(sentence, where, is_scaled=is_scaled, query=query)
+    queries = [found.words[position] for position in found.positions]
+    if picture is None:
+        numbers = {
+            "words": found.words,
+            "without_vector": found.without_vector,
+            "queries": queries,
+            "scores": found.scores.tolist(),
+            "weights": found.weights.tolist(),
+            "vectors": found.vectors.tolist(),
+            "context_vectors": found.context.tolist(),
+        }
+        print(json.dumps(numbers, ensure_ascii=False, allow_nan=False))
+        return
+    from transformer_cli.plots import draw_words
+
+    with _writing(picture):
+        draw_words(found, picture)
+    rows = [[word, *(f"{weight:.2f}" for weight in row)] for word, row in zip(queries, found.weights, strict=True)]
+    print(f"{_table([['', *found.words], *rows])}\n{picture}")
 
 
 def _keep(judged: Sequence["Judged"], output: Path | None, output_tokens: Path | None) -> None:

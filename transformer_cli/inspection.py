@@ -1,17 +1,20 @@
-"""Attention weights and token vectors of a sentence, as numbers. Knows nothing of files or pictures.
+"""Attention weights and token vectors of a sentence, in a model or of word vectors alone, as numbers. No pictures here.
 
-Positions count from 0, which is <sos>; layers and heads count from 1, as a user names them.
+Positions count from 0, which is <sos> in a model; layers and heads count from 1, as a user names them.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from transformer_cli.data.vectors import read_vectors
 from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, attention_scores
@@ -20,6 +23,8 @@ from transformer_cli.translate import Options, Translation, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,28 @@ class Inspection:
         ]
 
 
+@dataclass(frozen=True)
+class WordAttention:
+    """Word vectors that attend to each other with no model: they are queries, keys and values at once. float64."""
+
+    words: list[str]
+    """the sentence's, but for those that have no vector"""
+    without_vector: list[str]
+    """these, in its order"""
+    positions: list[int]
+    """in `words`, of those that attend"""
+    is_scaled: bool
+    """whether scores are divided by √dimension"""
+    vectors: Tensor
+    """(words, dimension)"""
+    scores: Tensor
+    """before softmax: (positions, words)"""
+    weights: Tensor
+    """softmax of the scores: (positions, words)"""
+    context: Tensor
+    """weights · vectors, what attention makes of them: (positions, dimension)"""
+
+
 def inspect_sentence(translator: Translator, sentence: str, options: Options = Options()) -> Inspection:
     """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions."""
     (translation,) = translator.translations([sentence], options)
@@ -150,7 +177,7 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
     """
     words = translation.source_tokens
     if not words:
-        raise DataError("the sentence is blank, so there is nothing to inspect; give it a word")
+        raise _blank()
     run, model = translator.run, translator.model
     source_tokens = [SPECIALS[SOS], *words, SPECIALS[EOS]]
     is_repeated = len(set(source_tokens)) < len(source_tokens)
@@ -180,6 +207,37 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
     )
 
 
+def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, query: str | None = None) -> WordAttention:
+    """softmax(QKᵀ/√d)·V, or softmax(QKᵀ)·V, where the vectors of a sentence's words are Q, K and V.
+
+    Words are what stands between white space. A word has the vector of its own spelling, else of the lower-case one,
+    else of any other in upper and lower case; one that has none is left out, with a warning.
+
+    where: a file or a name, as in `read_vectors`. query: a word, in upper or lower case, whose rows alone are wanted.
+    Raises DataError if there is no word, none that has a vector, or none that is the query, and where `read_vectors`
+    does.
+    """
+    words = sentence.split()
+    if not words:
+        raise _blank()
+    found = read_vectors(where, [*words, *map(str.lower, words)], lowercase=True).found
+    rows = {word: row for word in words if (row := found.get(word, found.get(word.lower()))) is not None}
+    missing = [word for word in words if word not in rows]
+    if not rows:
+        raise DataError(f"{where}: no vector for any word of the sentence; give words of its language, spaces between")
+    if missing:
+        log.warning("%s: no vector for %s; left out", where, ", ".join(dict.fromkeys(missing)))
+    words = [word for word in words if word in rows]
+    positions = [at for at, word in enumerate(words) if query is None or word.lower() == query.lower()]
+    if not positions:
+        raise DataError(f"query {query}: not among the words that have a vector; choose of {', '.join(words)}")
+    vectors = torch.from_numpy(np.stack([rows[word] for word in words])).double()
+    queries = vectors[positions]
+    scores = attention_scores(queries, vectors, None) if is_scaled else queries @ vectors.T
+    weights = scores.softmax(dim=-1)
+    return WordAttention(words, missing, positions, is_scaled, vectors, scores, weights, weights @ vectors)
+
+
 @contextmanager
 def _scores_kept(model: Transformer) -> Iterator[dict[object, Tensor]]:
     """While the block runs, each attention module → the scores of its newest call, (batch, heads, target, source).
@@ -203,6 +261,10 @@ def _scores_kept(model: Transformer) -> Iterator[dict[object, Tensor]]:
 
 def _by_layer(scores: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Attention]:
     return [Attention(before[0].cpu(), after[0].cpu()) for before, after in zip(scores, weights, strict=True)]
+
+
+def _blank() -> DataError:
+    return DataError("the sentence is blank, so there is nothing to inspect; give it a word")
 
 
 def _refuse_beyond(last: int, number: int, thing: str, claim: str) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from transformer_cli.files import write_bytes
-from transformer_cli.inspection import AttentionMap, Inspection
+from transformer_cli.inspection import AttentionMap, Inspection, WordAttention
 
 FONT_SIZE = 9
 STYLE: dict[Any, Any] = {
@@ -42,6 +42,7 @@ LEVELS = 100  # of a weight: a colour for each hundredth
 COLUMNS = 4  # heads side by side
 CELL, GAP, LINE = 0.16, 0.12, 0.22  # inches: a token's row or column; between maps; a line of text
 VECTORS_HEIGHT = 6.5  # inches
+TINY = 1e-30  # a variance, where all vectors are the same
 MOST_PIXELS = 8_000  # of a side: beyond, the picture gets coarser instead of larger
 SMALLEST_MAP = (2.1, 1.1)  # inches: room for the names of the axes, however short the sentence
 VECTORS_WIDTH = 9.0  # inches, at least: they need room, however few the maps
@@ -97,7 +98,29 @@ def draw_inspection(inspection: Inspection, maps: Sequence[AttentionMap], path: 
     """The same, and below it the source's vectors in the plane. Replaces `path` by a PNG."""
     with rc_context(STYLE):
         figure = _draw_blocks(_blocks(maps), with_room_for_vectors=True)
-        _draw_vectors(figure, inspection)
+        title = "source vectors, from before the encoder (dot) to after it (arrow head)"
+        every = range(len(inspection.source_tokens))
+        _draw_vectors(
+            figure, title, inspection.source_tokens, inspection.before.numpy(), every, inspection.after.numpy()
+        )
+        _save(figure, path, _palette())
+
+
+def draw_words(words: WordAttention, path: Path) -> None:
+    """Attention of word vectors over themselves as a heat map, and they in the plane. Replaces `path` by a PNG."""
+    scores = f"QKᵀ/√{words.vectors.shape[1]}" if words.is_scaled else "QKᵀ"
+    block = _Block(
+        "word vectors, no model: they are Q, K and V",
+        "word …",
+        "… attends to word",
+        [words.words[position] for position in words.positions],
+        words.words,
+        [(f"softmax({scores})", words.weights.numpy())],
+    )
+    with rc_context(STYLE):
+        figure = _draw_blocks([block], with_room_for_vectors=True)
+        title = "word vectors (dot) and what attention makes of them (arrow head)"
+        _draw_vectors(figure, title, words.words, words.vectors.numpy(), words.positions, words.context.numpy())
         _save(figure, path, _palette())
 
 
@@ -125,12 +148,18 @@ class _Block:
         return _longest(self.targets) + 2 * LINE
 
     @property
+    def cell(self) -> float:
+        """A token's row or column: a lone map may be twice as large, where there is room."""
+        room = (VECTORS_WIDTH - 2) / len(self.sources)
+        return max(CELL, min(2 * CELL, room)) if len(self.maps) == 1 else CELL
+
+    @property
     def map_width(self) -> float:
-        return max(CELL * len(self.sources), SMALLEST_MAP[0])
+        return max(self.cell * len(self.sources), SMALLEST_MAP[0])
 
     @property
     def map_height(self) -> float:
-        return max(CELL * len(self.targets), SMALLEST_MAP[1])
+        return max(self.cell * len(self.targets), SMALLEST_MAP[1])
 
     @property
     def maps_bottom(self) -> float:
@@ -216,41 +245,51 @@ def _draw_block(figure: Figure, block: _Block, left: float, top: float) -> AxesI
     return image
 
 
-def _draw_vectors(figure: Figure, inspection: Inspection) -> None:
-    """An arrow a token, from before the encoder to after it."""
+def _draw_vectors(
+    figure: Figure, title: str, tokens: Sequence[str], before: Floats, moved: Sequence[int], after: Floats
+) -> None:
+    """A dot a token, and from those that moved an arrow to where they are afterwards.
+
+    before (tokens, dimension); moved: which tokens have a row in after (moved, dimension).
+    """
     left = 0.8
     axes = _add_axes(figure, left, 3 * LINE, figure.get_figwidth() - left - 0.3, VECTORS_HEIGHT - 5 * LINE)
-    before, after, explained = _in_the_plane(inspection.before.numpy(), inspection.after.numpy())
-    counts = Counter(inspection.source_tokens)
+    ends = before.copy()
+    ends[list(moved)] = after
+    before, ends, explained = _in_the_plane(before, ends)
+    counts = Counter(tokens)
     repeated = [token for token, count in counts.items() if count > 1]
     labels, colours = [], []
-    for position, token in enumerate(inspection.source_tokens):
+    for position, token in enumerate(tokens):
         is_repeated = token in repeated
         labels.append(f"{token} ({position})" if is_repeated else token)
         colours.append(f"C{repeated.index(token)}" if is_repeated else "0.4")
-    for start, end, colour in zip(before, after, colours, strict=True):
-        arrow = {"arrowstyle": "->", "color": colour, "alpha": 0.7, "shrinkA": 0, "shrinkB": 0}
-        axes.annotate("", end, start, arrowprops=arrow)
+    for position, (start, end, colour) in enumerate(zip(before, ends, colours, strict=True)):
         axes.plot(*start, ".", color=colour)
-    axes.update_datalim(after)
+        if position in moved:
+            arrow = {"arrowstyle": "->", "color": colour, "alpha": 0.7, "shrinkA": 0, "shrinkB": 0}
+            axes.annotate("", end, start, arrowprops=arrow)
+    axes.update_datalim(ends)
     axes.margins(0.08)
     axes.autoscale_view()
     inch = 72 / figure.dpi
-    offsets = _free_places(axes.transData.transform(after) * inch, labels, axes.bbox.x0 * inch, axes.bbox.x1 * inch)
-    for end, label, colour, offset in zip(after, labels, colours, offsets, strict=True):
+    points, leftwards = axes.transData.transform(ends) * inch, ends[:, 0] < before[:, 0]
+    offsets = _free_places(points, leftwards, labels, axes.bbox.x0 * inch, axes.bbox.x1 * inch)
+    for end, label, colour, offset in zip(ends, labels, colours, offsets, strict=True):
         axes.annotate(label, end, offset, textcoords="offset points", color=colour, parse_math=False, path_effects=HALO)
-    axes.set_title(
-        "source vectors, from before the encoder (dot) to after it (arrow head); words that occur twice have a colour"
-    )
+    axes.set_title(f"{title}; words that occur twice have a colour")
     axes.set_xlabel(f"first principal component ({explained[0]:.0%} of the variance)")
     axes.set_ylabel(f"second principal component ({explained[1]:.0%})")
     axes.grid()
 
 
-def _free_places(points: Floats, labels: Sequence[str], left: float, right: float) -> list[tuple[float, float]]:
+def _free_places(
+    points: Floats, leftwards: NDArray[np.bool_], labels: Sequence[str], left: float, right: float
+) -> list[tuple[float, float]]:
     """Where labels go, seen from their points, so that none lies on another or sticks out at the sides.
 
-    Where there is no such place, the one that sticks out least. All in points of 1/72 inch.
+    Where there is no such place, the one that sticks out least. If it can be, before the head of an arrow, which points
+    leftwards or not. All in points of 1/72 inch.
     """
     line = FONT_SIZE + 2.0
     taken: list[tuple[float, float, float]] = []  # left, right, bottom
@@ -261,9 +300,9 @@ def _free_places(points: Floats, labels: Sequence[str], left: float, right: floa
         sticks_out = max(left - start, 0.0) + max(end - right, 0.0)
         return sticks_out, any(start < b and a < end and abs(bottom - c) < line for a, b, c in taken)
 
-    for (x, y), label in zip(points, labels, strict=True):
+    for (x, y), is_leftwards, label in zip(points, leftwards, labels, strict=True):
         width = 72 * _width(label)
-        starts = (x + 3, x - 3 - width)
+        starts = sorted((x + 3, x - 3 - width), reverse=not is_leftwards)
         bottoms = [y + line * (step - 0.3) for step in (0, 0.5, -0.5, 1, -1, 1.5, -1.5, 2.5, -2.5)]
         place = min(((start, start + width, bottom) for bottom in bottoms for start in starts), key=cost)
         taken.append(place)
@@ -272,15 +311,15 @@ def _free_places(points: Floats, labels: Sequence[str], left: float, right: floa
 
 
 def _in_the_plane(before: Floats, after: Floats) -> tuple[Floats, Floats, Floats]:
-    """Both (positions, d_model) on the two principal components of all of them: each (positions, 2).
+    """Both (tokens, dimension) on the two principal components of all of them: each (tokens, 2).
 
     Also the part of the variance that each component explains: (2,).
     """
     vectors = np.concatenate((before, after)).astype(np.float64)
-    vectors -= vectors.mean(axis=0)
+    vectors = np.pad(vectors - vectors.mean(axis=0), ((0, 0), (0, 2)))  # two components, even of a single number
     _, sizes, directions = np.linalg.svd(vectors, full_matrices=False)
     flat = vectors @ directions[:2].T
-    return flat[: len(before)], flat[len(before) :], (sizes**2 / (sizes**2).sum())[:2]
+    return flat[: len(before)], flat[len(before) :], sizes[:2] ** 2 / max((sizes**2).sum(), TINY)
 
 
 def _longest(tokens: Sequence[str]) -> float:

@@ -19,6 +19,7 @@ INSPECTION_KEYS = {
     *("source", "translation", "source_tokens", "source_ids", "target_tokens", "target_ids"),
     *("attention", "vectors", "repetitions"),
 }
+WORDS_KEYS = {"words", "without_vector", "queries", "scores", "weights", "vectors", "context_vectors"}
 
 
 def lines(path: Path) -> list[str]:
@@ -162,6 +163,34 @@ def test_a_translation_comes_with_a_picture_of_its_attention(tfm: Tfm, workspace
     said = "attention.png: what each position of the translation attends to\n"
     assert tfm("translate", *option, "--attention", "attention.png", sentence, cwd=workspace) == (0, out, said)
     assert (workspace / "attention.png").read_bytes().startswith(b"\x89PNG\r\n")
+
+
+def test_word_vectors_are_inspected_without_any_run(tfm: Tfm, tmp_path: Path) -> None:
+    (tmp_path / "my.vec").write_text("the 1 0 0\ncat 0 2 0\nmat 0 0 2\n", encoding="utf-8")
+    command = ("inspect", "--vectors", "my.vec", "The cat on the mat")
+    code, out, err = tfm(*command, "--scale", "none", cwd=tmp_path)
+    assert (code, err) == (0, "warning: my.vec: no vector for on; left out\n")
+    assert out.split("\n") == [
+        "      The   cat   the   mat",
+        "The  0.37  0.13  0.37  0.13",  # e, 1, e, 1 over 2e + 2
+        "cat  0.02  0.95  0.02  0.02",  # 1, e⁴, 1, 1 over e⁴ + 3
+        "the  0.37  0.13  0.37  0.13",
+        "mat  0.02  0.02  0.02  0.95",
+        "inspect.png",
+        "",
+    ]
+    assert (tmp_path / "inspect.png").read_bytes().startswith(b"\x89PNG\r\n")
+    code, out, _ = tfm(*command, "--query", "cat", "--json", cwd=tmp_path)
+    found = json.loads(out)
+    assert (code, found.keys()) == (0, WORDS_KEYS)
+    assert (found["words"], found["without_vector"], found["queries"]) == (
+        ["The", "cat", "the", "mat"],
+        ["on"],
+        ["cat"],
+    )
+    assert found["scores"] == [[0.0, pytest.approx(4 / 3**0.5), 0.0, 0.0]]
+    assert sum(found["weights"][0]) == pytest.approx(1.0)
+    assert (len(found["vectors"]), len(found["context_vectors"][0])) == (4, 3)
 
 
 def test_curves_are_drawn_by_training_and_on_demand(tfm: Tfm, workspace: Path) -> None:

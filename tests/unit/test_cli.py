@@ -48,6 +48,7 @@ def assert_one_line(answer: tuple[int, str, str], *fragments: str) -> None:
             id="files of another corpus",
         ),
         pytest.param(("train", "--set", "training.device=gpu"), ("training.device", "gpu"), id="no such device"),
+        pytest.param(("inspect", "--vectors", "no.vec", "Hund"), ("no.vec: cannot be read",), id="no vectors"),
     ],
 )
 def test_mistakes_in_an_empty_folder(
@@ -174,6 +175,26 @@ def test_attention_is_drawn_of_one_sentence(tfm: Tfm, tmp_path: Path, sentences:
     code, out, err = tfm("translate", "--attention", "a.png", *sentences, cwd=tmp_path)
     assert (code, out) == (2, "")
     assert "give exactly one" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--query", "the"), "go with --vectors"),
+        (("--scale", "none"), "go with --vectors"),
+        (("--vectors", "a.vec", "--run", "tiny"), "excludes --run"),
+        (("--vectors", "a.vec", "--device", "cpu"), "excludes --device"),
+        (("--vectors", "a.vec", "--kind", "cross", "--layer", "0", "--head", "1"), "excludes --kind, --layer, --head"),
+        (("--vectors", "a.vec", "--truncate"), "excludes --truncate"),
+        (("--vectors", "a.vec", "--scale", "half"), "'half'"),
+    ],
+)
+def test_options_of_a_model_and_of_word_vectors_exclude_each_other(
+    tfm: Tfm, tmp_path: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    code, out, err = tfm("inspect", *arguments, "the cat", cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert complaint in " ".join(err.replace("│", " ").split())
 
 
 @pytest.mark.parametrize(

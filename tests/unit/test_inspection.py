@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from transformer_cli.checkpoint import Run
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNK
 from transformer_cli.errors import DataError
-from transformer_cli.inspection import KINDS, Inspection, inspect_sentence, inspect_translation
+from transformer_cli.inspection import KINDS, Inspection, attend_over_words, inspect_sentence, inspect_translation
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.translate import Options, Translator
@@ -175,3 +175,62 @@ def test_a_blank_sentence_and_one_that_is_too_long(translator: Translator) -> No
     assert len(inspect_sentence(translator, "Hund " * 14).source_ids) == 16
     with pytest.raises(DataError, match="15 tokens, but the model takes at most 14"):
         inspect_sentence(translator, "Hund " * 15)
+
+
+# Of word vectors alone
+
+
+VECTORS = {"the": [0.5, -1.0], "Cat": [9.0, 9.0], "cat": [2.0, 1.0], "sat": [-1.0, 3.0], "MAT": [0.0, 0.25]}
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> str:
+    path = tmp_path / "some.vec"
+    path.write_text("".join(f"{word} {a} {b}\n" for word, (a, b) in VECTORS.items()), encoding="utf-8")
+    return str(path)
+
+
+def by_hand(words: list[str], divisor: float) -> tuple[list[list[float]], list[list[float]], list[list[float]]]:
+    """Scores, weights and context vectors in Python's floats."""
+    rows = [VECTORS[word] for word in words]
+    scores = [[(a * c + b * d) / divisor for c, d in rows] for a, b in rows]
+    sums = [sum(math.exp(score) for score in row) for row in scores]
+    weights = [[math.exp(score) / total for score in row] for row, total in zip(scores, sums, strict=True)]
+    context = [[sum(w * row[i] for w, row in zip(each, rows, strict=True)) for i in (0, 1)] for each in weights]
+    return scores, weights, context
+
+
+@pytest.mark.parametrize(("is_scaled", "divisor"), [(True, math.sqrt(2)), (False, 1.0)])
+def test_attention_of_word_vectors_written_out(vectors: str, is_scaled: bool, divisor: float) -> None:
+    found = attend_over_words("the cat sat the", vectors, is_scaled=is_scaled)
+    scores, weights, context = by_hand(["the", "cat", "sat", "the"], divisor)
+    assert (found.words, found.positions, found.is_scaled) == (["the", "cat", "sat", "the"], [0, 1, 2, 3], is_scaled)
+    for ours, theirs in ((found.scores, scores), (found.weights, weights), (found.context, context)):
+        assert_close(ours, torch.tensor(theirs, dtype=torch.float64))
+    assert found.vectors.tolist() == [VECTORS[word] for word in found.words]
+
+
+def test_a_query_has_its_rows_alone(vectors: str) -> None:
+    every = attend_over_words("the cat sat the", vectors)
+    one = attend_over_words("the cat sat the", vectors, query="THE")
+    assert (one.words, one.positions) == (every.words, [0, 3])
+    for name in ("scores", "weights", "context"):
+        assert torch.equal(getattr(one, name), getattr(every, name)[[0, 3]])
+    assert torch.equal(one.vectors, every.vectors)
+
+
+def test_a_word_has_the_vector_of_its_spelling_else_of_another(vectors: str, caplog: pytest.LogCaptureFixture) -> None:
+    found = attend_over_words("The\tCat cat, mat dog cat dog", vectors)
+    assert found.words == ["The", "Cat", "mat", "cat"]
+    assert found.vectors.tolist() == [VECTORS[word] for word in ("the", "Cat", "MAT", "cat")]
+    assert found.without_vector == ["cat,", "dog", "dog"]
+    assert caplog.messages == [f"{vectors}: no vector for cat,, dog; left out"]
+
+
+def test_word_vectors_that_cannot_be_looked_into(vectors: str) -> None:
+    with pytest.raises(DataError, match="the sentence is blank"):
+        attend_over_words(" \n", vectors)
+    with pytest.raises(DataError, match=r"some\.vec: no vector for any word of the sentence"):
+        attend_over_words("ein Hund", vectors)
+    with pytest.raises(DataError, match=r"query dog: not among the words that have a vector; choose of the, cat$"):
+        attend_over_words("the dog cat", vectors, query="dog")

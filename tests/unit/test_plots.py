@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from transformer_cli.inspection import Attention, Inspection
-from transformer_cli.plots import draw_attention, draw_curves, draw_inspection
+from transformer_cli.inspection import Attention, Inspection, WordAttention
+from transformer_cli.plots import draw_attention, draw_curves, draw_inspection, draw_words
 
 
 def history(*losses: float) -> list[dict[str, Any]]:
@@ -155,6 +155,43 @@ def test_nothing_written_is_cut_off_or_of_another_size(
     assert len(drawn) == 3
     for figure in drawn:
         assert_nothing_is_cut_off_or_of_another_size(figure)
+
+
+WORDS = ["the", "cat", "$x$", "the", "donaudampfschifffahrtsgesellschaft"]
+
+
+def word_attention(words: list[str], positions: list[int], dimension: int = 6) -> WordAttention:
+    vectors = torch.randn(len(words), dimension, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scores = vectors[positions] @ vectors.T
+    weights = scores.softmax(-1)
+    return WordAttention(words, [], positions, True, vectors, scores, weights, weights @ vectors)
+
+
+@pytest.mark.parametrize("positions", [[0, 1, 2, 3, 4], [0, 3]])
+def test_words_are_a_heat_map_of_those_that_attend_and_all_in_the_plane(
+    tmp_path: Path, drawn: list[Figure], positions: list[int]
+) -> None:
+    words = word_attention(WORDS, positions)
+    draw_words(words, tmp_path / "words.png")
+    heat_map, _, vectors = drawn[0].axes
+    assert heat_map.get_title() == "softmax(QKᵀ/√6)"
+    assert np.array_equal(np.asarray(heat_map.images[0].get_array()), words.weights.numpy())
+    assert [label.get_text() for label in heat_map.get_yticklabels()] == [WORDS[position] for position in positions]
+    assert [label.get_text() for label in heat_map.get_xticklabels()] == WORDS
+    labels = [text.get_text() for text in vectors.texts if text.get_text()]
+    assert labels == ["the (0)", "cat", "$x$", "the (3)", WORDS[4]]
+    assert len(vectors.lines) == len(WORDS)
+    assert len([text for text in vectors.texts if not text.get_text()]) == len(positions)  # arrows
+    assert_nothing_is_cut_off_or_of_another_size(drawn[0])
+
+
+@pytest.mark.parametrize(("words", "dimension"), [(["a"], 3), (["a", "a"], 3), (["a", "b"], 1)])
+def test_vectors_that_span_no_plane_are_drawn(
+    tmp_path: Path, drawn: list[Figure], words: list[str], dimension: int
+) -> None:
+    draw_words(word_attention(words, [0], dimension), tmp_path / "words.png")
+    assert len(drawn[0].axes[-1].lines) == len(words)
+    assert_nothing_is_cut_off_or_of_another_size(drawn[0])
 
 
 def assert_nothing_is_cut_off_or_of_another_size(figure: Figure) -> None:

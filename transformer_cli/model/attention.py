@@ -25,7 +25,10 @@ def attention_weights(query: Tensor, key: Tensor, may_attend: Tensor | None) -> 
 
 
 def attention_scores(query: Tensor, key: Tensor, may_attend: Tensor | None) -> Tensor:
-    """QKᵀ/√d_k, -inf where a target position may not attend. Shapes as in `attention_weights`."""
+    """QKᵀ/√d_k, -inf where a target position may not attend.
+
+    Shapes as in `attention_weights`; the last two dimensions alone will do.
+    """
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
     if may_attend is not None:
         scores = scores.masked_fill(~may_attend, float("-inf"))
