@@ -120,7 +120,7 @@ class Run:
     def new_model(self) -> Transformer:
         """The untrained model, on the CPU: every call draws the same weights from the run's seed.
 
-        Torch's random state is left as it was, that of other devices untouched.
+        Pretrained vectors are not in it yet. Torch's random state is left as it was, that of other devices untouched.
         """
         with torch.random.fork_rng(devices=()):
             torch.default_generator.manual_seed(self.config.training.seed)
