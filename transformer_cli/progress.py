@@ -1,7 +1,9 @@
-"""Progress bars: on standard error if that is a terminal, nothing elsewhere. Knows nothing of what is counted."""
+"""Progress on standard error: bars on a terminal, a line a minute elsewhere. Knows nothing of what is counted."""
 
 import logging
 import sys
+from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
 from tqdm import tqdm
@@ -9,23 +11,65 @@ from tqdm import tqdm
 if TYPE_CHECKING:
     from typing import Any
 
-Bar: TypeAlias = "tqdm[Any]"  # tqdm is generic for type checkers alone
+log = logging.getLogger(__name__)
+
+Bar: TypeAlias = "tqdm[Any] | Lines"  # tqdm is generic for type checkers alone
+SECONDS_A_LINE = 60.0
 
 
-def bar(description: str, total: int | None, unit: str, *, unit_scale: bool = False) -> Bar:
+def bar(description: str, total: int | None, unit: str, *, unit_scale: bool = False, initial: int = 0) -> Bar:
     """A bar to be used in a `with` block and moved by its `update(n)`; it vanishes at the end of the block.
 
-    `total` None: how much there is to do is not known. `unit_scale`: 1200 is shown as 1.20k.
+    `total` None: how much there is to do is not known. `unit_scale`: 1200 is shown as 1.20k. `initial`: how much of it
+    was done before. Where standard error is no terminal, work of more than a minute is told in log lines instead.
     """
+    if not sys.stderr.isatty():
+        return Lines(description, total, unit, unit_scale=unit_scale, initial=initial)
     return tqdm(
         desc=description,
         total=total,
         unit=unit,
         unit_scale=unit_scale,
-        disable=None,  # tqdm's way to say: unless standard error is a terminal
+        initial=initial,
         leave=False,
         dynamic_ncols=True,
     )
+
+
+class Lines:
+    """As much of a bar as is used here, in plain lines: what the bar would show, once a minute."""
+
+    def __init__(self, description: str, total: int | None, unit: str, *, unit_scale: bool, initial: int) -> None:
+        self.n: float = initial
+        self._postfix = ""
+        self._started = self._last_line = monotonic()
+        self._line = partial(
+            tqdm.format_meter,
+            total=total or 0,  # tqdm's way to say: not known
+            ncols=0,  # the numbers without the bar
+            prefix=description,
+            unit=unit,
+            unit_scale=unit_scale,
+            initial=initial,
+        )
+
+    def __enter__(self) -> "Lines":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def set_postfix_str(self, text: str, refresh: bool = True) -> None:
+        """What the next line ends with; `refresh` is for tqdm."""
+        self._postfix = text
+
+    def update(self, n: float = 1) -> None:
+        """So much more is done."""
+        self.n += n
+        now = monotonic()
+        if now - self._last_line >= SECONDS_A_LINE:
+            self._last_line = now
+            log.info("%s", self._line(self.n, elapsed=now - self._started, postfix=self._postfix))
 
 
 class LineHandler(logging.Handler):

@@ -166,7 +166,7 @@ class Trainer:
         """The epoch's batches from where the state stands; saves now and then, and when asked to stop."""
         saved = started = time.monotonic()
         seconds_before = self.state.running.seconds
-        with self._bar(plan) as bar:
+        with self._bar() as bar:
             while self.state.batch < len(plan):
                 self._set_learning_rate(len(plan))
                 self._step(plan[self.state.batch])
@@ -299,14 +299,16 @@ class Trainer:
             raise DataError(f"{self.dataset.folder}: no pair of {name} fits in model.max_length {limit}")
         return split, rows
 
-    def _bar(self, plan: Sequence[Rows]) -> "progress.Bar":
+    def _bar(self) -> "progress.Bar":
         """Counts target tokens; begins where the state stands."""
         lengths = self.train_split.target.lengths
-        total = int(lengths[self.train_rows].sum()) + len(self.train_rows)
-        bar = progress.bar(f"epoch {self.state.epoch}/{self.settings.epochs}", total, " tokens", unit_scale=True)
-        if self.state.batch < len(plan):
-            bar.update(self.state.running.target_tokens)
-        return bar
+        return progress.bar(
+            f"epoch {self.state.epoch}/{self.settings.epochs}",
+            total=int(lengths[self.train_rows].sum()) + len(self.train_rows),
+            unit=" tokens",
+            unit_scale=True,
+            initial=self.state.running.target_tokens,
+        )
 
     def _show(self, bar: "progress.Bar") -> None:
         running = self.state.running
