@@ -50,6 +50,9 @@ def test_label_smoothing_is_torchs_and_leaves_the_nll_alone(model: Transformer) 
         label_smoothing=0.1,
     )
     torch.testing.assert_close(smooth.objective, theirs)
+    their_gradients = torch.autograd.grad(theirs, list(model.parameters()))
+    for ours, reference in zip(gradients(model, SOURCE, TARGET), their_gradients, strict=True):
+        torch.testing.assert_close(ours, reference)
     plain = token_losses(model, SOURCE, TARGET)
     assert smooth.nll.equal(plain.nll)
     assert smooth.objective.item() != pytest.approx(plain.objective.item())
