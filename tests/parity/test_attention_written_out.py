@@ -50,6 +50,14 @@ def test_one_projection_shared_by_all_heads_is_a_block_diagonal_weight() -> None
     assert_close(ours(ours.queries(x), ours.keys_values(memory), real), theirs)
 
 
+@pytest.mark.parametrize("depth", [4, 64, 1024])
+def test_scores_spread_alike_at_any_depth(depth: int) -> None:
+    """Sums of `depth` products of numbers around 1 spread by √depth; that is why they are divided by it."""
+    query, key = torch.randn(1, 1, 200, depth), torch.randn(1, 1, 200, depth)
+    assert (query @ key.transpose(-2, -1)).std().item() == pytest.approx(math.sqrt(depth), rel=0.1)
+    assert attention_scores(query, key, None).std().item() == pytest.approx(1.0, rel=0.1)
+
+
 def times(matrix: Rows, vector: list[float]) -> list[float]:
     return [sum(a * b for a, b in zip(row, vector, strict=True)) for row in matrix]
 
