@@ -260,7 +260,7 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
     Raises ConfigError, one line, for a file that cannot be read, an unknown key, a wrong type or a wrong value.
     """
     tree: dict[str, Any] = {}
-    origin = "config"
+    origin = "--set"
     if path is not None:
         path = Path(path)
         origin = str(path)
@@ -272,7 +272,11 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(f"{origin}: {_one_line(error)}") from None
+        mistake = _one_line(error)
+        for override in overrides:
+            if _is_about(mistake, override.partition("=")[0].strip()):
+                origin = f"--set {override}"
+        raise ConfigError(f"{origin}: {mistake}") from None
 
 
 def is_file(where: str) -> bool:
@@ -397,6 +401,11 @@ def _one_line(error: ValidationError) -> str:
     else:
         what = f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, not {_as_yaml(first['input'])}"
     return what + (f" (and {len(others)} more)" if others else "")
+
+
+def _is_about(mistake: str, key: str) -> bool:
+    """model.num_heads: of "model.num_heads: input should …", and of "model: num_heads: 7 does not divide …"."""
+    return mistake.replace(": ", ".").startswith(f"{key}.")
 
 
 def _nearest(location: tuple[int | str, ...]) -> str:
