@@ -4,6 +4,7 @@ import io
 import logging
 import random
 import shutil
+import signal
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from itertools import product
@@ -19,6 +20,7 @@ from transformer_cli.config import load_config
 from transformer_cli.training.trainer import train
 
 torch.set_num_threads(1)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 
 NOUNS = {"der Hund": "dog", "der Mann": "man", "die Frau": "woman", "die Katze": "cat", "das Kind": "child"}
 ADJECTIVES = {"kleine": "small", "große": "big", "junge": "young", "alte": "old"}

@@ -15,7 +15,10 @@ class Stop:
 
 @contextmanager
 def stop_signals() -> Iterator[Stop]:
-    """Note the first SIGINT or SIGTERM instead of dying of it; a second one has its usual effect."""
+    """Note the first SIGINT or SIGTERM instead of dying of it; a second one has its usual effect.
+
+    One that is ignored stays so: of what a shell runs in the background, for example.
+    """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stop  # only the main thread may set handlers
@@ -28,7 +31,8 @@ def stop_signals() -> Iterator[Stop]:
             signal.signal(known, handler)
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        previous[number] = signal.signal(number, note)
+        if signal.getsignal(number) != signal.SIG_IGN:
+            previous[number] = signal.signal(number, note)
     try:
         yield stop
     finally:

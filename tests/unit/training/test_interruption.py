@@ -35,6 +35,18 @@ def test_a_second_interrupt_is_not_caught() -> None:
             signal.raise_signal(signal.SIGINT)
 
 
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with stop_signals() as stop:
+            signal.raise_signal(signal.SIGINT)
+            assert stop.signal_number is None
+            signal.raise_signal(signal.SIGTERM)
+            assert stop.signal_number == signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_without_a_signal_the_handlers_are_put_back_too() -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
     with stop_signals():
