@@ -1,9 +1,10 @@
 # make demo: install, then prepare, train, evaluate and translate, in a few minutes.  make test: all that CI checks.
+# make benchmark: speed and memory beside plain references (docs/benchmarks.md).
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test install clean
+.PHONY: demo test benchmark install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -13,6 +14,10 @@ test: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest
+
+benchmark: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[benchmark]"
+	$(BIN)/python scripts/benchmark.py
 
 install: .venv/installed
 

@@ -1,0 +1,139 @@
+"""How fast tfm is, each figure beside a plain reference measured in the same run. docs/benchmarks.md explains them.
+
+    make benchmark                                     all sections
+    python scripts/benchmark.py --only train --json    one of them, as JSON
+
+A table on standard output, progress on standard error. It does not judge: the marks are what we want to reach.
+"""
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from measure.commands import large_prepare_speed, prepare_speed, start_up, training_memory
+from measure.decoding import ctranslate2_speed, greedy_speed, open_run
+from measure.figures import Figure, Unavailable, table
+from measure.training import training_profile, training_speed
+from measure.zipf import large_corpus
+from transformer_cli.checkpoint import find_run
+from transformer_cli.config import load_config
+from transformer_cli.data.prepare import prepare
+from transformer_cli.errors import TfmError
+
+DATA = Path("data")
+SECTIONS = ("train", "greedy", "ctranslate2", "prepare", "memory", "start", "profile")
+HEAD = ("section", "figure", "unit", "ours", "reference", "ratio", "of matrix rate", "mark")
+LARGE_PAIRS = 2_000_000
+FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd", "bf16", "i8mm")
+MARKS = {  # of the ratio, unless a unit is named
+    ("train", "float32"): "≥ 2",
+    ("train", "bfloat16"): "≥ 4",
+    ("greedy", "text to text"): "≥ 20",
+    ("ctranslate2", "text to text, float32"): "≥ 1",
+    ("ctranslate2", "text to text, int8"): "≥ 1",
+    ("prepare", "multi30k"): "≤ 1.3",
+    ("prepare", "large"): "≥ 0.85",
+    ("prepare", "large: memory beyond idle interpreters"): "≤ 1,000 MB",
+    ("start", "tfm --help"): "≤ 0.35 s",
+    ("start", "tfm evaluate --help"): "≤ 0.35 s",
+    ("start", "tfm translate"): "≤ 1.25 + 0.5 s",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure the sections asked for, and print what was found. arguments: None for those of the process."""
+    parser = argparse.ArgumentParser(description="Each figure beside a plain reference measured in the same run.")
+    parser.add_argument(
+        "--only", action="append", choices=SECTIONS, help="a section; repeatable (default: all but profile)"
+    )
+    parser.add_argument("--run", help="a run of configs/multi30k.yaml, to decode with (default: the newest)")
+    parser.add_argument("--large", action="store_true", help=f"prepare, memory: {LARGE_PAIRS:,} made-up pairs as well")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    if folder := os.environ.get("TFM_MULTI30K_DIR"):
+        os.environ["TFM_MULTI30K_DIR"] = os.path.abspath(folder)  # commands run in other folders
+    about, figures, missing = machine(), list[Figure](), dict[str, str]()
+    with TemporaryDirectory() as temporary:
+        for section in options.only or SECTIONS[:-1]:
+            try:
+                figures += measured(section, options.run, Path(temporary) if options.large else None)
+            except (Unavailable, TfmError) as error:
+                missing[section] = str(error)
+    if options.json:
+        rows = [{**asdict(each), "ratio": each.ratio, "mark": _mark(each)} for each in figures]
+        print(json.dumps({"machine": about, "figures": rows, "not_measured": missing}, ensure_ascii=False))
+        return
+    print("\n".join(f"{key}: {value}" for key, value in about.items()))
+    print(table([HEAD, *map(_row, figures)]))
+    for section, reason in missing.items():
+        print(f"{section}: not measured: {reason}")
+
+
+def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
+    """A section's figures. large: a folder for a large corpus, None without one. Raises Unavailable, TfmError."""
+    if section == "start":
+        return start_up(find_run(run).resolve())
+    if section in ("greedy", "ctranslate2"):
+        measure = greedy_speed if section == "greedy" else ctranslate2_speed
+        return measure(*open_run(run, DATA))
+    config = load_config()
+    prepare(config, data_dir=DATA)
+    if section in ("train", "profile"):
+        return (training_speed if section == "train" else training_profile)(config, DATA)
+    figures = prepare_speed(config) if section == "prepare" else training_memory(config.name, DATA)
+    if large is None:
+        return figures
+    yaml = large_corpus(large, LARGE_PAIRS)
+    if section == "prepare":
+        return figures + large_prepare_speed(yaml, LARGE_PAIRS)
+    prepare(load_config(yaml), data_dir=large / "data")
+    return figures + training_memory("large", large / "data", "--config", str(yaml))
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    cpu, flags = platform.processor(), set[str]()
+    for line in Path("/proc/cpuinfo").read_text().split("\n") if Path("/proc/cpuinfo").exists() else ():
+        key, _, value = (part.strip() for part in line.partition(":"))
+        cpu = value if key == "model name" else cpu
+        flags |= set(value.split()) if key in ("flags", "Features") else set()
+    return {
+        "date": time.strftime("%Y-%m-%d %H:%M"),
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "flags": " ".join(flag for flag in FLAGS if flag in flags),
+        "load before": round(os.getloadavg()[0], 2),
+        "torch threads": torch.get_num_threads(),
+        "versions": f"Python {platform.python_version()}, torch {torch.__version__}, spaCy {version('spacy')}",
+    }
+
+
+def _row(figure: Figure) -> tuple[str, ...]:
+    numbers = (_rounded(figure.ours), _rounded(figure.reference), _rounded(figure.ratio))
+    share = "" if figure.matrix_share is None else f"{figure.matrix_share:.0%}"
+    return figure.section, figure.name, figure.unit, *numbers, share, _mark(figure)
+
+
+def _rounded(value: float | None) -> str:
+    """Three digits that count, and all those before the point."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def _mark(figure: Figure) -> str:
+    return MARKS.get((figure.section, figure.name), "")
+
+
+if __name__ == "__main__":
+    main()

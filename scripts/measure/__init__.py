@@ -1,0 +1,6 @@
+"""What scripts/benchmark.py measures, a module for each kind of thing. The plain references are in tests/oracles."""
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[2] / "tests"))

@@ -1,0 +1,168 @@
+"""Greedy decoding, text to text: ours against plain decoding, and against CTranslate2 with the same weights."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from measure.figures import Figure, Unavailable, alternate, say
+from oracles.plain import PlainTransformer, is_plain, plain_greedy
+from transformer_cli.checkpoint import find_run
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS, UNK
+from transformer_cli.translate import Translator
+
+SENTENCES = 1000
+SAMPLE_EVERY = 12  # plain decoding is slow: it gets every twelfth sentence in the order of length
+BATCH_TOKENS = (512, 1024, 2048, 4096)  # CTranslate2 gets the fastest of these
+
+
+def open_run(run: str | None, data_dir: Path) -> tuple[Translator, list[str]]:
+    """A trained run (None: the newest) and up to a thousand sentences of its first test set.
+
+    Raises Unavailable for a model that has not the shape of configs/multi30k.yaml, and TfmError as `tfm evaluate`.
+    """
+    translator = Translator.load(find_run(run), device="cpu")
+    folder, config = translator.run.folder, translator.run.config
+    if not is_plain(config.model):
+        raise Unavailable(f"{folder}: not the model of configs/multi30k.yaml; name a run that is with --run")
+    dataset = Dataset.open(find_dataset(config.data, data_dir))
+    if not dataset.test_splits:
+        raise Unavailable(f"{dataset.folder} has no test set; name a run of Multi30k with --run")
+    return translator, [line for line in dataset.text(dataset.test_splits[0], "source") if line.strip()][:SENTENCES]
+
+
+def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 3) -> list[Figure]:
+    """Ours decodes all sentences, the plain way a sample of all lengths; its seconds are scaled up."""
+    run, plain = translator.run, PlainTransformer(translator.model)
+    last = (run.config.model.max_length or 0) - 2
+    sample = sorted(sentences, key=len)[SAMPLE_EVERY // 2 :: SAMPLE_EVERY]
+
+    def one_by_one() -> list[list[str]]:
+        found = []
+        for sentence in sample:
+            words = translator.tokenizer.tokens(sentence)
+            ids = [SOS, *run.source_vocabulary.encode(words), EOS]
+            limit = min(2 * len(words) + 10, last)
+            tokens = run.target_vocabulary.decode(plain_greedy(plain, ids, sos=SOS, eos=EOS, max_tokens=limit))
+            run.joins.join(tokens)
+            found.append(tokens)
+        return found
+
+    say(f"greedy: {len(sentences)} sentences by ours, {len(sample)} the plain way")
+    ours, theirs = _tokens(translator, sentences), one_by_one()
+    seconds, plain_seconds = alternate((lambda: translator.translations(sentences), one_by_one), rounds=rounds)
+    alike = _share_alike(_tokens(translator, sample), theirs)
+    speeds = (_count(ours) / seconds, _count(theirs) / plain_seconds)
+    per_thousand = (1000 / len(sentences) * seconds, 1000 / len(sample) * plain_seconds)
+    return [
+        Figure("greedy", "text to text", "target tokens/s", *speeds),
+        Figure("greedy", "1,000 sentences", "s", *per_thousand),
+        Figure("greedy", "the same translations as the reference", "%", alike),
+    ]
+
+
+def ctranslate2_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
+    """CTranslate2 with torch's number of threads, float32 and int8; ratios are of tokens/s."""
+    try:
+        import ctranslate2
+    except ImportError:
+        raise Unavailable("not installed: pip install ctranslate2") from None
+    types = ("float32", "int8")
+    with TemporaryDirectory() as folder:
+        convert(translator, Path(folder))
+        threads = torch.get_num_threads()
+        engines = [ctranslate2.Translator(folder, compute_type=each, intra_threads=threads) for each in types]
+        ways = [_fastest(translator, engine, sentences) for engine in engines]
+        ours = _tokens(translator, sentences)
+        theirs = [way() for way in ways]
+        say("ctranslate2: ours, float32, int8")
+        seconds, *their_seconds = alternate((lambda: translator.translations(sentences), *ways), rounds=rounds)
+    figures = []
+    for name, tokens, taken in zip(types, theirs, their_seconds, strict=True):
+        speeds = (_count(ours) / seconds, _count(tokens) / taken)
+        figures.append(Figure("ctranslate2", f"text to text, {name}", "target tokens/s", *speeds))
+        figures.append(Figure("ctranslate2", f"1,000 sentences, {name}", "s", seconds, taken))
+        figures.append(Figure("ctranslate2", f"the same translations, {name}", "%", _share_alike(ours, tokens)))
+    return figures
+
+
+def convert(translator: Translator, folder: Path) -> None:
+    """Write a model of the shape of configs/multi30k.yaml in CTranslate2's format."""
+    from ctranslate2.specs import TransformerSpec
+
+    run, config = translator.run, translator.run.config.model
+    weights = {name: tensor.numpy() for name, tensor in translator.model.state_dict().items()}
+
+    def set_linear(spec: Any, name: str, rows: slice = slice(None)) -> None:
+        spec.weight, spec.bias = weights[f"{name}.weight"][rows], weights[f"{name}.bias"][rows]
+
+    def set_norm(spec: Any, name: str) -> None:
+        spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+    spec = TransformerSpec.from_config(
+        (config.num_encoder_layers, config.num_decoder_layers), config.num_heads, pre_norm=False
+    )
+    spec.encoder.embeddings[0].weight = weights["source_embedding.tokens.weight"]
+    spec.encoder.position_encodings.encodings = weights["source_embedding.positions.weight"]
+    spec.decoder.embeddings.weight = weights["target_embedding.tokens.weight"]
+    spec.decoder.position_encodings.encodings = weights["target_embedding.positions.weight"]
+    set_linear(spec.decoder.projection, "output")
+    for stack, stack_spec in (("encoder", spec.encoder), ("decoder", spec.decoder)):
+        for index, layer in enumerate(stack_spec.layer):
+            name = f"{stack}.layers.{index}"
+            norms = [f"{name}.residuals.{number}.norm" for number in range(3 if stack == "decoder" else 2)]
+            set_linear(layer.self_attention.linear[0], f"{name}.self_attention.qkv")
+            set_linear(layer.self_attention.linear[1], f"{name}.self_attention.output")
+            set_norm(layer.self_attention.layer_norm, norms[0])
+            if stack == "decoder":
+                set_linear(layer.attention.linear[0], f"{name}.cross_attention.qkv", slice(config.d_model))
+                set_linear(layer.attention.linear[1], f"{name}.cross_attention.qkv", slice(config.d_model, None))
+                set_linear(layer.attention.linear[2], f"{name}.cross_attention.output")
+                set_norm(layer.attention.layer_norm, norms[1])
+            set_linear(layer.ffn.linear_0, f"{name}.feed_forward.inner")
+            set_linear(layer.ffn.linear_1, f"{name}.feed_forward.outer")
+            set_norm(layer.ffn.layer_norm, norms[-1])
+    spec.register_source_vocabulary(list(run.source_vocabulary.tokens))
+    spec.register_target_vocabulary(list(run.target_vocabulary.tokens))
+    spec.config.unk_token, spec.config.eos_token = SPECIALS[UNK], SPECIALS[EOS]
+    spec.config.bos_token = spec.config.decoder_start_token = SPECIALS[SOS]
+    spec.config.add_source_bos = spec.config.add_source_eos = True
+    spec.config.layer_norm_epsilon = 1e-5  # torch's
+    spec.validate()
+    spec.optimize()
+    spec.save(str(folder))
+
+
+def _fastest(translator: Translator, engine: Any, sentences: Sequence[str]) -> Callable[[], list[list[str]]]:
+    """Text to text by CTranslate2, in batches of the size that suits it best; gives the tokens."""
+    last = (translator.run.config.model.max_length or 0) - 2
+
+    def with_batches_of(size: int) -> list[list[str]]:
+        words = [translator.tokenizer.tokens(sentence) for sentence in sentences]
+        options = {"beam_size": 1, "max_batch_size": size, "batch_type": "tokens", "max_decoding_length": last}
+        tokens = [found.hypotheses[0] for found in engine.translate_batch(words, **options)]
+        for each in tokens:
+            translator.run.joins.join(each)
+        return tokens
+
+    ways = [partial(with_batches_of, size) for size in BATCH_TOKENS]
+    ways[0]()
+    say(f"ctranslate2, {engine.compute_type}: batches of {', '.join(map(str, BATCH_TOKENS))} tokens")
+    seconds = alternate(ways, rounds=1)
+    return ways[seconds.index(min(seconds))]
+
+
+def _tokens(translator: Translator, sentences: Sequence[str]) -> list[list[str]]:
+    return [translation.tokens for translation in translator.translations(sentences)]
+
+
+def _count(sentences: Sequence[Sequence[str]]) -> int:
+    return sum(map(len, sentences))
+
+
+def _share_alike(ours: Sequence[object], theirs: Sequence[object]) -> float:
+    return 100 * sum(one == other for one, other in zip(ours, theirs, strict=True)) / len(ours)

@@ -1,0 +1,59 @@
+"""A figure beside its reference, and how to time two things fairly."""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+PAUSE_S = 0.5  # for the threads of whatever ran before to go to sleep
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Something measured, beside a reference measured in the same run."""
+
+    section: str
+    name: str
+    unit: str
+    ours: float
+    reference: float | None = None
+    matrix_share: float | None = None
+    """of the FLOP/s that the machine reached in a large matrix product, how much ours did"""
+
+    @property
+    def ratio(self) -> float | None:
+        """ours / reference, whether much or little is good."""
+        return self.ours / self.reference if self.reference else None
+
+
+class Unavailable(Exception):
+    """A section cannot be measured here; its text says why and what to do."""
+
+
+def say(text: str) -> None:
+    """Progress, to standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def alternate(ways: Sequence[Callable[[], object]], *, rounds: int) -> list[float]:
+    """The median seconds of each way. They take turns, so that a slow minute of the machine hits all of them."""
+    seconds: list[list[float]] = [[] for _ in ways]
+    for number in range(1, rounds + 1):
+        for way, found in zip(ways, seconds, strict=True):
+            time.sleep(PAUSE_S)
+            started = time.perf_counter()
+            way()
+            found.append(time.perf_counter() - started)
+        say(f"  round {number} of {rounds}: {' '.join(f'{found[-1]:.2f}' for found in seconds)} s")
+    return [statistics.median(found) for found in seconds]
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their longest cell; the first three flush left, the others flush right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = zip(row, widths, range(len(row)), strict=True)
+        lines.append("  ".join(cell.ljust(width) if at < 3 else cell.rjust(width) for cell, width, at in cells))
+    return "\n".join(line.rstrip() for line in lines)

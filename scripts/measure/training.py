@@ -1,0 +1,133 @@
+"""Training: the Trainer's own step against the plain loop, on the same random batches, on the CPU."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from measure.figures import Figure, alternate, say
+from oracles.plain import PlainTransformer, plain_step
+from transformer_cli.checkpoint import Run
+from transformer_cli.config import Config
+from transformer_cli.data.batching import Rows, collate, plan_epoch
+from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
+from transformer_cli.devices import Precision, choose_precision
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.training.trainer import Trainer
+
+MATRIX = 2048  # rows and columns of the product that says how fast the machine multiplies
+TOP_OPERATORS = 10
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The same batches for both sides; each function takes them all, a step for each batch."""
+
+    model: Transformer
+    split: EncodedSplit
+    tokens: int
+    """target tokens of the batches, <eos> included"""
+    ours: Callable[[], None]
+    plain: Callable[[], None]
+
+
+def training_speed(config: Config, data_dir: Path, *, rounds: int = 3, batches: int = 8) -> list[Figure]:
+    """Target tokens/s in float32, and in bfloat16 where `precision: auto` takes it; the plain loop is float32."""
+    figures = []
+    precisions: list[Precision] = ["float32"]
+    if choose_precision("auto", CPU) == "bfloat16":
+        precisions.append("bfloat16")
+    for precision in precisions:
+        with _contest(config, data_dir, precision, batches) as contest:
+            say(f"train, {precision}: {batches} batches by ours, then by the plain loop")
+            seconds, plain_seconds = alternate((contest.ours, contest.plain), rounds=rounds)
+            rate = matrix_rate(torch.float32 if precision == "float32" else torch.bfloat16)
+            work = flop_per_target_token(contest.model, contest.split)
+            say(f"  {work / 1e6:.1f} MFLOP a target token; matrices at {rate / 1e9:.0f} GFLOP/s")
+            speeds = (contest.tokens / seconds, contest.tokens / plain_seconds)
+            figures.append(Figure("train", precision, "target tokens/s", *speeds, speeds[0] * work / rate))
+    return figures
+
+
+def training_profile(config: Config, data_dir: Path, *, batches: int = 4) -> list[Figure]:
+    """The ten operators that take most of a step, of ours and of the plain loop: per cent of each one's step."""
+    with _contest(config, data_dir, choose_precision("auto", CPU), batches) as contest:
+        say(f"profile: {batches} batches by ours, then by the plain loop")
+        ours, plain = (_operator_shares(way) for way in (contest.ours, contest.plain))
+    top = {name for shares in (ours, plain) for name in sorted(shares, key=shares.__getitem__)[-TOP_OPERATORS:]}
+    order = sorted(top, key=lambda name: -max(ours.get(name, 0.0), plain.get(name, 0.0)))
+    return [Figure("profile", name, "% of the step", ours.get(name, 0.0), plain.get(name)) for name in order]
+
+
+def matrix_rate(dtype: torch.dtype) -> float:
+    """FLOP/s of a large product with torch's threads: the best of several."""
+    left, right = (torch.randn(MATRIX, MATRIX).to(dtype) for _ in range(2))
+    ways = [lambda: left @ right] * 8
+    return 2 * MATRIX**3 / min(alternate(ways, rounds=1))
+
+
+def flop_per_target_token(model: Transformer, split: EncodedSplit) -> float:
+    """Of a training step without padding, attention's own products (1 %) aside.
+
+    A weight costs 2 FLOP forwards and 4 backwards for each position that it is applied to. Encoder layers and the
+    decoder's cross-attention keys and values are applied to source positions, everything else to target positions.
+    """
+    per_source = per_target = 0
+    for name, weight in model.named_parameters():
+        if weight.ndim != 2 or "embedding" in name:
+            continue
+        if name.startswith("encoder."):
+            per_source += weight.numel()
+        elif "cross_attention.qkv" in name:
+            per_source += weight.numel() * 2 // 3
+            per_target += weight.numel() // 3
+        else:
+            per_target += weight.numel()
+    source_positions = split.source.lengths.mean() + 2  # <sos>, <eos>
+    target_positions = split.target.lengths.mean() + 1  # <eos>
+    return float(6 * (per_target + per_source * source_positions / target_positions))
+
+
+@contextmanager
+def _contest(config: Config, data_dir: Path, precision: Precision, batches: int) -> Iterator[Contest]:
+    """Both sides with the same weights, after a first step."""
+    training = config.training.model_copy(update={"precision": precision})
+    config = config.model_copy(update={"training": training})
+    dataset = Dataset.open(find_dataset(config.data, data_dir))
+    with TemporaryDirectory() as folder:
+        trainer = Trainer(Run.create(Path(folder) / "run", config, dataset), dataset, CPU)
+        plain = PlainTransformer(trainer.model)
+        optimizer = torch.optim.Adam(plain.parameters(), lr=training.learning_rate)
+        split = trainer.train_split
+        warm_up, *plan = plan_epoch(split, trainer.train_rows, training, epoch=1)[: batches + 1]
+
+        def step(rows: Rows) -> None:
+            batch = collate(split, rows)
+            plain_step(plain, optimizer, batch.source, batch.target)
+
+        trainer._step(warm_up)
+        step(warm_up)
+        tokens = sum(int((split.target.lengths[rows] + 1).sum()) for rows in plan)
+        yield Contest(trainer.model, split, tokens, _each(trainer._step, plan), _each(step, plan))
+
+
+def _each(step: Callable[[Rows], None], plan: list[Rows]) -> Callable[[], None]:
+    def take_all() -> None:
+        for rows in plan:
+            step(rows)
+
+    return take_all
+
+
+def _operator_shares(way: Callable[[], None]) -> dict[str, float]:
+    """Operator → per cent of the time, without that of the operators that it calls."""
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        way()
+    seconds = {event.key: event.self_cpu_time_total for event in profiler.key_averages()}
+    total = sum(seconds.values())
+    return {name: 100 * value / total for name, value in seconds.items()}

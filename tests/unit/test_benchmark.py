@@ -1,0 +1,155 @@
+"""scripts/benchmark.py: what it counts, and that each kind of section still runs. No figure is judged."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import benchmark
+from measure import commands, decoding, figures, training, zipf
+from measure.figures import Figure, Unavailable, alternate
+from oracles.plain import is_plain
+from transformer_cli.config import ModelConfig, load_config
+from transformer_cli.data.dataset import EncodedSplit, Side
+from transformer_cli.data.lines import read_lines
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.translate import Translator
+
+PROC = Path("/proc/self/smaps_rollup")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "PAUSE_S", 0.0)
+    monkeypatch.setattr(training, "MATRIX", 32)
+
+
+@pytest.fixture(scope="module")
+def translator(project: Path) -> Translator:
+    return Translator.load(project / "runs/tiny", device="cpu")
+
+
+def test_the_ways_take_turns_and_each_gets_its_median(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    order = []
+
+    def way(name: str, seconds: list[float]) -> None:
+        order.append(name)
+        clock[0] += seconds.pop(0)
+
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    ours, theirs = [3.0, 1.0, 2.0], [10.0, 30.0, 11.0]
+    assert alternate((lambda: way("a", ours), lambda: way("b", theirs)), rounds=3) == [2.0, 11.0]
+    assert "".join(order) == "ababab"
+
+
+def test_a_table_has_a_row_for_each_figure_with_its_ratio_and_its_mark() -> None:
+    train = Figure("train", "float32", "target tokens/s", 3000.0, 1500.0, 0.5)
+    lines = figures.table([benchmark.HEAD, *map(benchmark._row, (train, Figure("greedy", "other", "s", 0.123)))])
+    assert lines.split("\n") == [
+        "section  figure   unit              ours  reference  ratio  of matrix rate  mark",
+        "train    float32  target tokens/s  3,000      1,500      2             50%   ≥ 2",
+        "greedy   other    s                0.123",
+    ]
+
+
+def test_the_work_of_a_target_token_is_that_of_the_weights_it_meets() -> None:
+    """Multi30k: 33 MFLOP."""
+    model = Transformer(ModelConfig(), source_vocabulary=7, target_vocabulary=5892, pad_id=1)
+    side = Side(np.zeros(26, dtype=np.int32), np.array([0, 12, 26]))  # 13 tokens on average
+    d, ff, layers = 256, 512, 3
+    source = layers * (4 * d * d + 2 * d * ff) + layers * 2 * d * d  # and the keys and values of cross-attention
+    target = layers * (4 * d * d + 2 * d * d + 2 * d * ff) + d * 5892
+    expected = 6 * (target + source * 15 / 14)
+    assert training.flop_per_target_token(model, EncodedSplit(side, side)) == pytest.approx(expected)
+    assert expected == pytest.approx(33e6, rel=0.02)
+
+
+def test_greedy_from_the_command_line(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(decoding, "SAMPLE_EVERY", 5)
+    benchmark.main(["--only", "greedy", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["machine"]["torch threads"] == torch.get_num_threads()
+    speed, seconds, alike = found["figures"]
+    assert speed["ratio"] == pytest.approx(speed["ours"] / speed["reference"])
+    assert speed["mark"] == "≥ 20"
+    assert seconds["unit"] == "s"
+    assert alike["ours"] == 100
+
+
+def test_a_section_that_cannot_be_measured_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    benchmark.main(["--only", "greedy", "--only", "start"])
+    reason = "runs/: no run yet; `tfm train` makes one (or name one with --run)"
+    assert capsys.readouterr().out.endswith(f"greedy: not measured: {reason}\nstart: not measured: {reason}\n")
+
+
+def test_another_shape_of_model_is_refused(project: Path, translator: Translator) -> None:
+    shape = translator.run.config.model.model_copy(update={"norm": "pre"})
+    assert is_plain(translator.run.config.model)
+    assert not is_plain(shape)
+    _, sentences = decoding.open_run(str(project / "runs/tiny"), project / "data")
+    assert len(sentences) == 30
+
+
+def test_ctranslate2_gets_the_same_weights(translator: Translator, corpus: Path) -> None:
+    pytest.importorskip("ctranslate2")
+    sentences = list(read_lines(corpus / "test.de"))
+    measured = decoding.ctranslate2_speed(translator, sentences, rounds=1)
+    alike = {each.name: each.ours for each in measured if each.unit == "%"}
+    assert alike["the same translations, float32"] == 100
+    assert alike["the same translations, int8"] > 80
+
+
+def test_training_and_its_profile(corpus: Path, project: Path) -> None:
+    config = load_config(corpus / "tiny.yaml")
+    speed = training.training_speed(config, project / "data", rounds=1, batches=2)[0]
+    assert (speed.section, speed.name) == ("train", "float32")
+    assert speed.reference is not None
+    operators = training.training_profile(config, project / "data", batches=1)
+    assert "aten::addmm" in {each.name for each in operators}
+    assert 50 < sum(each.reference or 0.0 for each in operators) <= 100
+
+
+@pytest.mark.skipif(not PROC.exists(), reason="Linux only")
+def test_memory_of_training(corpus: Path, project: Path) -> None:
+    peak, first_step = commands.training_memory("tiny", project / "data", "--config", str(corpus / "tiny.yaml"))
+    assert peak.reference is not None
+    assert 100 < peak.reference < peak.ours < 2000
+    assert first_step.ours > 0
+
+
+@pytest.mark.skipif(not PROC.exists(), reason="Linux only")
+def test_memory_is_watched_over_all_processes(tmp_path: Path) -> None:
+    hold = "import time; held = bytearray(60_000_000); time.sleep(1.5)"
+    parent = f"import subprocess, sys; held = bytearray(40_000_000); subprocess.run([sys.executable, '-c', '{hold}'])"
+    _, memory, processes = commands._watch((sys.executable, "-c", parent), tmp_path)
+    assert processes == 2
+    assert 100e6 < memory < 200e6
+
+
+def test_a_command_that_fails_ends_the_section() -> None:
+    with pytest.raises(Unavailable, match="exit code 2"):
+        commands._run(*commands.TFM, "translate", "--no-such-option")
+
+
+def test_the_made_up_corpus_is_the_same_each_time_and_its_words_are_unequal(tmp_path: Path) -> None:
+    texts = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        yaml = zipf.large_corpus(tmp_path / name, 2000)
+        assert load_config(yaml).data.files
+        texts.append(list(read_lines(tmp_path / name / "train.en")))
+    assert texts[0] == texts[1]
+    assert len(texts[0]) == 2000
+    words, counts = np.unique(" ".join(texts[0]).replace(".", "").split(), return_counts=True)
+    assert 0.03 < counts.max() / counts.sum() < 0.07  # the first of a million: ln 2 / ln 1,000,000 = 5 %
+    assert len(words) > 5000
