@@ -36,7 +36,10 @@ FORMAT_VERSION = 1
 
 @dataclass
 class RunningLoss:
-    """Sums over the steps since the last validation; those skipped for a gradient that is not finite are left out."""
+    """Sums over the steps since the last validation; those skipped for a gradient that is not finite are left out.
+
+    The batches of a step (`training.accumulate`) and the parts of several processes count as one batch.
+    """
 
     nll: float = 0.0
     target_tokens: int = 0
@@ -57,7 +60,7 @@ class RunningLoss:
 class TrainingState:
     """Where training stands; with the weights and Adam's moments all that is needed to go on exactly.
 
-    Order of batches and dropout are functions of (seed, epoch) and (seed, step): no random state is kept.
+    Order of batches and dropout are functions of (seed, epoch) and (seed, step, rank): no random state is kept.
     """
 
     step: int = 0
@@ -65,7 +68,7 @@ class TrainingState:
     epoch: int = 1
     """the epoch in progress, from 1"""
     batch: int = 0
-    """batches of it that are done"""
+    """batches of its plan that are done (a step may take several)"""
     best_valid_loss: float | None = None
     validations_since_best: int = 0
     running: RunningLoss = field(default_factory=RunningLoss)
@@ -90,6 +93,8 @@ class Run:
     def create(folder: Path, config: Config, dataset: Dataset) -> "Run":
         """Make the folder of a run that has no checkpoint yet."""
         folder.mkdir(parents=True, exist_ok=True)
+        for pointer in ("best", "last"):
+            (folder / pointer).unlink(missing_ok=True)
         for side, vocabulary in zip(SIDES, (dataset.source_vocabulary, dataset.target_vocabulary), strict=True):
             vocabulary.save(folder / f"{side}.vocab.txt")
         write_json(folder / "target.joins.json", dataset.joins.as_json())
@@ -153,10 +158,7 @@ class Run:
         return model.to(device).eval()
 
     def load_last(self, model: Transformer, optimizer: torch.optim.Optimizer) -> TrainingState:
-        """Put the last checkpoint's weights and moments in place; returns where training stood.
-
-        Points `best` at it if it is the best: a kill may have come before `save` did.
-        """
+        """Put the last checkpoint's weights and moments in place; returns where training stood. Writes nothing."""
         folder = self.checkpoint("last")
         _load_weights(model, folder)
         try:
@@ -168,10 +170,13 @@ class Run:
                 }
         except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{folder}: the training state cannot be read: {_one_line(error)}") from None
-        if state.best_valid_loss is not None and state.batch == state.validations_since_best == 0:
-            write_text(self.folder / "best", f"{folder.name}\n")  # a kill may have come between the two pointers
-            self._delete_all_but_pointed_to()
         return state
+
+    def mend(self, state: TrainingState) -> None:
+        """Finish a save that a kill cut off between its two pointers; state: of the last checkpoint."""
+        if state.best_valid_loss is not None and state.batch == state.validations_since_best == 0:
+            write_text(self.folder / "best", f"{self.checkpoint('last').name}\n")
+            self._delete_all_but_pointed_to()
 
     def save(
         self, model: Transformer, optimizer: torch.optim.Optimizer, state: TrainingState, *, is_best: bool = False

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transformer_cli.errors import DataError, Interrupted, TfmError
+from transformer_cli.errors import DataError, DistributedError, Interrupted, TfmError
 
 if TYPE_CHECKING:
     from transformer_cli.config import Config
@@ -128,10 +129,11 @@ def train(
     fresh: Annotated[bool, typer.Option("--fresh", help="Move an old run of this name aside and begin anew.")] = False,
 ) -> None:
     """Train a run under runs/, or go on with it where it was saved last."""
-    settings = _load(config, overrides)
-    from transformer_cli.training.trainer import train
+    with _said_once():
+        settings = _load(config, overrides)
+        from transformer_cli.training.trainer import train
 
-    train(settings, fresh=fresh)
+        train(settings, fresh=fresh)
 
 
 @app.command()
@@ -319,6 +321,26 @@ def _load(config: Path | None, overrides: Sequence[str] | None) -> "Config":
     return load_config(config, overrides or ())
 
 
+@contextmanager
+def _said_once() -> Iterator[None]:
+    """What ends all processes of a training alike is said by the first on each machine; the others end in silence.
+
+    They leave the first some time to speak: torchrun ends all as soon as one has ended.
+    """
+    try:
+        yield
+    except (TfmError, Interrupted) as error:
+        from transformer_cli.distributed import World
+
+        if isinstance(error, DistributedError) or World.from_environment().local_rank == 0:
+            raise
+        if isinstance(error, Interrupted):
+            time.sleep(1)  # all notice it at the same moment
+            sys.exit(128 + error.signal_number)
+        time.sleep(30)
+        sys.exit(1)
+
+
 def _start_log() -> None:
     from transformer_cli.progress import LineHandler
 
@@ -329,7 +351,7 @@ def _start_log() -> None:
 
 
 def _exit(message: str, code: int) -> None:
-    print(message, file=sys.stderr)
+    sys.stderr.write(f"{message}\n")  # at once: another process's line does not come between it and its end
     sys.exit(code)
 
 

@@ -180,11 +180,13 @@ class TrainingConfig(Section):
     epochs: Positive = 10
     """passes over the training split"""
     batch_size: Positive = 128
-    """sentences or target tokens of one optimiser step, as batch_by says"""
+    """sentences or target tokens of a batch, as batch_by says"""
     batch_by: Literal["sentences", "tokens"] = "sentences"
     """what batch_size counts; tokens are target tokens, padding aside"""
     batch_order: Literal["random", "bucketed"] = "random"
     """batches drawn at random, or of sentences of similar length (faster, learns a little worse)"""
+    accumulate: Positive = 1
+    """batches whose gradients add up to one optimiser step, as if they were one batch"""
     learning_rate: Annotated[float, Field(gt=0.0)] = 5e-4
     """the schedule's peak"""
     schedule: Literal["constant", "inverse_sqrt", "cosine"] = "constant"

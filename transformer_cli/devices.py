@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 
+from transformer_cli.distributed import World
 from transformer_cli.errors import DeviceError
 
 Precision = Literal["float32", "bfloat16"]
@@ -30,6 +31,24 @@ def choose_device(name: str) -> torch.device:
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise DeviceError("device mps: torch sees no Apple GPU here; choose cpu or auto")
     return device
+
+
+def choose_device_of(world: World, name: str) -> torch.device:
+    """As choose_device; of several processes on a machine each takes a CUDA device of its own."""
+    device = choose_device(name)
+    if world.size == 1 or device.type == "cpu":
+        return device
+    if device.type != "cuda":
+        raise DeviceError(f"device {name}: for one process only; choose cpu, or start without torchrun")
+    if ":" in name:
+        raise DeviceError(f"device {name}: one GPU for {world.size} processes; choose cuda, and each takes its own")
+    count = torch.cuda.device_count()
+    if world.local_size > count:
+        raise DeviceError(
+            f"device {name}: {world.local_size} processes here, and torch sees only {count} CUDA devices; "
+            f"start no more than that (--nproc-per-node {count}), or choose cpu"
+        )
+    return torch.device("cuda", world.local_rank)
 
 
 def choose_precision(setting: str, device: torch.device) -> Precision:

@@ -5,7 +5,8 @@ TfmError
 ├── DataError         parallel text or a prepared dataset: missing, damaged, out of step
 │   └── DownloadError     a corpus or word vectors that could not be fetched
 ├── CheckpointError   a run on disk: missing, of another format version, truncated
-└── DeviceError       a device that this machine does not have
+├── DeviceError       a device that this machine does not have
+└── DistributedError  another process of the same training: out of reach, ended, or dead
 
 Each message is one line: what is wrong, where (file, line, value), what to do. Only cli.py turns them into exit codes.
 """
@@ -33,6 +34,10 @@ class CheckpointError(TfmError):
 
 class DeviceError(TfmError):
     """A device was asked for that this machine does not have."""
+
+
+class DistributedError(TfmError):
+    """Another process of the same training cannot be reached, has ended, or has died."""
 
 
 class Interrupted(Exception):

@@ -21,6 +21,7 @@ from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_datas
 from transformer_cli.data.lines import out_of_step, read_lines
 from transformer_cli.data.tokenizer import Tokenizer
 from transformer_cli.devices import choose_device
+from transformer_cli.distributed import ALONE, World
 from transformer_cli.errors import DataError
 from transformer_cli.model.loss import sum_by_row, token_losses
 from transformer_cli.model.transformer import Transformer
@@ -143,18 +144,23 @@ def judge(translator: Translator, name: str, sources: Sequence[str], references:
     return Judged(result, translations)
 
 
-def corpus_losses(model: Transformer, split: EncodedSplit, rows: Rows) -> Losses:
-    """The losses of the named sentences, without dropout or label smoothing, in float32."""
+def corpus_losses(model: Transformer, split: EncodedSplit, rows: Rows, world: World = ALONE) -> Losses:
+    """The losses of the named sentences, without dropout or label smoothing, in float32.
+
+    Several processes that hold the same model share the work, and all return the same.
+    """
     device = next(model.parameters()).device
     source_lengths, target_lengths = split.source.lengths, split.target.lengths
     nll, tokens = np.zeros(len(split)), np.zeros(len(split), dtype=np.int64)
     model.eval()
     with torch.inference_mode():
-        for chunk in _chunks_by_length(rows, np.maximum(source_lengths, target_lengths) + 2):
+        chunks = _chunks_by_length(rows, np.maximum(source_lengths, target_lengths) + 2)
+        for chunk in chunks[world.rank :: world.size]:
             batch = collate(split, chunk)
             losses = token_losses(model, batch.source.to(device), batch.target.to(device))
             sums, counts = sum_by_row(losses.nll.cpu(), batch.target, model.pad_id)
             nll[chunk], tokens[chunk] = sums.numpy(), counts.numpy()
+    nll, tokens = world.total(nll), world.total(tokens)  # each row is 0 in all processes but one
     order = sorted(rows, key=lambda row: interleaved(int(source_lengths[row]), int(target_lengths[row])))
     batches = [order[start : start + TUTORIAL_BATCH] for start in range(0, len(order), TUTORIAL_BATCH)]
     means = [nll[batch].sum() / tokens[batch].sum() for batch in batches]

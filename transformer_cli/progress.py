@@ -17,13 +17,22 @@ Bar: TypeAlias = "tqdm[Any] | Lines"  # tqdm is generic for type checkers alone
 SECONDS_A_LINE = 60.0
 
 
-def bar(description: str, total: int | None, unit: str, *, unit_scale: bool = False, initial: int = 0) -> Bar:
+def bar(
+    description: str,
+    total: int | None,
+    unit: str,
+    *,
+    unit_scale: bool = False,
+    initial: int = 0,
+    as_lines: bool = False,
+) -> Bar:
     """A bar to be used in a `with` block and moved by its `update(n)`; it vanishes at the end of the block.
 
     `total` None: how much there is to do is not known. `unit_scale`: 1200 is shown as 1.20k. `initial`: how much of it
-    was done before. Where standard error is no terminal, work of more than a minute is told in log lines instead.
+    was done before. Where standard error is no terminal, work of more than a minute is told in log lines instead;
+    with `as_lines`, on a terminal too.
     """
-    if not sys.stderr.isatty():
+    if as_lines or not sys.stderr.isatty():
         return Lines(description, total, unit, unit_scale=unit_scale, initial=initial)
     return tqdm(
         desc=description,
@@ -78,5 +87,5 @@ class LineHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        tqdm.write(prefix + record.getMessage(), file=sys.stderr)
+        tqdm.write(f"{prefix}{record.getMessage()}\n", file=sys.stderr, end="")  # at once: no other can tear it
         sys.stderr.flush()

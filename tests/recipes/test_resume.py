@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,10 +89,10 @@ def test_a_signal_saves_at_the_end_of_its_step_and_training_goes_on(
     config = ("--config", corpus / "tiny.yaml", "--set", "training.epochs=1")
     step = Trainer._step
 
-    def signalled(trainer: Trainer, rows: Rows) -> None:
+    def signalled(trainer: Trainer, batches: Sequence[Rows]) -> None:
         if trainer.state.step == 6:
             signal.raise_signal(stop)
-        step(trainer, rows)
+        step(trainer, batches)
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_step", signalled)

@@ -241,6 +241,7 @@ def test_a_kill_between_the_pointers_loses_no_best(run: Run, monkeypatch: pytest
             run.save(*training, TrainingState(step=2, epoch=3, best_valid_loss=1.0), is_best=True)
     state = run.load_last(*begin(run))
     assert state.best_valid_loss == 1.0
+    run.mend(state)
     assert run.checkpoint("best").name == "step-0000002"
 
 
@@ -252,7 +253,7 @@ def test_resuming_within_an_epoch_or_after_a_worse_one_keeps_the_best(run: Run) 
         TrainingState(step=3, epoch=3, best_valid_loss=2.0, validations_since_best=1),
     ):
         run.save(*training, state)
-        run.load_last(*begin(run))
+        run.mend(run.load_last(*begin(run)))
         assert run.checkpoint("best").name == "step-0000001"
 
 

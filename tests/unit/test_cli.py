@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from transformer_cli.cli import main
+from transformer_cli.errors import Interrupted
 
 Tfm = Callable[..., tuple[int, str, str]]
 
@@ -119,6 +120,44 @@ def test_cuda_that_is_absent(
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert_one_line(tfm(*arguments, cwd=project), "device cuda", "torch sees no CUDA device here", "choose")
+
+
+def test_of_several_processes_the_first_says_what_all_of_them_find(
+    tfm: Tfm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("time.sleep", waits.append)
+    for rank in (0, 1):
+        be_rank(rank, monkeypatch)
+        code, out, err = tfm("train", "--set", "training.sed=1", cwd=tmp_path)
+        assert (code, out, err.count("\n")) == (1, "", 1 - rank)
+    assert waits == [30]  # torchrun ends all when one has ended: the silent one leaves the other time to speak
+
+
+def test_of_several_processes_the_first_says_that_they_were_stopped(
+    tfm: Tfm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise Interrupted("stopped", 15)
+
+    monkeypatch.setattr("transformer_cli.training.trainer.train", stop)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    for rank, said in enumerate(("tfm: stopped\n", "")):
+        be_rank(rank, monkeypatch)
+        assert tfm("train", cwd=tmp_path) == (143, "", said)
+
+
+def test_each_process_says_that_it_has_lost_the_others(
+    tfm: Tfm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_rank(1, monkeypatch)  # and nobody waits for it at any address
+    assert_one_line(tfm("train", "--set", "training.device=cpu", cwd=tmp_path), "rank 1: the other processes cannot be")
+
+
+def be_rank(rank: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", 2), ("LOCAL_WORLD_SIZE", 2)):
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
 
 
 def test_a_language_without_a_tokeniser(tfm: Tfm, corpus: Path, tmp_path: Path) -> None:

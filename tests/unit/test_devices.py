@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from transformer_cli.devices import autocast, choose_device, choose_precision, describe
+from transformer_cli.devices import autocast, choose_device, choose_device_of, choose_precision, describe
+from transformer_cli.distributed import ALONE, World
 from transformer_cli.errors import DeviceError
 
 CPU = torch.device("cpu")
@@ -56,6 +57,44 @@ def test_a_device_that_is_not_there_is_an_error_of_one_line(
         choose_device(name)
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("world", "name", "n_gpus", "chosen"),
+    [
+        (World(5, 6, local_rank=1, local_size=2), "auto", 2, "cuda:1"),
+        (World(5, 6, local_rank=1, local_size=2), "cuda", 3, "cuda:1"),
+        (World(1, 2, local_rank=1, local_size=2), "auto", 0, "cpu"),
+        (World(1, 2, local_rank=1, local_size=2), "cpu", 2, "cpu"),
+        (ALONE, "cuda:1", 2, "cuda:1"),
+    ],
+)
+def test_each_process_on_a_machine_takes_a_gpu_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, world: World, name: str, n_gpus: int, chosen: str
+) -> None:
+    show_gpus(monkeypatch, n_gpus)
+    assert choose_device_of(world, name) == torch.device(chosen)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "auto",
+            "device auto: 3 processes here, and torch sees only 2 CUDA devices; .*--nproc-per-node 2.*, or .* cpu",
+        ),
+        ("cuda:1", "device cuda:1: one GPU for 3 processes; choose cuda, and each takes its own"),
+        ("mps", "device mps: for one process only; choose cpu, or start without torchrun"),
+    ],
+)
+@pytest.mark.parametrize("rank", range(3))
+def test_too_few_devices_are_one_error_in_all_processes(
+    monkeypatch: pytest.MonkeyPatch, rank: int, name: str, message: str
+) -> None:
+    show_gpus(monkeypatch, 2)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    with pytest.raises(DeviceError, match=f"^{message}$"):
+        choose_device_of(World(rank, 3, rank, 3), name)
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,18 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import sacrebleu
 import torch
+from numpy.typing import NDArray
 
 from transformer_cli import evaluation as module
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, SOS
+from transformer_cli.distributed import World
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation import Losses, Result, corpus_losses, evaluate, judge
 from transformer_cli.translate import Translation, Translator
@@ -77,6 +80,28 @@ def test_dropout_plays_no_part_in_the_losses(translator: Translator, split: Enco
     rows = np.arange(5)
     expected = corpus_losses(translator.model, split, rows)
     assert corpus_losses(translator.model.train(), split, rows) == expected
+
+
+def test_processes_that_share_the_work_find_the_very_same_losses(
+    translator: Translator, split: EncodedSplit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOSS_POSITIONS", 100)
+    rows = np.arange(0, len(split), 20)
+    expected = corpus_losses(translator.model, split, rows)
+    arrays: list[list[NDArray[Any]]] = [[], []]
+
+    def keep(world: World, array: NDArray[Any]) -> NDArray[Any]:
+        arrays[world.rank].append(array)
+        return np.ones_like(array)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(World, "total", keep)
+        for rank in range(2):
+            corpus_losses(translator.model, split, rows, World(rank, 2))
+    sums = iter([one + other for one, other in zip(*arrays, strict=True)])
+    monkeypatch.setattr(World, "total", lambda world, array: next(sums))
+    assert corpus_losses(translator.model, split, rows, World(0, 2)) == expected
+    assert all(0 < np.count_nonzero(part) < len(rows) for part in arrays[0])
 
 
 @pytest.mark.parametrize(("loss", "ppl"), [(0.0, 1.0), (2.0, math.e**2), (1e4, math.inf)])

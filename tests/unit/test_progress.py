@@ -66,6 +66,15 @@ def test_elsewhere_work_of_unknown_size_is_told_too(clock: list[float], caplog: 
     assert caplog.messages == ["prepare train: 120 sentences [01:00,  2.00 sentences/s]"]
 
 
+def test_lines_can_be_asked_for_on_a_terminal(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with progress.bar("Training", 10, "step", as_lines=True) as bar:
+        clock[0] += 1.0
+        bar.update(5)
+    assert terminal.getvalue() == ""
+
+
 def test_a_line_on_standard_error_is_plain(
     clock: list[float],
     monkeypatch: pytest.MonkeyPatch,

@@ -13,7 +13,7 @@ import transformer_cli
 
 PACKAGE = Path(transformer_cli.__file__).parent
 GROUPS = (
-    {"errors", "config", "files", "progress", "devices"},
+    {"errors", "config", "files", "progress", "distributed", "devices"},
     {"data", "model"},
     {"checkpoint", "search"},
     {"translate"},
@@ -33,6 +33,8 @@ OWNERS = {
     "safetensors": "checkpoint",
     "spacy": "data.tokenizer",
     "tensorboard": "training.events",
+    "torch.distributed": "distributed",
+    "torch.nn.parallel": "distributed",
     "torchtext": "data.vocabulary",
     "tqdm": "progress",
     "typer": "cli",
@@ -100,7 +102,7 @@ def test_imports_run_in_no_circle() -> None:
 
 @pytest.mark.parametrize(("library", "owner"), OWNERS.items())
 def test_each_library_has_one_owner(library: str, owner: str) -> None:
-    users = [module for module, names in IMPORTS.items() if any(name.split(".")[0] == library for name in names)]
+    users = [module for module, names in IMPORTS.items() if any(f"{name}.".startswith(f"{library}.") for name in names)]
     assert users == [owner]
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from transformer_cli.config import TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, PAD, SOS
+from transformer_cli.distributed import World
 
 Rows = NDArray[np.int64]
 BUCKET_POOL = 100  # batches whose sentences are sorted together when bucketed: some chance stays in who meets whom
@@ -40,8 +41,15 @@ def plan_epoch(split: EncodedSplit, rows: Rows, training: TrainingConfig, epoch:
     batches = []
     for start in range(0, len(order), pool):
         chunk = order[start : start + pool]
-        batches += _cut(chunk[np.lexsort((split.source.lengths[chunk], split.target.lengths[chunk]))], split, training)
+        batches += _cut(_by_length(split, chunk), split, training)
     return [batches[index] for index in generator.permutation(len(batches))]
+
+
+def share_of(split: EncodedSplit, rows: Rows, world: World) -> Rows:
+    """This process's share of a batch, short and long sentences alike: none if there are more processes than rows."""
+    if world.size == 1:
+        return rows
+    return _by_length(split, rows)[world.rank :: world.size]  # of 5 rows and 2 processes: 0, 2, 4 and 1, 3
 
 
 def parts_by_length(split: EncodedSplit, rows: Rows, tokens: int) -> list[Rows]:
@@ -49,7 +57,7 @@ def parts_by_length(split: EncodedSplit, rows: Rows, tokens: int) -> list[Rows]:
 
     The sum of the parts' gradients is the batch's gradient.
     """
-    return _cut_by_tokens(rows[np.lexsort((split.source.lengths[rows], split.target.lengths[rows]))], split, tokens)
+    return _cut_by_tokens(_by_length(split, rows), split, tokens)
 
 
 def collate(split: EncodedSplit, rows: Rows) -> Batch:
@@ -85,6 +93,10 @@ def _cut(order: Rows, split: EncodedSplit, training: TrainingConfig) -> list[Row
     if training.batch_by == "sentences":
         return [order[start : start + training.batch_size] for start in range(0, len(order), training.batch_size)]
     return _cut_by_tokens(order, split, training.batch_size)
+
+
+def _by_length(split: EncodedSplit, rows: Rows) -> Rows:
+    return rows[np.lexsort((split.source.lengths[rows], split.target.lengths[rows]))]
 
 
 def _cut_by_tokens(order: Rows, split: EncodedSplit, most: int) -> list[Rows]:

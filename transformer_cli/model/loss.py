@@ -1,5 +1,6 @@
 """Cross-entropy of the target tokens, padding aside (section 5.4): sums and counts, never means of means."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -39,6 +40,20 @@ def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_sm
         return TokenLosses(nll.sum(), nll.detach())
     objective = nn.functional.cross_entropy(logits, gold, reduction="sum", label_smoothing=label_smoothing)
     return TokenLosses(objective, nn.functional.cross_entropy(logits.detach(), gold, reduction="none"))
+
+
+class TokenLoss(nn.Module):
+    """`token_losses`, or a fast form of it, as a module: to share gradients, torch must see the forward pass."""
+
+    def __init__(self, model: Transformer, form: Callable[..., TokenLosses], *, label_smoothing: float) -> None:
+        super().__init__()
+        self.model = model
+        self.form = form
+        self.label_smoothing = label_smoothing
+
+    def forward(self, source: Tensor, target: Tensor) -> TokenLosses:
+        """source, target: as in `token_losses`."""
+        return self.form(self.model, source, target, label_smoothing=self.label_smoothing)
 
 
 def sum_by_row(nll: Tensor, target: Tensor, pad_id: int) -> tuple[Tensor, Tensor]:

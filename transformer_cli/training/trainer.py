@@ -1,7 +1,10 @@
 """train(config): set up, step, validate, save, resume. Knows how a run goes; not what a layer or a file looks like.
 
 A step is a function of (weights, moments, batch, step number): the plan of an epoch follows from (seed, epoch) and
-dropout from (seed, step). So a run that was killed and goes on from its last save ends like one that was not.
+dropout from (seed, step, rank). So a run that was killed and goes on from its last save ends like one that was not.
+
+Under torchrun every process runs this same code on its part of each batch, with the same weights and state; the first
+alone speaks, and writes.
 """
 
 import logging
@@ -9,7 +12,6 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +20,25 @@ import torch
 
 from transformer_cli import progress
 from transformer_cli.checkpoint import Run, RunningLoss, TrainingState
-from transformer_cli.config import Config, differences, dump_config
-from transformer_cli.data.batching import Rows, collate, parts_by_length, plan_epoch, rows_within
+from transformer_cli.config import Config
+from transformer_cli.data.batching import Rows, collate, parts_by_length, plan_epoch, rows_within, share_of
 from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
-from transformer_cli.devices import autocast, choose_device, choose_precision, describe
+from transformer_cli.devices import autocast, choose_device_of, choose_precision, describe
+from transformer_cli.distributed import ALONE, World
 from transformer_cli.errors import ConfigError, DataError, Interrupted
 from transformer_cli.evaluation import corpus_losses
-from transformer_cli.files import exclusive, write_text
 from transformer_cli.model.dropout import Dropout
-from transformer_cli.model.loss import token_losses
+from transformer_cli.model.loss import TokenLoss, token_losses
 from transformer_cli.model.packing import packed_token_losses
 from transformer_cli.model.transformer import count_frozen, count_parameters
 from transformer_cli.training import events
 from transformer_cli.training.interruption import Stop, stop_signals
+from transformer_cli.training.opening import locked, open_run
 from transformer_cli.training.optim import learning_rate, make_optimizer
-from transformer_cli.training.pretrained import load_pretrained, read_pretrained
+from transformer_cli.training.pretrained import load_pretrained
 
 log = logging.getLogger(__name__)
 
-MAY_CHANGE = tuple(
-    f"training.{key}" for key in ("epochs", "patience", "save_minutes", "tensorboard", "device", "num_threads")
-)
 PART = 4096  # target tokens of a batch that the CPU computes at a time: bounds the memory that they take
 
 
@@ -48,57 +48,46 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     Sets torch's random seed, and its number of threads if the config names one, for the whole process.
 
     fresh: move a run of this name aside and begin anew. Raises DataError without a dataset, ConfigError if the run on
-    disk was begun with other settings or is being trained, Interrupted (after a save) on SIGINT or SIGTERM.
+    disk was begun with other settings or is being trained, Interrupted (after a save) on SIGINT or SIGTERM,
+    DistributedError if another process of the same training ends before its time.
     """
-    device = choose_device(config.training.device)
+    world = World.from_environment()
+    device = choose_device_of(world, config.training.device)
     if config.training.tensorboard:
         events.check_installed()
     if config.training.num_threads:
         torch.set_num_threads(config.training.num_threads)
-    if not (runs_dir / config.name).exists():
-        find_dataset(config.data, data_dir)  # its error leaves no trace in runs_dir
-    with ExitStack() as locks:
-        try:
-            locks.enter_context(exclusive(runs_dir / f".{config.name}.lock"))
-        except BlockingIOError:
-            folder = runs_dir / config.name
-            raise ConfigError(
-                f"{folder} is being trained by another process; wait for it, or choose another name"
-            ) from None
-        return _train(config, device, data_dir, runs_dir, fresh)
-
-
-def _train(config: Config, device: torch.device, data_dir: Path, runs_dir: Path, fresh: bool) -> Run:
     folder = runs_dir / config.name
-    old = Run.open(folder) if not fresh and (folder / "run.json").is_file() else None
-    resuming = old is not None and old.has_checkpoint("last")
-    if old is not None and resuming:
-        run = _resume(old, config)
-        dataset = Dataset.open(find_dataset(run.config.data, data_dir))
-    else:
-        dataset = Dataset.open(find_dataset(config.data, data_dir))
-        pretrained = read_pretrained(config, dataset)  # its errors leave the old run in place
-        if fresh and folder.exists():
-            log.info("moved the old run to %s", _move_aside(folder))
-        run = Run.create(folder, _resolve(config, dataset, device), dataset)
-    write_text(runs_dir / "latest", f"{config.name}\n")
-    trainer = Trainer(run, dataset, device)
-    if resuming:
-        trainer.restore()
-    else:
-        load_pretrained(trainer.model, pretrained)
-    trainer.announce()
-    trainer.run_epochs()
+    with world.joined(device), ExitStack() as locks:
+        if world.is_first:
+            with world.leading():
+                if not folder.exists():
+                    find_dataset(config.data, data_dir)  # its error leaves no trace in runs_dir
+                locks.enter_context(locked(folder))
+                run, dataset, pretrained = open_run(folder, config, device=device, data_dir=data_dir, fresh=fresh)
+        else:
+            world.follow()
+            run = Run.open(folder)
+            dataset, pretrained = Dataset.open(find_dataset(run.config.data, data_dir)), []
+        trainer = Trainer(run, dataset, device, world)
+        if run.has_checkpoint("last"):
+            trainer.restore()
+        else:
+            load_pretrained(trainer.model, pretrained)
+            world.copy_from_first(trainer.model)
+        trainer.announce()
+        trainer.run_epochs()
     return run
 
 
 class Trainer:
-    """A run in training: its model, optimiser and state, on one device."""
+    """A run in training: its model, optimiser and state, on one device, in one of the world's processes."""
 
-    def __init__(self, run: Run, dataset: Dataset, device: torch.device) -> None:
+    def __init__(self, run: Run, dataset: Dataset, device: torch.device, world: World = ALONE) -> None:
         self.run = run
         self.dataset = dataset
         self.device = device
+        self.world = world
         self.settings = run.config.training
         self.precision = choose_precision(self.settings.precision, device)
         self.train_split, self.train_rows = self._usable("train")
@@ -108,6 +97,13 @@ class Trainer:
         for module in self.model.modules():
             if isinstance(module, Dropout):
                 module.fast = self.settings.fast
+        self.token_loss = world.share_gradients(
+            TokenLoss(
+                self.model,
+                packed_token_losses if self.packs else token_losses,
+                label_smoothing=self.settings.label_smoothing,
+            )
+        )
         self.optimizer = make_optimizer(self.model, self.settings)
         self.state = TrainingState()
         self.history: list[dict[str, Any]] = []
@@ -127,7 +123,7 @@ class Trainer:
             f"{len(self.train_rows):,}",
             self.dataset.folder,
             self.settings.epochs,
-            describe(self.device),
+            describe(self.device) + (f" × {self.world.size} processes" if self.world.size > 1 else ""),
             self.precision,
         )
         if self.state.epoch > self.settings.epochs:
@@ -140,6 +136,8 @@ class Trainer:
     def restore(self) -> None:
         """Weights, moments, state and history of the last save; history written after it is dropped."""
         self.state = self.run.load_last(self.model, self.optimizer)
+        if self.world.is_first:
+            self.run.mend(self.state)
         self.history = [entry for entry in self.run.history() if entry["step"] <= self.state.step]
         self._write_events()
 
@@ -150,8 +148,9 @@ class Trainer:
                 plan = plan_epoch(self.train_split, self.train_rows, self.settings, self.state.epoch)
                 self._run_epoch(plan, stop)
                 self._end_epoch()
-                if stop.signal_number and self.state.epoch <= self.settings.epochs:
-                    raise self._stopped(stop.signal_number)
+                signal_number, _ = self._agreed(stop)
+                if signal_number and self.state.epoch <= self.settings.epochs:
+                    raise self._stopped(signal_number)
         best = min(self.history, key=lambda entry: entry["valid_loss"])
         log.info(
             "best validation loss %.3f (PPL %.2f) in epoch %d of %d: %s",
@@ -169,33 +168,42 @@ class Trainer:
         with self._bar() as bar:
             while self.state.batch < len(plan):
                 self._set_learning_rate(len(plan))
-                self._step(plan[self.state.batch])
+                self._step(plan[self.state.batch : self.state.batch + self.settings.accumulate])
                 now = time.monotonic()
                 self.state.running.seconds = seconds_before + now - started
                 self._show(bar)
                 is_last = self.state.batch == len(plan)  # then the epoch's end saves
-                if stop.signal_number and not is_last:
+                signal_number, save_is_due = self._agreed(stop, now - saved >= self.settings.save_minutes * 60)
+                if signal_number and not is_last:
                     self._save()
-                    raise self._stopped(stop.signal_number)
-                if now - saved >= self.settings.save_minutes * 60 and not is_last:
+                    raise self._stopped(signal_number)
+                if save_is_due and not is_last:
                     self._save()
                     saved = time.monotonic()
 
     def _set_learning_rate(self, num_batches: int) -> None:
         """That of the next step; num_batches: of this epoch. Batches of tokens make epochs of different lengths."""
-        progress = (self.state.epoch - 1 + self.state.batch / num_batches) / self.settings.epochs
+        num_steps = math.ceil(num_batches / self.settings.accumulate)
+        done = self.state.batch / self.settings.accumulate / num_steps  # of the epoch
+        progress = (self.state.epoch - 1 + done) / self.settings.epochs
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.settings, self.state.step + 1, progress)
 
-    def _step(self, rows: Rows) -> None:
-        """One optimiser step on the mean loss of a batch's target tokens."""
+    def _agreed(self, stop: Stop, save_is_due: bool = False) -> tuple[int | None, bool]:
+        """The same in every process: the signal that any of them got, and whether the first's clock says to save."""
+        answers = self.world.gather(stop.signal_number or 0, save_is_due)
+        signals = [int(number) for number, _ in answers if number]
+        return (signals[0] if signals else None), bool(answers[0][1])
+
+    def _step(self, batches: Sequence[Rows]) -> None:
+        """One optimiser step on the mean loss of the target tokens of all these batches."""
         state = self.state
         state.step += 1
-        torch.manual_seed(_dropout_seed(self.settings.seed, state.step))
-        nll, tokens = self._backward(rows)
+        torch.manual_seed(_dropout_seed(self.settings.seed, state.step, self.world.rank))
+        nll, tokens = self._backward(batches)
         limit = self.settings.clip_grad_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
-        state.batch += 1
+        state.batch += len(batches)
         if math.isfinite(norm):
             self.optimizer.step()
             state.running.add(nll, tokens)
@@ -203,27 +211,36 @@ class Trainer:
             state.running.skipped_steps += 1
         self.optimizer.zero_grad()
 
-    def _backward(self, rows: Rows) -> tuple[float, int]:
-        """Add the batch's gradient, part by part; returns the sum of its losses and how many tokens they are of."""
+    def _backward(self, batches: Sequence[Rows]) -> tuple[float, int]:
+        """Add the batches' gradient, part by part; returns the sum of their losses and of how many tokens it is."""
         self.model.train()
-        tokens = int((self.train_split.target.lengths[rows] + 1).sum())  # with <eos>
+        parts = [part for rows in batches for part in self._parts(rows)]
+        weight = self.world.size  # undoes the division in the mean over the processes
+        if not parts:  # more processes than sentences: this one takes part with nothing
+            parts, weight = [batches[0][:1]], 0
+        tokens = int((self.train_split.target.lengths[np.concatenate(batches)] + 1).sum())  # of all, with <eos>
         nll = 0.0
-        losses_of = packed_token_losses if self.packs else token_losses
-        for part in parts_by_length(self.train_split, rows, PART) if self.packs else [rows]:
+        for index, part in enumerate(parts, start=1):
             batch = collate(self.train_split, part).to(self.device)
-            with autocast(self.device, self.precision):
-                losses = losses_of(
-                    self.model, batch.source, batch.target, label_smoothing=self.settings.label_smoothing
-                )
-            (losses.objective / tokens).backward()
-            nll += losses.nll.sum().item()
-        return nll, tokens
+            with self.world.pass_of(self.token_loss, is_last=index == len(parts)):
+                with autocast(self.device, self.precision):
+                    losses = self.token_loss(batch.source, batch.target)
+                (losses.objective * weight / tokens).backward()
+            nll += losses.nll.sum().item() if weight else 0.0
+        return sum(share for (share,) in self.world.gather(nll)), tokens
+
+    def _parts(self, rows: Rows) -> list[Rows]:
+        """This process's share of a batch, in the parts that are computed one after another."""
+        share = share_of(self.train_split, rows, self.world)
+        if not len(share):
+            return []
+        return parts_by_length(self.train_split, share, PART) if self.packs else [share]
 
     def _end_epoch(self) -> None:
         """Validate, record, and save."""
         state, running = self.state, self.state.running
         started = time.monotonic()
-        valid = corpus_losses(self.model, self.valid_split, self.valid_rows)
+        valid = corpus_losses(self.model, self.valid_split, self.valid_rows, self.world)
         if not math.isfinite(valid.loss) or not running.batches:
             raise ConfigError(
                 f"training.learning_rate: {self.settings.learning_rate:g} made training diverge (validation loss "
@@ -250,14 +267,18 @@ class Trainer:
             state.best_valid_loss = valid.loss
         state.validations_since_best = 0 if is_best else state.validations_since_best + 1
         state.epoch, state.batch, state.running = state.epoch + 1, 0, RunningLoss()
-        self.run.write_history(self.history)
+        if self.world.is_first:
+            self.run.write_history(self.history)
         self._save(is_best=is_best)
         log.info(_epoch_line(entry, self.settings.epochs))
-        self._draw_curves()
+        if self.world.is_first:
+            self._draw_curves()
         self._write_events()
 
     def _save(self, *, is_best: bool = False) -> None:
-        self.run.save(self.model, self.optimizer, self.state, is_best=is_best)
+        if self.world.is_first:
+            self.run.save(self.model, self.optimizer, self.state, is_best=is_best)
+        self.world.wait()  # if one ended before the first has written, torchrun would end that too
 
     def _draw_curves(self) -> None:
         from transformer_cli import plots  # matplotlib: half a second that the first steps need not wait for
@@ -268,7 +289,7 @@ class Trainer:
             log.warning("curves.png could not be drawn: %s", error)
 
     def _write_events(self) -> None:
-        if not self.settings.tensorboard:
+        if not (self.settings.tensorboard and self.world.is_first):
             return
         try:
             if self.event_file is None:
@@ -308,6 +329,7 @@ class Trainer:
             unit=" tokens",
             unit_scale=True,
             initial=self.state.running.target_tokens,
+            as_lines=not self.world.is_first,  # which nobody hears
         )
 
     def _show(self, bar: "progress.Bar") -> None:
@@ -317,52 +339,9 @@ class Trainer:
         bar.update(running.target_tokens - bar.n)
 
 
-def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:
-    """The config as the run keeps it: the dataset and the precision that were chosen."""
-    precision = choose_precision(config.training.precision, device)
-    return config.model_copy(
-        update={
-            "data": config.data.model_copy(update={"fingerprint": dataset.fingerprint}),
-            "training": config.training.model_copy(update={"precision": precision}),
-        }
-    )
-
-
-def _resume(run: Run, config: Config) -> Run:
-    """The run, with those settings that may change taken from `config`. Raises ConfigError if others differ."""
-    ignore = [*MAY_CHANGE]
-    if config.data.fingerprint is None:
-        ignore.append("data.fingerprint")
-    if config.training.precision == "auto":
-        ignore.append("training.precision")
-    changed = differences(run.config, config, ignore)
-    if changed:
-        raise ConfigError(
-            f"{run.folder} was begun with other settings ({'; '.join(changed)}): give the old ones to go on, "
-            "another name, or --fresh to move the old run aside and begin anew"
-        )
-    if run.config.training.schedule == "cosine" and config.training.epochs != run.config.training.epochs:
-        raise ConfigError(
-            f"training.epochs: {config.training.epochs}, but the cosine schedule of {run.folder} falls to 0 over "
-            f"{run.config.training.epochs}; give that to go on, another name, or --fresh to begin anew"
-        )
-    update = {key.split(".")[1]: getattr(config.training, key.split(".")[1]) for key in MAY_CHANGE}
-    resolved = run.config.model_copy(update={"training": run.config.training.model_copy(update=update)})
-    write_text(run.folder / "config.yaml", dump_config(resolved))
-    return replace(run, config=resolved)
-
-
-def _move_aside(folder: Path) -> Path:
-    number = 1
-    while (aside := folder.with_name(f"{folder.name}.old-{number}")).exists():
-        number += 1
-    folder.rename(aside)
-    return aside
-
-
-def _dropout_seed(seed: int, step: int) -> int:
+def _dropout_seed(seed: int, step: int, rank: int) -> int:
     """32 well-mixed bits: torch's CPU generator looks at no more of a seed."""
-    return int(np.random.SeedSequence([seed, step]).generate_state(1)[0])
+    return int(np.random.SeedSequence([seed, step, rank]).generate_state(1)[0])
 
 
 def _epoch_line(entry: dict[str, Any], epochs: int) -> str:

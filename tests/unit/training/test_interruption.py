@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -83,10 +83,10 @@ def test_training_stops_within_an_epoch_of_the_signal(
 ) -> None:
     backward = Trainer._backward
 
-    def interrupt(trainer: Trainer, rows: Rows) -> tuple[float, int]:
+    def interrupt(trainer: Trainer, batches: Sequence[Rows]) -> tuple[float, int]:
         if trainer.state.step == step:
             signal.raise_signal(signal.SIGTERM)
-        return backward(trainer, rows)
+        return backward(trainer, batches)
 
     monkeypatch.setattr(Trainer, "_backward", interrupt)
     with pytest.raises(Interrupted, match=r"^stopped and saved at step \d;") as stopped:

@@ -3,10 +3,11 @@
 import logging
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -129,6 +130,33 @@ def test_the_fast_form_in_small_parts_trains_as_the_plain_form_does(
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
+def test_accumulated_batches_are_one_large_batch(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    common = ("training.epochs=2", "model.dropout=0.0", "training.eps=1e-2", "training.label_smoothing=0.1")
+    overrides = (*common, "training.schedule=cosine")  # which falls with the share of training that is done
+    small = ("training.batch_size=20", "training.accumulate=3")  # 10 batches: 4 steps, the last of one batch
+    large = train_tiny(tmp_path / "large", *overrides, "training.batch_size=60")
+    accumulated = train_tiny(tmp_path / "small", *overrides, *small)
+    assert [entry["step"] for entry in accumulated.history()] == [4, 8]
+    assert largest_difference(large, accumulated) < 1e-6
+    for one, other in zip(large.history(), accumulated.history(), strict=True):
+        for key in one.keys() - {"train_seconds", "valid_seconds"}:
+            assert one[key] == pytest.approx(other[key], rel=1e-5)
+
+
+def test_accumulating_saves_between_steps_and_goes_on_exactly(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    overrides = ("training.epochs=1", "training.batch_size=20", "training.accumulate=3")
+    expected = outcome(train_tiny(tmp_path / "whole", *overrides))
+    with monkeypatch.context() as patch:
+        _cut_power(patch, "last", 3)
+        with pytest.raises(PowerCut):
+            train_tiny(tmp_path / "cut", *overrides, *EVERY_STEP)
+    with caplog.at_level(logging.INFO):
+        assert outcome(train_tiny(tmp_path / "cut", *overrides)) == expected
+    assert "resuming from the save at step 2 (epoch 1, 6 batches into it)" in caplog.messages
+
+
 def test_label_smoothing_changes_what_is_learned_but_not_what_is_reported(
     train_tiny: TrainTiny, tmp_path: Path
 ) -> None:
@@ -152,15 +180,23 @@ def test_every_step_of_every_run_has_dropout_of_its_own(
     seeds: list[int] = []
     backward = Trainer._backward
 
-    def note(trainer: Trainer, rows: Rows) -> tuple[float, int]:
+    def note(trainer: Trainer, batches: Sequence[Rows]) -> tuple[float, int]:
         seeds.append(torch.initial_seed())
-        return backward(trainer, rows)
+        return backward(trainer, batches)
 
     monkeypatch.setattr(Trainer, "_backward", note)
     for seed in (0, 1):
         train_tiny(tmp_path / str(seed), *TWO_STEPS, "training.epochs=2", f"training.seed={seed}")
     assert len(set(seeds)) == len(seeds) == 8
     assert max(seeds) < 2**32  # all that torch's CPU generator looks at
+
+
+def test_every_process_has_dropout_of_its_own_and_the_first_that_of_a_process_alone() -> None:
+    seeds = {module._dropout_seed(0, step, rank) for step in range(1, 50) for rank in range(4)}
+    assert len(seeds) == 49 * 4
+    for step in (1, 2, 77):
+        alone = np.random.SeedSequence([5, step]).generate_state(1)[0]
+        assert module._dropout_seed(5, step, 0) == alone
 
 
 def test_pairs_too_long_are_left_out_and_counted(
@@ -202,17 +238,17 @@ def test_a_gradient_that_is_not_finite_changes_no_weight_and_is_counted(
     backward, step = Trainer._backward, Trainer._step
     changed = []
 
-    def spoil(trainer: Trainer, rows: Rows) -> tuple[float, int]:
-        sums = backward(trainer, rows)
+    def spoil(trainer: Trainer, batches: Sequence[Rows]) -> tuple[float, int]:
+        sums = backward(trainer, batches)
         if trainer.state.step in (2, 3):
             gradient = trainer.model.output.bias.grad
             assert gradient is not None
             gradient[0] = value
         return sums
 
-    def compare(trainer: Trainer, rows: Rows) -> None:
+    def compare(trainer: Trainer, batches: Sequence[Rows]) -> None:
         before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
-        step(trainer, rows)
+        step(trainer, batches)
         changed.append(not all(map(torch.equal, before, trainer.model.parameters())))
 
     monkeypatch.setattr(Trainer, "_backward", spoil)
@@ -227,8 +263,8 @@ def test_history_stays_json_when_a_loss_is_not_finite(
 ) -> None:
     backward = Trainer._backward
 
-    def spoil(trainer: Trainer, rows: Rows) -> tuple[float, int]:
-        nll, tokens = backward(trainer, rows)
+    def spoil(trainer: Trainer, batches: Sequence[Rows]) -> tuple[float, int]:
+        nll, tokens = backward(trainer, batches)
         if trainer.state.step != 2:
             return nll, tokens
         for parameter in trainer.model.parameters():
@@ -291,11 +327,11 @@ def note_rates(patch: pytest.MonkeyPatch, rates: list[float], power_cut_at: int 
     """Keep the rate of each step; end like a kill before one of them."""
     step = Trainer._step
 
-    def note(trainer: Trainer, rows: Rows) -> None:
+    def note(trainer: Trainer, batches: Sequence[Rows]) -> None:
         if trainer.state.step + 1 == power_cut_at:
             raise PowerCut
         rates.append(trainer.optimizer.param_groups[0]["lr"])
-        step(trainer, rows)
+        step(trainer, batches)
 
     patch.setattr(Trainer, "_step", note)
 

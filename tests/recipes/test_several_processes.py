@@ -1,0 +1,120 @@
+"""torchrun: two processes train as one does, go on where one stopped, and one goes on where two were killed."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from transformer_cli.checkpoint import Run
+
+TrainTiny = Callable[..., Run]
+
+# 66 sentences are short enough: in the second step of an epoch one process has nothing to do.
+# eps: some gradients are 0 but for rounding, and Adam would make steps of learning_rate of them.
+SETTINGS = ("model.max_length=9", "training.batch_size=65", "model.dropout=0.0", "training.eps=1e-2")
+# 13 sentences four times; then 13 and one, of which one process has two parts and the other one. The first alone reads
+# the vectors.
+ACCUMULATED = (
+    *SETTINGS,
+    "training.batch_size=13",
+    "training.accumulate=4",
+    "training.epochs=2",
+    "model.vectors.freeze=true",
+)
+VECTORS = "".join(f"{word} {' '.join([number] * 32)}\n" for word, number in (("the", "0.5"), ("at", "-0.25")))
+KILLED_IN_ITS_FOURTH_STEP = """\
+import os, signal
+from pathlib import Path
+from transformer_cli.cli import main
+from transformer_cli.config import load_config
+from transformer_cli.training.trainer import Trainer, train
+
+train(load_config({config!r}, {accumulated!r}), runs_dir=Path("accumulated"))
+backward = Trainer._backward
+
+def die(trainer, batches):
+    if trainer.world.rank == 1 and trainer.state.step == 4:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return backward(trainer, batches)
+
+Trainer._backward = die
+main()
+"""
+
+
+def torchrun(*arguments: object, cwd: Path, config: Path, overrides: tuple[str, ...]) -> tuple[int, list[str]]:
+    """`tfm train` in two processes: (exit code, lines of standard error)."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *arguments]
+    command += ["train", "--config", config]
+    for override in overrides:
+        command += ["--set", override]
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=600,
+    )
+    return done.returncode, done.stderr.splitlines()
+
+
+def history(run: Path) -> list[dict[str, Any]]:
+    """All but the seconds."""
+    entries = map(json.loads, (run / "history.jsonl").read_text(encoding="utf-8").splitlines())
+    return [{key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in entries]
+
+
+def test_the_number_of_processes_changes_nothing_but_rounding(
+    train_tiny: TrainTiny, corpus: Path, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "data").symlink_to(project / "data")
+    config = corpus / "tiny.yaml"
+    script = tmp_path / "killed.py"
+    (tmp_path / "vectors.txt").write_text(VECTORS, encoding="utf-8")
+    accumulated = (*ACCUMULATED, f"model.vectors.target={tmp_path / 'vectors.txt'}")
+    killed = KILLED_IN_ITS_FOURTH_STEP.format(config=str(config), accumulated=accumulated)
+    script.write_text(killed, encoding="utf-8")
+    run = tmp_path / "runs/tiny"
+
+    code, lines = torchrun(script, cwd=tmp_path, config=config, overrides=(*SETTINGS, "training.save_minutes=1e-9"))
+    assert code == 1
+    lost = (
+        "tfm: error: rank 0: another process of this training has ended or died; "
+        "start the same command again: it goes on from the last save"
+    )
+    assert [line for line in lines if line.startswith("tfm: ")] == [lost], lines
+    assert lines.count("Traceback (most recent call last):") == 1, lines  # torchrun's
+    assert (run / "last").read_text(encoding="utf-8") == "step-0000003\n"
+
+    train_tiny(tmp_path / "runs", *SETTINGS, "training.epochs=3")
+    code, lines = torchrun(
+        "-m", "transformer_cli", cwd=tmp_path, config=config, overrides=(*SETTINGS, "training.epochs=4")
+    )
+    assert code == 0, lines
+    said = ("warning: train", "warning: valid", "tiny: ", "resuming from the save at step 6 ", "epoch 4/4", "best ")
+    assert len(lines) == len(said), lines  # once, not once by each
+    assert all(line.startswith(start) for line, start in zip(lines, said, strict=True)), lines
+
+    assert_same_but_for_rounding(run, train_tiny(tmp_path / "alone", *SETTINGS, "training.epochs=4"), steps=8)
+    alone = train_tiny(tmp_path / "accumulated alone", *accumulated)
+    assert_same_but_for_rounding(tmp_path / "accumulated/tiny", alone, steps=4)
+    assert int(load_file(alone.checkpoint("last") / "model.safetensors")["target_embedding.frozen"].sum()) == 2
+
+
+def assert_same_but_for_rounding(run: Path, alone: Run, *, steps: int) -> None:
+    assert history(run)[-1]["step"] == steps
+    for found, expected in zip(history(run), history(alone.folder), strict=True):
+        assert found == pytest.approx(expected, rel=1e-5)
+    for name in ("model", "state"):
+        path = f"checkpoints/step-{steps:07d}/{name}.safetensors"
+        found, expected = load_file(run / path), load_file(alone.folder / path)
+        assert found.keys() == expected.keys()
+        assert max(float((found[key].double() - expected[key].double()).abs().max()) for key in found) < 1e-5

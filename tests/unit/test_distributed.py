@@ -1,0 +1,145 @@
+"""What torchrun says about a process; what a process that is alone does not do; errors that all of them raise."""
+
+import logging
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from transformer_cli.distributed import ALONE, VARIABLES, World
+from transformer_cli.errors import ConfigError, DistributedError, TfmError
+
+CPU = torch.device("cpu")
+
+
+def set_environment(monkeypatch: pytest.MonkeyPatch, *values: str | None) -> None:
+    for name, value in zip(VARIABLES, values, strict=True):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(
+    ("values", "world"),
+    [
+        (("3", "4", "1", "2"), World(rank=3, size=4, local_rank=1, local_size=2)),
+        (("0", "1", "0", "1"), ALONE),
+        ((None, None, None, None), ALONE),
+        ((None, None, "1", None), ALONE),  # somebody else's variable of the same name
+        (("1", "2", None, None), ALONE),
+    ],
+)
+def test_the_world_is_what_torchrun_says(
+    monkeypatch: pytest.MonkeyPatch, values: tuple[str | None, ...], world: World
+) -> None:
+    set_environment(monkeypatch, *values)
+    assert World.from_environment() == world
+
+
+def test_variables_that_are_no_numbers_are_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch, "0", "two", "0", "1")
+    with pytest.raises(DistributedError, match=r"^RANK=0 WORLD_SIZE=two .*: not whole numbers; let torchrun set them"):
+        World.from_environment()
+
+
+def test_alone_nothing_is_connected_wrapped_or_copied() -> None:
+    module, array = torch.nn.Linear(2, 2), np.ones(3)
+    with ALONE.joined(CPU), ALONE.leading(), ALONE.pass_of(module, is_last=False):
+        assert not torch.distributed.is_initialized()
+        assert ALONE.share_gradients(module) is module
+        assert ALONE.total(array) is array
+        assert ALONE.gather(1.5, 2) == [[1.5, 2.0]]
+    assert ALONE.is_first
+
+
+def test_what_each_process_gives_is_known_by_its_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[list[list[float]]] = []
+
+    def total(world: World, values: NDArray[Any]) -> NDArray[Any]:
+        sent.append(values.tolist())
+        return values + np.array([[5.0], [0.0]])
+
+    monkeypatch.setattr(World, "total", total)
+    assert World(1, 2).gather(7) == [[5.0], [7.0]]
+    World(1, 2).wait()
+    assert sent == [[[0.0], [7.0]], [[0.0], [0.0]]]  # something to wait for, also where nothing is said
+
+
+@pytest.mark.parametrize("raised", [ConfigError("a seed differs"), FileNotFoundError(2, "No such file", "data")])
+def test_if_the_first_fails_the_others_fail_with_its_words(monkeypatch: pytest.MonkeyPatch, raised: Exception) -> None:
+    words: list[str] = []
+
+    def broadcast(world: World, own: list[str]) -> list[str]:
+        if world.is_first:
+            words[:] = own
+        return words
+
+    monkeypatch.setattr(World, "_broadcast", broadcast)
+    with World(0, 2).leading():
+        pass
+    World(1, 2).follow()
+    with pytest.raises(type(raised)), World(0, 2).leading():
+        raise raised
+    with pytest.raises(TfmError) as error:
+        World(1, 2).follow()
+    assert str(error.value) == str(raised)
+
+
+def broken_connection() -> None:
+    raise RuntimeError("[…/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:4321")
+
+
+def other_backend() -> None:
+    raise torch.distributed.DistBackendError("NCCL error: remote process exited or there was a network error")
+
+
+@pytest.mark.parametrize("fail", [broken_connection, other_backend])
+def test_a_broken_connection_is_one_line(fail: Callable[[], None]) -> None:
+    module = torch.nn.Linear(1, 1)
+    with pytest.raises(DistributedError) as error, World(1, 2).pass_of(module, is_last=True):
+        fail()
+    assert str(error.value) == (
+        "rank 1: another process of this training has ended or died; "
+        "start the same command again: it goes on from the last save"
+    )
+
+
+def test_another_error_stays_what_it_is() -> None:
+    with pytest.raises(RuntimeError, match="out of memory"), World(1, 2).pass_of(torch.nn.Module(), is_last=True):
+        raise RuntimeError("out of memory")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is called instead of torch's process groups."""
+    found: list[str] = []
+    store = torch._C._distributed_c10d.HashStore()
+    module = import_module("torch.distributed.rendezvous")
+    monkeypatch.setattr(module, "rendezvous", lambda *_, **__: iter([(store, 0, 2)]))
+    monkeypatch.setattr("torch.distributed.init_process_group", lambda backend, **_: found.append(backend))
+    monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: found.append("destroyed"))
+    return found
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_while_joined_only_the_first_speaks(calls: list[str], caplog: pytest.LogCaptureFixture, rank: int) -> None:
+    log = logging.getLogger("transformer_cli.training.trainer")
+    with caplog.at_level(logging.INFO, "transformer_cli"):
+        with World(rank, 2).joined(CPU):
+            log.warning("inside")
+        log.info("after")
+    assert caplog.messages == (["inside", "after"] if rank == 0 else ["after"])
+    assert calls == ["gloo", "destroyed"]
+
+
+def test_a_broken_group_is_left_without_waiting_for_the_dead(calls: list[str]) -> None:
+    with pytest.raises(DistributedError), World(0, 2).joined(CPU):
+        raise DistributedError("rank 0: …")
+    assert calls == ["gloo"]
+    with pytest.raises(ConfigError), World(0, 2).joined(CPU):
+        raise ConfigError("…")
+    assert calls == ["gloo", "gloo", "destroyed"]

@@ -1,0 +1,201 @@
+"""Training in several processes: what torchrun says about this one, and what they tell each other.
+
+The one owner of torch.distributed, which is asked only where there is more than one process. Knows nothing of what is
+trained. Gradients travel by nccl between GPUs and by gloo between CPUs, all else by gloo.
+"""
+
+import itertools
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_cli.errors import DistributedError, TfmError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # torchrun sets all four
+TRAININGS = itertools.count(1)  # that this process has taken part in; the same number in all
+PATIENCE = timedelta(minutes=30)  # for what one process does while the others wait, such as a large save
+
+
+@dataclass(frozen=True)
+class World:
+    """The processes that train together, and which of them this one is. By default it is alone."""
+
+    rank: int = 0
+    """0 … size-1; the first one speaks and writes"""
+    size: int = 1
+    local_rank: int = 0
+    """the rank among those on this machine"""
+    local_size: int = 1
+
+    @staticmethod
+    def from_environment() -> "World":
+        """What torchrun says about this process; without torchrun it is alone."""
+        given = [os.environ.get(name, "") for name in VARIABLES]
+        if "" in given:
+            return ALONE
+        try:
+            return World(*map(int, given))
+        except ValueError:
+            said = " ".join(f"{name}={value}" for name, value in zip(VARIABLES, given, strict=True))
+            raise DistributedError(f"{said}: not whole numbers; let torchrun set them, or unset them") from None
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    @contextmanager
+    def joined(self, device: "torch.device") -> Iterator[None]:
+        """Be connected with the other processes during the block; in all but the first the package's log is muted.
+
+        Raises DistributedError if they cannot be reached.
+        """
+        if self.size == 1:
+            yield
+            return
+        import torch
+        import torch.distributed as dist
+        from torch.distributed.distributed_c10d import PrefixStore
+        from torch.distributed.rendezvous import rendezvous
+
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        try:
+            store, *_ = next(rendezvous("env://", timeout=PATIENCE))
+            dist.init_process_group(
+                "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
+                store=PrefixStore(f"training {next(TRAININGS)}", store),  # holds addresses: no former ones
+                rank=self.rank,
+                world_size=self.size,
+                timeout=PATIENCE,
+            )
+        except (RuntimeError, ValueError) as error:
+            reason = str(error).split("\n")[0]
+            raise DistributedError(f"rank {self.rank}: the other processes cannot be reached: {reason}") from None
+        package = logging.getLogger("transformer_cli")
+        level = package.level
+        if not self.is_first:
+            package.setLevel(logging.CRITICAL)
+        is_broken = False
+        try:
+            yield
+        except DistributedError:
+            is_broken = True
+            raise
+        finally:
+            package.setLevel(level)
+            if not is_broken:  # to leave in good order would be to wait for the dead
+                dist.destroy_process_group()
+
+    @contextmanager
+    def leading(self) -> Iterator[None]:
+        """What the first process does before the others may go on; they are in `follow`, and fail if it fails."""
+        try:
+            yield
+        except Exception as error:
+            with suppress(DistributedError):
+                self._broadcast([str(error) or type(error).__name__])
+            raise
+        self._broadcast([])
+
+    def follow(self) -> None:
+        """Wait for the first process's `leading` block. Raises TfmError if that failed, with the same words."""
+        for message in self._broadcast([]):
+            raise TfmError(message)
+
+    def total(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The sum over all processes of an array that has the same shape in each."""
+        if self.size == 1:
+            return values
+        import torch
+        import torch.distributed as dist
+
+        tensor = torch.from_numpy(values.copy())
+        with self._watched():
+            dist.all_reduce(tensor)
+        return tensor.numpy()
+
+    def gather(self, *values: float) -> list[list[float]]:
+        """What each process gives, by rank: [[value, …], …]."""
+        table = np.zeros((self.size, len(values)))
+        table[self.rank] = values
+        return self.total(table).tolist()
+
+    def wait(self) -> None:
+        """Come to the same point: none goes on before all are there."""
+        self.gather(0)  # of no value at all, gloo waits for nobody
+
+    def copy_from_first(self, module: "nn.Module") -> None:
+        """Give a module the first process's parameters and buffers."""
+        if self.size == 1:
+            return
+        import torch.distributed as dist
+
+        with self._watched():
+            for tensor in (*module.parameters(), *module.buffers()):
+                dist.broadcast(tensor.detach(), src=0)
+
+    def share_gradients(self, module: "nn.Module") -> "nn.Module":
+        """The module, whose backward pass leaves the mean over all processes as gradient (see `pass_of`)."""
+        if self.size == 1:
+            return module
+        from torch.nn.parallel import DistributedDataParallel
+
+        with self._watched(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 renames broadcast_buffers; 2.6 knows no other
+            return DistributedDataParallel(module, broadcast_buffers=False)
+
+    @contextmanager
+    def pass_of(self, module: Any, *, is_last: bool) -> Iterator[None]:
+        """One of the forward and backward passes whose gradients add up; in the last one the processes meet.
+
+        module: of `share_gradients`. Every process makes a last pass, whatever the number of those before it.
+        """
+        if self.size == 1:
+            yield
+        elif is_last:
+            with self._watched():
+                yield
+        else:
+            with module.no_sync():
+                yield
+
+    def _broadcast(self, words: list[str]) -> list[str]:
+        """The first process's words, in all."""
+        if self.size == 1:
+            return words
+        import torch.distributed as dist
+
+        box = [words]
+        with self._watched():
+            dist.broadcast_object_list(box)
+        return box[0]
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Turn torch's error for a broken connection, by which the end of another process is noticed, into ours."""
+        import torch.distributed as dist
+
+        try:
+            yield
+        except RuntimeError as error:
+            if not isinstance(error, dist.DistError) and "gloo" not in str(error):
+                raise
+            raise DistributedError(
+                f"rank {self.rank}: another process of this training has ended or died; "
+                "start the same command again: it goes on from the last save"
+            ) from None
+
+
+ALONE = World()
