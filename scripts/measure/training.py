@@ -110,10 +110,10 @@ def _contest(config: Config, data_dir: Path, precision: Precision, batches: int)
             batch = collate(split, rows)
             plain_step(plain, optimizer, batch.source, batch.target)
 
-        trainer._step(warm_up)
+        trainer._step([warm_up])
         step(warm_up)
         tokens = sum(int((split.target.lengths[rows] + 1).sum()) for rows in plan)
-        yield Contest(trainer.model, split, tokens, _each(trainer._step, plan), _each(step, plan))
+        yield Contest(trainer.model, split, tokens, _each(lambda rows: trainer._step([rows]), plan), _each(step, plan))
 
 
 def _each(step: Callable[[Rows], None], plan: list[Rows]) -> Callable[[], None]:

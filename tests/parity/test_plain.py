@@ -58,7 +58,7 @@ def trainer(project: Path, split: EncodedSplit, ours: Transformer) -> Trainer:
     """Of the tiny run, but with a model of the default shape and sentences of Multi30k's lengths."""
     run = Run.open(project / "runs/tiny")
     trainer = Trainer(run, Dataset.open(find_dataset(run.config.data, project / "data")), torch.device("cpu"))
-    trainer.model, trainer.train_split = ours, split
+    trainer.model, trainer.token_loss.model, trainer.train_split = ours, ours, split
     return trainer
 
 
@@ -67,7 +67,7 @@ def test_a_step_has_the_plain_loss_and_gradient_of_a_whole_padded_batch(
 ) -> None:
     batch = collate(split, ROWS)
     ours.zero_grad()
-    nll, tokens = trainer._backward(ROWS)
+    nll, tokens = trainer._backward([ROWS])
     loss = plain_loss(plain.train(), batch.source, batch.target)
     plain.zero_grad()
     loss.backward()
