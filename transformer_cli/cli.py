@@ -17,17 +17,23 @@ from dataclasses import asdict
 from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from transformer_cli.errors import DataError, DistributedError, Interrupted, TfmError
+from transformer_cli.output import (
+    inspection_as_json,
+    prepared_table,
+    results_table,
+    translation_line,
+    words_as_json,
+    words_table,
+)
 
 if TYPE_CHECKING:
     from transformer_cli.config import Config
-    from transformer_cli.data.prepare import Prepared
-    from transformer_cli.evaluation import Judged, Result
-    from transformer_cli.inspection import AttentionMap, Inspection
+    from transformer_cli.evaluation import Judged
     from transformer_cli.translate import Translation, Translator
 
 CHUNK = 1000  # lines that are read before they are translated together
@@ -119,7 +125,7 @@ def prepare(
     prepared = prepare(_load(config, overrides), source_dir=source_dir)
     if not prepared.created:
         logging.getLogger(__name__).info("%s: nothing has changed, nothing to do", prepared.folder)
-    print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else _prepared_table(prepared))
+    print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else prepared_table(prepared))
 
 
 @app.command()
@@ -166,7 +172,7 @@ def evaluate(
     if as_json:
         print(json.dumps({"run": _run_folder(run), "results": [asdict(each.result) for each in judged]}))
     else:
-        print(_results_table([each.result for each in judged]))
+        print(results_table([each.result for each in judged]))
     _keep(judged, output, output_tokens)
 
 
@@ -212,14 +218,14 @@ def translate(
             except DataError as error:  # one sentence too long is no reason to leave
                 print(f"tfm: error: {error}", file=sys.stderr)
             else:
-                print(_translation_line(translation, tokens, as_json), flush=True)
+                print(translation_line(translation, tokens, as_json), flush=True)
     elif attention:
         (translation,) = translator.translations(list(lines), options)
         _draw_cross_attention(translator, translation, attention)
-        print(_translation_line(translation, tokens, as_json))
+        print(translation_line(translation, tokens, as_json))
     else:
         for translation in translator.stream(lines, options, chunk=CHUNK):
-            print(_translation_line(translation, tokens, as_json))
+            print(translation_line(translation, tokens, as_json))
 
 
 @app.command()
@@ -283,7 +289,7 @@ def inspect(
     kinds = [each for each in KINDS if not kind or KindChoice(each) in kind]
     maps = inspection.maps(kinds, layer=layer, heads=head or ())
     if as_json:
-        print(json.dumps(_inspection_json(inspection, maps), ensure_ascii=False, allow_nan=False))
+        print(inspection_as_json(inspection, maps))
         return
     from transformer_cli.plots import draw_inspection
 
@@ -373,18 +379,6 @@ def _lines(sentences: Sequence[str] | None, path: Path | None) -> Iterable[str]:
     return read_lines(path) if path else standard_input()
 
 
-def _translation_line(translation: "Translation", tokens: bool, as_json: bool) -> str:
-    if as_json:
-        value = {
-            "source": translation.source,
-            "translation": translation.text,
-            "tokens": translation.tokens,
-            "log_prob": translation.log_prob,
-        }
-        return json.dumps(value, ensure_ascii=False)
-    return " ".join(translation.tokens) if tokens else translation.text
-
-
 def _draw_cross_attention(translator: "Translator", translation: "Translation", path: Path) -> None:
     from transformer_cli.inspection import inspect_translation
     from transformer_cli.plots import draw_attention
@@ -395,62 +389,19 @@ def _draw_cross_attention(translator: "Translator", translation: "Translation", 
     logging.getLogger(__name__).info("%s: what each position of the translation attends to", path)
 
 
-def _inspection_json(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> dict[str, Any]:
-    """Numbers as nested lists; a score of -inf, which JSON does not have, as null."""
-
-    def finite(rows: list[list[float]]) -> list[list[float | None]]:
-        return [[None if score == float("-inf") else score for score in row] for row in rows]
-
-    return {
-        "source": inspection.sentence,
-        "translation": inspection.translation,
-        "source_tokens": inspection.source_tokens,
-        "source_ids": inspection.source_ids,
-        "target_tokens": inspection.target_tokens,
-        "target_ids": inspection.target_ids,
-        "attention": [
-            {
-                "kind": each.kind,
-                "layer": each.layer,
-                "head": each.head,
-                "scores": finite(each.scores.tolist()),
-                "weights": each.weights.tolist(),
-            }
-            for each in maps
-        ],
-        "vectors": {
-            "without_positions": inspection.without_positions.tolist(),
-            "before": inspection.before.tolist(),
-            "after": inspection.after.tolist(),
-        },
-        "repetitions": [asdict(repetition) for repetition in inspection.repetitions()],
-    }
-
-
 def _inspect_words(sentence: str, where: str, query: str | None, is_scaled: bool, picture: Path | None) -> None:
     """picture: None for JSON instead."""
     from transformer_cli.inspection import attend_over_words
 
     found = attend_over_words(sentence, where, is_scaled=is_scaled, query=query)
-    queries = [found.words[position] for position in found.positions]
     if picture is None:
-        numbers = {
-            "words": found.words,
-            "without_vector": found.without_vector,
-            "queries": queries,
-            "scores": found.scores.tolist(),
-            "weights": found.weights.tolist(),
-            "vectors": found.vectors.tolist(),
-            "context_vectors": found.context.tolist(),
-        }
-        print(json.dumps(numbers, ensure_ascii=False, allow_nan=False))
+        print(words_as_json(found))
         return
     from transformer_cli.plots import draw_words
 
     with _writing(picture):
         draw_words(found, picture)
-    rows = [[word, *(f"{weight:.2f}" for weight in row)] for word, row in zip(queries, found.weights, strict=True)]
-    print(f"{_table([['', *found.words], *rows])}\n{picture}")
+    print(f"{words_table(found)}\n{picture}")
 
 
 def _keep(judged: Sequence["Judged"], output: Path | None, output_tokens: Path | None) -> None:
@@ -476,40 +427,3 @@ def _writing(path: Path) -> Iterator[None]:
 
 def _unwritable(path: Path, reason: str) -> DataError:
     return DataError(f"{path}: cannot be written: {reason}; name another file")
-
-
-def _prepared_table(prepared: "Prepared") -> str:
-    manifest = prepared.manifest
-    languages = {side: manifest["settings"][side] for side in ("source", "target")}
-    rows = [("split", "sentences", "side", "tokens", "unknown", "longest")]
-    for name, counts in manifest["splits"].items():
-        for side, language in languages.items():
-            tokens, unknown, longest = (counts[side][key] for key in ("tokens", "unknown_rate", "longest"))
-            rows.append((name, f"{counts['sentences']:,}", language, f"{tokens:,}", f"{unknown:.2%}", str(longest)))
-    words = ", ".join(f"{language} {manifest['vocabulary'][side]:,}" for side, language in languages.items())
-    return (
-        f"{prepared.folder}\n{_table(rows)}\n"
-        f"vocabulary (min_freq {manifest['settings']['min_freq']}): {words}\n"
-        f"validation references that come back exactly from their tokens: {manifest['joins']['valid_restored']:.1%}"
-    )
-
-
-def _results_table(results: Sequence["Result"]) -> str:
-    rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF", "seconds"]]
-    for result in results:
-        losses = (result.loss, result.ppl, result.loss_batch_mean)
-        scores = (result.bleu, result.bleu_tokens, result.chrf)
-        rows.append([result.split, f"{result.sentences:,}", *(f"{loss:.3f}" for loss in losses)])
-        rows[-1] += [*(f"{score:.2f}" for score in scores), f"{result.seconds:.1f}"]
-    return f"{_table(rows)}\nBLEU {results[0].bleu_signature}\nchrF {results[0].chrf_signature}"
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their longest cell; the first flush left, the others flush right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-    def line(row: Sequence[Any]) -> str:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        return "  ".join(cells).rstrip()
-
-    return "\n".join(map(line, rows))

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from transformer_cli.errors import ConfigError
+from transformer_cli.yamltext import as_line, as_text, parse_value, read_mapping
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -266,7 +266,7 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
     if path is not None:
         path = Path(path)
         origin = str(path)
-        tree = _read_yaml(path)
+        tree = read_mapping(path)
         _make_paths_absolute(tree, path.parent)
     for override in overrides:
         _apply_override(tree, override)
@@ -288,7 +288,7 @@ def is_file(where: str) -> bool:
 
 def dump_config(config: Config) -> str:
     """The whole config as YAML that `load_config` reads back to an equal one."""
-    return yaml.dump(config.model_dump(mode="json"), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return as_text(config.model_dump(mode="json"))
 
 
 def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[str]:
@@ -296,58 +296,10 @@ def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[st
     before, after = dict(_leaves(old.model_dump(mode="json"))), dict(_leaves(new.model_dump(mode="json")))
     keys = dict.fromkeys([*before, *after])
     return [
-        f"{key}: {_as_yaml(before.get(key))} → {_as_yaml(after.get(key))}"
+        f"{key}: {as_line(before.get(key))} → {as_line(after.get(key))}"
         for key in keys
         if before.get(key) != after.get(key) and key not in ignore
     ]
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.2's floats (PyYAML reads `1e-4` as text), and no key twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise ConfigError(f"line {key_node.start_mark.line + 1}: a key is a word, not a list or a mapping")
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                raise ConfigError(f"line {key_node.start_mark.line + 1}: {key!r} is written twice; keep one")
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Puts quotes around text that _Loader would read as a float: the fingerprint 12345e67."""
-
-
-for _class in (_Loader, _Dumper):
-    _class.add_implicit_resolver(
-        "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+0123456789.")
-    )
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from None
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such config file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
-    except ValueError as error:  # 2020-13-45 or 0x_: PyYAML takes them for a date and a number
-        raise ConfigError(f"{path}: not YAML: {error}; put quotes around it") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" line {mark.line + 1}:" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).split("\n")[0]
-        raise ConfigError(f"{path}:{where} not YAML: {problem}") from None
-    if tree is None:
-        return {}
-    if not isinstance(tree, dict):
-        raise ConfigError(f"{path}: a config is a mapping of keys to values, not a {type(tree).__name__}")
-    return tree
 
 
 def _make_paths_absolute(tree: Mapping[str, Any], folder: Path) -> None:
@@ -377,8 +329,8 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
     if not equals or not key.strip():
         raise ConfigError(f"--set {override}: write KEY=VALUE, such as training.learning_rate=3e-4")
     try:
-        value = yaml.load(text, Loader=_Loader)
-    except (ValueError, yaml.YAMLError, ConfigError):
+        value = parse_value(text)
+    except ValueError:
         raise ConfigError(f"--set {override}: {text!r} is not a YAML value") from None
     *parents, last = key.strip().split(".")
     for parent in parents:
@@ -401,7 +353,7 @@ def _one_line(error: ValidationError) -> str:
     elif first["type"] == "missing":
         what = f"{where}: missing"
     else:
-        what = f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, not {_as_yaml(first['input'])}"
+        what = f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, not {as_line(first['input'])}"
     return what + (f" (and {len(others)} more)" if others else "")
 
 
@@ -425,8 +377,3 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield from _leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def _as_yaml(value: Any) -> str:
-    text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=10_000)
-    return " ".join(text.removesuffix("\n").removesuffix("\n...").split())

@@ -13,13 +13,14 @@ import transformer_cli
 
 PACKAGE = Path(transformer_cli.__file__).parent
 GROUPS = (
-    {"errors", "config", "files", "progress", "distributed", "devices"},
+    {"errors", "yamltext", "config", "files", "progress", "distributed", "devices"},
     {"data", "model"},
     {"checkpoint", "search"},
     {"translate"},
     {"evaluation", "inspection"},
     {"plots"},
     {"training"},
+    {"output"},
     {"cli"},
     {"__init__", "__main__"},
 )
@@ -39,7 +40,7 @@ OWNERS = {
     "tqdm": "progress",
     "typer": "cli",
     "urllib": "data.corpora",
-    "yaml": "config",
+    "yaml": "yamltext",
 }
 
 

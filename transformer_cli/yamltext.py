@@ -1,0 +1,77 @@
+"""YAML as configs are written: 1.2's floats, no key twice, errors in one line. The one owner of PyYAML."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from transformer_cli.errors import ConfigError
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's floats (PyYAML reads `1e-4` as text), and no key twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise ConfigError(f"line {key_node.start_mark.line + 1}: a key is a word, not a list or a mapping")
+            key = self.construct_object(key_node, deep=True)
+            if key in seen:
+                raise ConfigError(f"line {key_node.start_mark.line + 1}: {key!r} is written twice; keep one")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Puts quotes around text that _Loader would read as a float: the fingerprint 12345e67."""
+
+
+for _class in (_Loader, _Dumper):
+    _class.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+0123456789.")
+    )
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The mapping that a file holds; an empty one of an empty file. Raises ConfigError that names file and line."""
+    try:
+        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such config file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    except ValueError as error:  # 2020-13-45 or 0x_: PyYAML takes them for a date and a number
+        raise ConfigError(f"{path}: not YAML: {error}; put quotes around it") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" line {mark.line + 1}:" if mark else ""
+        problem = getattr(error, "problem", None) or str(error).split("\n")[0]
+        raise ConfigError(f"{path}:{where} not YAML: {problem}") from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigError(f"{path}: a config is a mapping of keys to values, not a {type(tree).__name__}")
+    return tree
+
+
+def parse_value(text: str) -> Any:
+    """A value as it stands on one line: a number, a word, a list in brackets. Raises ValueError."""
+    try:
+        return yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, ConfigError) as error:
+        raise ValueError(str(error)) from None
+
+
+def as_text(tree: Any) -> str:
+    """A document that `read_mapping` reads back to an equal one."""
+    return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def as_line(value: Any) -> str:
+    """A value in one line."""
+    text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=10_000)
+    return " ".join(text.removesuffix("\n").removesuffix("\n...").split())
