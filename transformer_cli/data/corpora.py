@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -22,7 +22,7 @@ import platformdirs
 
 from transformer_cli.config import DataConfig, FilePair
 from transformer_cli.data import captions
-from transformer_cli.data.lines import Pairs, read_pairs, unreadable
+from transformer_cli.data.lines import Pairs, count_lines, read_pairs, unreadable
 from transformer_cli.errors import DataError, DownloadError
 from transformer_cli.files import sha256
 from transformer_cli.progress import bar
@@ -69,6 +69,8 @@ class Corpus:
     """what the text came from → SHA-256: `train.de.gz` (Multi30k), `train.source` (files), `captions`; no folders"""
     splits: Mapping[str, Callable[[], Pairs]]
     """train, valid, then test sets → a fresh pass over its (source, target) lines, without line ends"""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """split → its pairs, those with an empty side too; only where that is known before a split is read"""
     left_out: tuple[str, ...] = ()
     """test sets that exist for this pair of languages, but not in the folder that was named"""
 
@@ -105,7 +107,7 @@ def _open_multi30k(data: DataConfig, folder: Path | None) -> Corpus:
         splits[split] = partial(read_pairs, source, target, data.skip_empty)
     if left_out:
         log.warning("%s lacks %s: left out", folder, ", ".join(left_out))
-    return Corpus(sums, splits, tuple(left_out))
+    return Corpus(sums, splits, left_out=tuple(left_out))
 
 
 def _named_folder(source_dir: Path | None) -> Path | None:
@@ -208,7 +210,7 @@ def _diagnose(error: Exception) -> tuple[str, bool]:
 
 def _open_files(data: DataConfig) -> Corpus:
     assert data.files is not None  # the config sees to it
-    sums, splits = {}, {}
+    sums, splits, sizes = {}, {}, {}
     for split in dict.fromkeys(["train", "valid", *data.files]):
         pair = data.files[split]
         for side in FilePair.model_fields:  # source, target
@@ -220,17 +222,20 @@ def _open_files(data: DataConfig) -> Corpus:
         if pair.source.resolve() == pair.target.resolve():
             log.warning("data.files.%s: source and target are the same file, %s", split, pair.source)
         splits[split] = partial(read_pairs, pair.source, pair.target, data.skip_empty)
-    return Corpus(sums, splits)
+        if pair.source.suffix != ".gz":  # which would have to be unpacked to be counted
+            sizes[split] = count_lines(pair.source)
+    return Corpus(sums, splits, sizes)
 
 
 def _open_captions(data: DataConfig) -> Corpus:
     """Written anew from the seed. The sum is that of German and English, whichever is the source."""
-    total, splits = hashlib.sha256(), {}
+    total, splits, sizes = hashlib.sha256(), {}, {}
     for split, pairs in captions.write(data.captions.sentences, data.captions.seed).items():
         for german, english in pairs:
             total.update(f"{split}\t{german}\t{english}\n".encode())
         splits[split] = partial(iter, pairs if data.source == "de" else [(en, de) for de, en in pairs])
-    return Corpus({"captions": total.hexdigest()}, splits)
+        sizes[split] = len(pairs)
+    return Corpus({"captions": total.hexdigest()}, splits, sizes)
 
 
 def _sum(path: Path) -> str:

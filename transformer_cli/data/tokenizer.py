@@ -1,20 +1,23 @@
 """Text ↔ tokens: spaCy's rule-based tokenisers one way, learned joins the other. The one owner of spaCy.
 
-Knows nothing of ids, files or models. The tokenisers are blank pipelines (`spacy.blank("de")`): the rules of the
-full models, with nothing to download.
+Knows nothing of vocabularies, files or models. The tokenisers are blank pipelines (`spacy.blank("de")`): the rules of
+the full models, with nothing to download.
 """
 
 import importlib.util
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from transformer_cli.errors import ConfigError
 
 SPACY_VERSION = version("spacy")
+FORMS_KEPT = 100_000  # spaCy forgets no form that it has seen; with more of them (40 MB) its tokeniser is made anew
 
 
 @dataclass(frozen=True)
@@ -36,18 +39,15 @@ class Tokenizer:
 
     def split(self, text: str) -> Tokens:
         """Tokens and joins of one line; runs of white space count as one space."""
-        tokens = self._split(" ".join(text.split()))
+        if len(self._split.vocab) > FORMS_KEPT:
+            self._split = _blank_tokenizer(self.language)
+        tokens = self._split(_single_spaced(text))
         words = [token.text.lower() if self.lowercase else token.text for token in tokens]
         return Tokens(words, [not token.whitespace_ for token in tokens])
 
     def tokens(self, text: str) -> list[str]:
         """The tokens of one line; none for a blank one."""
         return self.split(text).words
-
-    def normalized(self, text: str) -> str:
-        """The text as a perfect join of its tokens would give it back: single spaces, lower-cased if tokens are."""
-        text = " ".join(text.split())
-        return text.lower() if self.lowercase else text
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,11 @@ class Joins:
         for left, right in pairwise(tokens):
             pieces.append(right if self._is_glued(left, right) else f" {right}")
         return "".join(pieces)
+
+    def restores(self, text: str, tokens: Sequence[str], *, lowercase: bool) -> bool:
+        """Whether `join` gives back the text that these are the tokens of: white space and case as the tokeniser's."""
+        text = _single_spaced(text)
+        return self.join(tokens) == (text.lower() if lowercase else text)
 
     def _is_glued(self, left: str, right: str) -> bool:
         if (left, right) in self.glued_pairs:
@@ -101,43 +106,31 @@ class Joins:
         )
 
 
-class JoinLearner:
-    """Counts by pair of neighbours how often they were glued and how often apart, then makes the table."""
+def learn_joins(
+    forms: Sequence[str], left: NDArray[np.int32], right: NDArray[np.int32], glued: NDArray[np.bool_]
+) -> Joins:
+    """What neighbours in real text teach: forms[left[i]] stood before forms[right[i]], and glued[i] without a space."""
+    pairs, which = np.unique(left.astype(np.int64) * len(forms) + right, return_inverse=True)
+    majority = np.bincount(which, np.where(glued, 1, -1))  # by pair: times glued less times apart
+    left, right = np.divmod(pairs, len(forms))
+    ends_as_word = np.array([form[-1].isalnum() for form in forms])
+    begins_as_word = np.array([form[0].isalnum() for form in forms])
+    leans_left = np.bincount(right, majority * (ends_as_word[left] & ~begins_as_word[right]), len(forms)) > 0
+    leans_right = np.bincount(left, majority * (begins_as_word[right] & ~ends_as_word[left]), len(forms)) > 0
+    glued_by_rule = leans_right[left] | leans_left[right]
 
-    def __init__(self) -> None:
-        self._glued: Counter[tuple[str, str]] = Counter()
-        self._spaced: Counter[tuple[str, str]] = Counter()
+    def tokens(chosen: NDArray[np.bool_]) -> frozenset[str]:
+        return frozenset(forms[index] for index in np.flatnonzero(chosen).tolist())
 
-    def add(self, tokens: Tokens) -> None:
-        """Count one sentence."""
-        for pair, glued in zip(pairwise(tokens.words), tokens.glued, strict=False):
-            (self._glued if glued else self._spaced)[pair] += 1
+    def token_pairs(chosen: NDArray[np.bool_]) -> frozenset[tuple[str, str]]:
+        return frozenset((forms[left[index]], forms[right[index]]) for index in np.flatnonzero(chosen).tolist())
 
-    def learn(self) -> Joins:
-        """The joins that the sentences so far teach."""
-        leans_left: Counter[str] = Counter()
-        leans_right: Counter[str] = Counter()
-        for counts, sign in ((self._glued, 1), (self._spaced, -1)):
-            for (left, right), count in counts.items():
-                if _is_word_edge(left[-1]) and not _is_word_edge(right[0]):
-                    leans_left[right] += sign * count
-                if _is_word_edge(right[0]) and not _is_word_edge(left[-1]):
-                    leans_right[left] += sign * count
-        rule = Joins(_positive(leans_left), _positive(leans_right), frozenset(), frozenset())
-        glued, spaced = set(), set()
-        for pair in {*self._glued, *self._spaced}:
-            majority = self._glued[pair] - self._spaced[pair]
-            if majority > 0 and not rule._is_glued(*pair):
-                glued.add(pair)
-            elif majority < 0 and rule._is_glued(*pair):
-                spaced.add(pair)
-        return Joins(rule.glue_left, rule.glue_right, frozenset(glued), frozenset(spaced))
-
-
-def share_restored(joins: Joins, tokenizer: Tokenizer, lines: Iterable[str]) -> float:
-    """The share of lines that come back exactly (white space and case as the tokeniser's) from their tokens."""
-    restored = [joins.join(tokenizer.tokens(line)) == tokenizer.normalized(line) for line in lines]
-    return sum(restored) / max(1, len(restored))
+    return Joins(
+        tokens(leans_left),
+        tokens(leans_right),
+        token_pairs((majority > 0) & ~glued_by_rule),
+        token_pairs((majority < 0) & glued_by_rule),
+    )
 
 
 def _blank_tokenizer(language: str) -> Any:
@@ -149,15 +142,13 @@ def _blank_tokenizer(language: str) -> Any:
             f"spaCy has no tokeniser for language {language!r}; codes are such as de, en, fr, cs, xx (any)"
         )
     try:
-        return spacy.blank(language).tokenizer
+        tokenizer: Any = spacy.blank(language).tokenizer
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise ConfigError(f"spaCy's tokeniser for {language!r} needs a further package: {reason}") from None
+    tokenizer.vocab.lex_attr_getters = {}  # a form's shape, stop-word and URL flags …: half the time, and not asked for
+    return tokenizer
 
 
-def _is_word_edge(character: str) -> bool:
-    return character.isalnum()
-
-
-def _positive(counts: Counter[str]) -> frozenset[str]:
-    return frozenset(token for token, count in counts.items() if count > 0)
+def _single_spaced(text: str) -> str:
+    return " ".join(text.split())

@@ -14,6 +14,11 @@ SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
 UNK, PAD, SOS, EOS = range(4)
 
 
+def import_torchtext() -> None:
+    """Import the library of `Vocabulary.build` ahead of its use: with torch it takes a second or two."""
+    import torchtext.vocab  # noqa: F401
+
+
 class Vocabulary:
     """An ordered set of tokens; the four special ones come first, and text can never be encoded as one of them."""
 
@@ -27,8 +32,8 @@ class Vocabulary:
         """The tokens seen at least `min_freq` times, most frequent first (equal counts by alphabet)."""
         from torchtext.vocab import Vocab
 
-        words = Counter({token: count for token, count in counts.items() if token not in SPECIALS})
-        return Vocabulary(Vocab(words, min_freq=min_freq, specials=list(SPECIALS)).itos)
+        frequent = {token: count for token, count in counts.items() if count >= min_freq and token not in SPECIALS}
+        return Vocabulary(Vocab(Counter(frequent), min_freq=min_freq, specials=list(SPECIALS)).itos)
 
     def __len__(self) -> int:
         return len(self.tokens)

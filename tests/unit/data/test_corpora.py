@@ -388,6 +388,7 @@ def test_own_files_give_splits_in_order_and_sums_without_paths(tmp_path: Path) -
     assert list(corpus.splits) == ["train", "valid", "news", "again"]
     assert set(corpus.sums) == {f"{split}.{side}" for split in corpus.splits for side in ("source", "target")}
     assert corpus.sums["train.source"] == hashlib.sha256(b"a\nb\n").hexdigest()
+    assert corpus.sizes == {"train": 2, "valid": 1, "news": 1, "again": 1}
     assert corpus.left_out == ()
 
 
@@ -397,7 +398,9 @@ def test_own_files_may_be_gzip_on_one_side(tmp_path: Path) -> None:
     packed = tmp_path / "train.source.gz"
     packed.write_bytes(gzip.compress(b"a\nb\n"))
     pair = data.files["train"].model_copy(update={"source": packed})
-    assert read(data.model_copy(update={"files": {**data.files, "train": pair}})) == [("a", "A"), ("b", "B")]
+    data = data.model_copy(update={"files": {**data.files, "train": pair}})
+    assert read(data) == [("a", "A"), ("b", "B")]
+    assert set(open_corpus(data).sizes) == {"valid"}  # what is packed is not counted
 
 
 @pytest.mark.parametrize(
@@ -559,6 +562,7 @@ def test_captions_come_in_either_direction_with_one_sum(source: str, target: str
     step = 1 if source == "de" else -1
     assert everything(corpus) == {split: [pair[::step] for pair in pairs] for split, pairs in written.items()}
     assert list(corpus.splits) == ["train", "valid", "test"]
+    assert corpus.sizes == {split: len(pairs) for split, pairs in written.items()}
     text = "".join(f"{split}\t{de}\t{en}\n" for split, pairs in written.items() for de, en in pairs)
     assert corpus.sums == {"captions": hashlib.sha256(text.encode()).hexdigest()}
     assert list(corpus.splits["valid"]()) == list(corpus.splits["valid"]())

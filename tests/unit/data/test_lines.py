@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.data.lines import decode_line, read_lines, read_pairs
+from transformer_cli.data.lines import count_lines, decode_line, read_lines, read_pairs
 from transformer_cli.errors import DataError
 
 
@@ -31,7 +31,9 @@ def write(path: Path, content: bytes) -> Path:
     ],
 )
 def test_lines_end_at_line_feeds_alone(tmp_path: Path, name: str, text: str, lines: list[str]) -> None:
-    assert list(read_lines(write(tmp_path / name, text.encode()))) == lines
+    path = write(tmp_path / name, text.encode())
+    assert list(read_lines(path)) == lines
+    assert path.suffix == ".gz" or count_lines(path) == len(lines)
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.gz"])

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transformer_cli.config import Config, DataConfig
+from transformer_cli.config import Config, DataConfig, load_config
 from transformer_cli.data import prepare as module
+from transformer_cli.data import workers
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.prepare import Prepared, prepare
 from transformer_cli.data.tokenizer import Tokenizer
@@ -62,7 +63,7 @@ class Workshop:
 
 @pytest.fixture(autouse=True)
 def _tokenizers_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
+    monkeypatch.setattr(workers, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def sentences(folder: Path) -> dict[str, tuple[list[list[int]], list[list[int]]]
     return found
 
 
-def interrupt(*_: Any) -> None:
+def interrupt(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
 
 
@@ -96,7 +97,7 @@ def interrupt(*_: Any) -> None:
 def test_ids_are_those_of_the_training_splits_vocabulary(
     workshop: Workshop, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "REMAP_CHUNK", chunk)
+    monkeypatch.setattr(module, "RENUMBER_CHUNK", chunk)
     prepared = workshop.prepare()
     dataset = Dataset.open(prepared.folder)
     assert prepared.created
@@ -165,6 +166,49 @@ def test_joins_are_learned_from_the_first_target_sentences(
     assert joins.join(["a", ",", "b"]) == text
 
 
+@pytest.mark.parametrize("chunk", [1, 2, 5])
+def test_chunks_of_any_size_make_the_same_files(
+    workshop: Workshop, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "CHUNK", chunk)
+    monkeypatch.setattr(module, "JOIN_SENTENCES", 2)
+    prepared = workshop.prepare()
+    assert sentences(prepared.folder) == IDS
+    assert prepared.manifest["splits"]["train"]["target"] == {"tokens": 11, "unknown_rate": 4 / 11, "longest": 5}
+    assert Dataset.open(prepared.folder).joins.join(["a", ",", "b", "."]) == "a, b."
+
+
+def test_any_number_of_processes_makes_the_same_files(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "CHUNK", 9)
+    monkeypatch.setattr(module, "FEW", 20)
+    config = load_config(corpus / "tiny.yaml")
+    made = {}
+    for cores in (1, 2, 3):
+        monkeypatch.setattr(module, "available_cores", lambda cores=cores: cores)
+        folder = prepare(config, data_dir=tmp_path / str(cores)).folder
+        made[cores] = {path.relative_to(tmp_path / str(cores)): path.read_bytes() for path in folder.iterdir()}
+    assert made[1] == made[2] == made[3]
+
+
+@pytest.mark.parametrize(("few", "processes"), [(2, 4), (3, 1)])
+def test_few_pairs_are_tokenised_without_workers(
+    workshop: Workshop, few: int, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def tokenizing(*languages: str, lowercase: bool, processes: int) -> Any:
+        asked.append(processes)
+        return workers.tokenizing(*languages, lowercase=lowercase, processes=1)
+
+    monkeypatch.setattr(module, "available_cores", lambda: 4)
+    monkeypatch.setattr(module, "FEW", few)
+    monkeypatch.setattr(module, "tokenizing", tokenizing)
+    assert sentences(workshop.prepare().folder) == IDS
+    assert asked == [processes]
+
+
 def test_pairs_with_an_empty_side_stop_it_or_are_left_out(workshop: Workshop) -> None:
     workshop.write("train", ["Ein Hund.", " ", "Hund"], ["A dog.", "gone", "\t"])
     with pytest.raises(DataError, match=r"train\.source: line 2 is empty"):
@@ -223,7 +267,7 @@ def test_another_text_makes_a_dataset_beside(workshop: Workshop, split: str, sid
 # When they are not
 
 
-@pytest.mark.parametrize("step", ["_build_vocabularies", "share_restored", "write_json"])
+@pytest.mark.parametrize("step", ["_build_vocabularies", "_encode_held_out", "write_json"])
 def test_an_interruption_leaves_no_folder(workshop: Workshop, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(module, step, interrupt)
@@ -260,6 +304,15 @@ def test_the_slower_of_two_at_once_takes_what_the_other_made(
     prepared = workshop.prepare()
     assert not prepared.created
     assert workshop.datasets() == [prepared.folder.name]
+
+
+def test_a_mistake_is_named_where_workers_tokenise(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "available_cores", lambda: 2)
+    monkeypatch.setattr(module, "FEW", 1)
+    workshop.write("test", ["one", "two\n"], ["one", "two", "three"])
+    with pytest.raises(DataError, match=rf"^{workshop.path('test', 'source')}: line 3 is empty"):
+        workshop.prepare()
+    assert workshop.datasets() == []
 
 
 def test_a_folder_without_its_manifest_is_to_be_deleted(workshop: Workshop) -> None:

@@ -3,11 +3,19 @@
 import json
 from functools import cache
 
+import numpy as np
 import pytest
+import spacy
 
-from transformer_cli.data.tokenizer import JoinLearner, Joins, Tokenizer, Tokens, share_restored
+from transformer_cli.data import tokenizer as module
+from transformer_cli.data.tokenizer import Joins, Tokenizer, Tokens, learn_joins
 from transformer_cli.errors import ConfigError
 
+AWKWARD = (
+    "Dr. Müller's t-shirt (z.B. in A.B.) isn't/can't:-) u.s.w.... 5,50€ https://a.example/b?c=d, e.mail@example.org!",
+    "«L'homme» d'aujourd'hui qu'il—lui‚ 10°C 3.5kg 12:30am don't. gonna :') U.S. U.S . : ) '' `` a.m. p.m..",
+    "Ð 日本語 👩‍👩‍👧 x²=y_z #tag @name C++ c'est-à-dire ... -- ---a IM im o'clock 'cause dell'arte İstanbul'da",
+)
 NO_JOINS = Joins(frozenset(), frozenset(), frozenset(), frozenset())
 
 
@@ -27,10 +35,13 @@ def tokens(text: str) -> Tokens:
 
 
 def learned(*sentences: str) -> Joins:
-    learner = JoinLearner()
-    for sentence in sentences:
-        learner.add(tokens(sentence))
-    return learner.learn()
+    ids: dict[str, int] = {}
+    neighbours: list[tuple[int, int, bool]] = []
+    for split in map(tokens, sentences):
+        words = [ids.setdefault(word, len(ids)) for word in split.words]
+        neighbours += zip(words[:-1], words[1:], split.glued[:-1], strict=True)
+    left, right, glued = zip(*neighbours, strict=True)
+    return learn_joins(list(ids), np.array(left, np.int32), np.array(right, np.int32), np.array(glued))
 
 
 # Text → tokens
@@ -60,7 +71,6 @@ def test_text_is_split_as_spacy_splits_it(language: str, text: str, expected: st
 @pytest.mark.parametrize("text", ["", " ", "\t\u2028\r\n\u3000"])
 def test_blank_text_has_no_tokens(text: str) -> None:
     assert tokenizer("en").split(text) == Tokens([], [])
-    assert tokenizer("en").normalized(text) == ""
 
 
 def test_case_is_lowered_after_splitting() -> None:
@@ -68,9 +78,29 @@ def test_case_is_lowered_after_splitting() -> None:
     assert tokenizer("en", lowercase=False).tokens("DON'T Don't") == ["DON'T", "Do", "n't"]
 
 
-def test_normalized_is_the_text_of_a_perfect_join() -> None:
-    assert tokenizer("en").normalized(" A  Dog\u2028runs. ") == "a dog runs."
-    assert tokenizer("en", lowercase=False).normalized(" A  Dog") == "A Dog"
+@pytest.mark.parametrize("language", ["cs", "de", "en", "ru", "xx"])
+def test_what_is_left_out_of_spacy_changes_no_token(language: str) -> None:
+    """Forms' attributes are not computed: the tokens are those of the whole tokeniser, at first sight and later."""
+    whole, ours = spacy.blank(language).tokenizer, tokenizer(language, lowercase=False)
+    for text in (*AWKWARD, *AWKWARD):
+        doc = whole(text)
+        assert ours.split(text) == Tokens([t.text for t in doc], [not t.whitespace_ for t in doc])
+
+
+def test_forms_seen_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FORMS_KEPT", 1000)
+    forgetful = Tokenizer("en", lowercase=True)
+    for number in range(2000):
+        assert forgetful.tokens(f"Don't mind w{number:x}w, OK?") == [
+            "do",
+            "n't",
+            "mind",
+            f"w{number:x}w",
+            ",",
+            "ok",
+            "?",
+        ]
+        assert len(forgetful._split.vocab) < 1010  # it begins with 764
 
 
 @pytest.mark.parametrize("language", ["qq", "", "DE", "de.x", "../de", "d e", "punctuation", "lex_attrs"])
@@ -174,8 +204,14 @@ def test_joins_survive_json_in_a_stable_order() -> None:
     assert all(value[key] == sorted(value[key]) for key in value)
 
 
-def test_share_restored_counts_exact_lines() -> None:
-    lines = ["A  man", "a man, a dog", "two\u2028dogs.", "dogs"]
-    assert share_restored(NO_JOINS, tokenizer("en"), lines) == 0.5
-    assert share_restored(learned("a~, b~."), tokenizer("en"), lines) == 1.0
-    assert share_restored(NO_JOINS, tokenizer("en"), []) == 0.0
+@pytest.mark.parametrize(
+    ("text", "lowercase", "restored"),
+    [
+        ("a  MAN\u2028runs ", True, True),
+        ("a  MAN\u2028runs ", False, False),  # the tokens are lower-cased, the text is not
+        ("a man runs.", True, False),  # glued, and NO_JOINS glues nothing
+    ],
+)
+def test_a_text_is_restored_if_its_tokens_join_to_it(text: str, lowercase: bool, restored: bool) -> None:
+    assert NO_JOINS.restores(text, tokenizer("en").tokens(text), lowercase=lowercase) is restored
+    assert learned("a~, b~.").restores("Two dogs, one.", ["two", "dogs", ",", "one", "."], lowercase=True)

@@ -1,0 +1,145 @@
+"""Chunks of sentence pairs: their tokens, in order, from this process or from others; and how the others end."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count, islice
+from typing import Any
+
+import pytest
+
+from transformer_cli.data import workers
+from transformer_cli.data.tokenizer import Tokenizer
+from transformer_cli.data.workers import TokenizedPairs, available_cores, tokenizing
+from transformer_cli.errors import ConfigError, DataError
+
+ENDLESS = """
+import os, sys
+from itertools import repeat
+from transformer_cli.data.workers import tokenizing
+try:
+    with tokenizing("de", "en", lowercase=True, processes=2) as tokenize:
+        for chunk in tokenize(repeat(("Ein Hund.", "A dog."))):
+            print(len(chunk), flush=True)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list["subprocess.Popen[bytes]"]:
+    """The worker processes that a test starts."""
+    processes = []
+
+    def start(*arguments: Any, **settings: Any) -> "subprocess.Popen[bytes]":
+        processes.append(subprocess.Popen(*arguments, **settings))
+        return processes[-1]
+
+    monkeypatch.setattr(workers, "subprocess", type("subprocess", (), {"Popen": start, "PIPE": subprocess.PIPE}))
+    return processes
+
+
+def pairs() -> Iterator[tuple[str, str]]:
+    """Never the same twice, never at an end."""
+    for number in count():
+        yield f"Wort{number} Hund, Haus-Tür.", f"Word{number}  dog's\u2028 t-shirt!"
+
+
+def tokens(chunks: list[TokenizedPairs]) -> list[tuple[list[str], list[str]]]:
+    return [pair for chunk in chunks for pair in zip(*(list(side.sentences()) for side in chunk.sides), strict=True)]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_chunks_come_in_order_with_their_tokens(processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "CHUNK", 4)
+    chosen = list(islice(pairs(), 30))
+    with tokenizing("de", "en", lowercase=True, processes=processes) as tokenize:
+        chunks = list(tokenize(iter(chosen)))
+        assert list(tokenize([])) == []
+        assert tokens(list(tokenize(chosen[:1]))) == tokens(chunks)[:1]  # as often as one likes
+    assert [len(chunk) for chunk in chunks] == [4] * 7 + [2]
+    assert [pair for chunk in chunks for pair in zip(*chunk.texts, strict=True)] == chosen
+    for index, language in enumerate(("de", "en")):
+        tokenizer = Tokenizer(language, lowercase=True)
+        split = [tokenizer.split(pair[index]) for pair in chosen]
+        assert [pair[index] for pair in tokens(chunks)] == [each.words for each in split]
+        sides = [chunk.sides[index] for chunk in chunks]
+        assert [glued for side in sides for glued in side.glued] == [glued for each in split for glued in each.glued]
+        assert all(len(set(side.forms)) == len(side.forms) == len(set(side.ids.tolist())) for side in sides)
+
+
+@pytest.mark.parametrize(("processes", "chunks"), [(1, 1), (2, 2 * workers.WAITING)])
+def test_no_more_is_read_than_is_needed(processes: int, chunks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "CHUNK", 5)
+    source = pairs()
+    with tokenizing("de", "en", lowercase=True, processes=processes) as tokenize:
+        next(tokenize(source))
+    assert next(source)[0] == f"Wort{chunks * 5} Hund, Haus-Tür."
+
+
+def test_a_mistake_of_the_settings_is_told_by_the_worker(started: list["subprocess.Popen[bytes]"]) -> None:
+    with (
+        pytest.raises(ConfigError, match=r"^spaCy has no tokeniser for language 'qq'"),
+        tokenizing("de", "qq", lowercase=True, processes=2) as tokenize,
+    ):
+        next(tokenize(pairs()))
+    assert [process.poll() is None for process in started] == [False, False]
+
+
+def test_an_error_in_reading_ends_the_workers(started: list["subprocess.Popen[bytes]"]) -> None:
+    def broken() -> Iterator[tuple[str, str]]:
+        yield from islice(pairs(), 10)
+        raise DataError("line 11")
+
+    with (
+        pytest.raises(DataError, match=r"^line 11$"),
+        tokenizing("de", "en", lowercase=True, processes=2) as tokenize,
+    ):
+        list(tokenize(broken()))
+    assert [process.poll() is None for process in started] == [False, False]
+
+
+def test_a_worker_that_is_killed_is_one_clear_line(started: list["subprocess.Popen[bytes]"]) -> None:
+    message = (
+        r"^a process that tokenised was killed by signal 9; if memory ran out, run it again on fewer cores, such as "
+        r"`taskset --cpu-list 0 tfm prepare`$"
+    )
+    with tokenizing("de", "en", lowercase=True, processes=2) as tokenize:
+        chunks = tokenize(pairs())
+        next(chunks)
+        started[1].send_signal(signal.SIGKILL)
+        with pytest.raises(DataError, match=message):
+            list(chunks)
+    assert [process.poll() for process in started] == [-9, -9]
+
+
+def test_a_worker_that_cannot_start_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "START", "raise SystemExit(3)")
+    with (
+        pytest.raises(DataError, match=r"^a process that tokenised ended with exit code 3; "),
+        tokenizing("de", "en", lowercase=True, processes=2) as tokenize,
+    ):
+        next(tokenize(pairs()))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals to a group of processes")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_however_it_ends_no_worker_stays_and_none_complains(number: signal.Signals, code: int) -> None:
+    to_all = number == signal.SIGINT  # as a terminal sends Ctrl-C
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+    )
+    assert process.stdout
+    assert process.stdout.readline() == b"1000\n"
+    os.kill(-process.pid if to_all else process.pid, number)
+    _, errors = process.communicate(timeout=60)  # until the last process that holds the pipe has ended
+    assert (process.returncode, errors) == (code, b"")
+
+
+def test_cores_are_those_that_this_process_may_use() -> None:
+    probe = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
+    probe += "from transformer_cli.data.workers import available_cores; print(available_cores())"
+    assert subprocess.run([sys.executable, "-c", probe], capture_output=True).stdout == b"1\n"
+    assert available_cores() >= 1

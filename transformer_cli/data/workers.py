@@ -1,0 +1,263 @@
+"""Tokenises sentence pairs chunk by chunk, in order: in this process, or in worker processes on several cores.
+
+A worker is a Python of its own that reads chunks from its standard input and writes what they hold to its standard
+output. No fork: the caller may run threads (torch does), and a fork of a process with threads may hang. No
+`multiprocessing` either: without fork it runs the caller's script again in every worker.
+"""
+
+import marshal
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from itertools import islice
+from queue import SimpleQueue
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_cli.data.tokenizer import Tokenizer
+from transformer_cli.errors import ConfigError, DataError
+
+Pair = tuple[str, str]
+Texts = tuple[tuple[str, ...], ...]  # of a chunk: (source, target)
+
+CHUNK = 1_000  # pairs that are tokenised together: a tenth of a second
+WAITING = 2  # chunks for each worker that are begun before the first of them is needed
+START = "import sys; sys.path[:] = sys.argv[1:]; from transformer_cli.data.workers import serve; serve()"
+
+
+@dataclass(frozen=True)
+class TokenizedSide:
+    """One side of some sentences: what tokens there are, and which stand where."""
+
+    forms: list[str]
+    """the distinct tokens, in the order of first sight"""
+    ids: NDArray[np.int32]
+    """(tokens,) all sentences end to end: forms[ids[i]] is token i"""
+    lengths: NDArray[np.int64]
+    """(sentences,) tokens of each"""
+    glued: NDArray[np.bool_]
+    """(tokens,) whether no space stood between a token and the next one"""
+
+    def sentences(self) -> Iterator[list[str]]:
+        """The tokens of each sentence."""
+        words = [self.forms[index] for index in self.ids.tolist()]
+        start = 0
+        for length in self.lengths.tolist():
+            yield words[start : start + length]
+            start += length
+
+
+@dataclass(frozen=True)
+class TokenizedPairs:
+    """A chunk of sentence pairs and their tokens."""
+
+    texts: Texts
+    sides: Sequence[TokenizedSide]
+    """of source, target"""
+
+    def __len__(self) -> int:
+        return len(self.texts[0])
+
+
+Tokenize = Callable[[Iterable[Pair]], Iterator[TokenizedPairs]]
+
+
+@contextmanager
+def tokenizing(source: str, target: str, *, lowercase: bool, processes: int) -> Iterator[Tokenize]:
+    """A function from pairs to their tokens, chunk by chunk in the same order, whatever the number of processes.
+
+    source, target: languages. One process: this one. At the end of the block no worker is left.
+    Raises ConfigError as Tokenizer does (with workers, at the first chunk), DataError if a worker dies.
+    """
+    if processes == 1:
+        tokenizers = _Tokenizers(source, target, lowercase)
+        yield lambda pairs: (TokenizedPairs(texts, tokenizers.tokenize(texts)) for texts in _chunks(pairs))
+        return
+    workers = _Workers([_Worker(source, target, lowercase) for _ in range(processes)])
+    try:
+        yield workers.tokenize
+    finally:
+        workers.end()
+
+
+def available_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def serve() -> None:
+    """What a worker runs: the settings first, then chunk after chunk, until there is nothing to read."""
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a library prints must not get among the answers
+    if not entry_points(group="spacy_factories"):  # a plug-in of spaCy's may need torch
+        sys.modules["torch"] = None  # type: ignore[assignment]  # spaCy imports it where it can: seconds, 200 MB
+    try:
+        tokenizers = _Tokenizers(*_receive(requests))
+        while True:
+            sides = tokenizers.tokenize(_receive(requests))
+            _send(answers, [(s.forms, s.ids.tobytes(), s.lengths.tobytes(), s.glued.tobytes()) for s in sides])
+    except ConfigError as error:
+        _send(answers, str(error))
+    except (EOFError, BrokenPipeError):
+        os._exit(0)  # nobody asks, nobody listens; what was not written is to be forgotten
+
+
+class _Tokenizers:
+    """Those of both sides."""
+
+    def __init__(self, source: str, target: str, lowercase: bool) -> None:
+        self._tokenizers = [Tokenizer(language, lowercase=lowercase) for language in (source, target)]
+
+    def tokenize(self, texts: Texts) -> list[TokenizedSide]:
+        """[source, target] of a chunk."""
+        return [_tokenize(*side) for side in zip(self._tokenizers, texts, strict=True)]
+
+
+def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> TokenizedSide:
+    known: dict[str, int] = {}
+    ids: list[int] = []
+    lengths: list[int] = []
+    glued: list[bool] = []
+    for text in texts:
+        tokens = tokenizer.split(text)
+        ids += [known.setdefault(word, len(known)) for word in tokens.words]
+        lengths.append(len(tokens.words))
+        glued += tokens.glued
+    return TokenizedSide(
+        list(known), np.array(ids, dtype=np.int32), np.array(lengths, dtype=np.int64), np.array(glued, dtype=np.bool_)
+    )
+
+
+class _Worker:
+    """A worker process, seen from outside. When we are gone, however we went, it finds its input at an end."""
+
+    def __init__(self, *settings: object) -> None:
+        command = [sys.executable, "-c", START, *sys.path]
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # NumPy's; else a thread for every core
+        with _ctrl_c_held_back():
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        self._request(settings)
+
+    def tokenize(self, texts: Texts) -> list[TokenizedSide]:
+        """As _Tokenizers.tokenize; raises DataError if the process is dead or dies."""
+        self._request(texts)
+        assert self._process.stdout
+        try:
+            answer = _receive(self._process.stdout)
+        except EOFError:
+            raise self._death() from None
+        if isinstance(answer, str):
+            raise ConfigError(answer)
+        return [
+            TokenizedSide(
+                forms, np.frombuffer(ids, np.int32), np.frombuffer(lengths, np.int64), np.frombuffer(glued, np.bool_)
+            )
+            for forms, ids, lengths, glued in answer
+        ]
+
+    def kill(self) -> None:
+        """It holds nothing that would be lost."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Wait for its end."""
+        with suppress(BrokenPipeError):  # what it was not sent
+            self._process.__exit__(None, None, None)
+
+    def _request(self, value: Any) -> None:
+        assert self._process.stdin
+        with suppress(BrokenPipeError):  # it has ended: its answer, or the lack of one, says why
+            _send(self._process.stdin, value)
+
+    def _death(self) -> DataError:
+        code = self._process.wait()
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return DataError(
+            f"a process that tokenised {how}; if memory ran out, run it again on fewer cores, such as "
+            "`taskset --cpu-list 0 tfm prepare`"
+        )
+
+
+class _Workers:
+    """Each idle worker takes the next chunk. A thread waits for each; the answers come in the chunks' order."""
+
+    def __init__(self, workers: Sequence[_Worker]) -> None:
+        self._workers = workers
+        self._threads = ThreadPoolExecutor(len(workers))
+        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        for worker in workers:
+            self._idle.put(worker)
+
+    def tokenize(self, pairs: Iterable[Pair]) -> Iterator[TokenizedPairs]:
+        """See `tokenizing`."""
+        begun: deque[tuple[Texts, Future[list[TokenizedSide]]]] = deque()
+        for texts in _chunks(pairs):
+            begun.append((texts, self._threads.submit(self._ask, texts)))
+            if len(begun) == WAITING * len(self._workers):
+                yield _finished(*begun.popleft())
+        while begun:
+            yield _finished(*begun.popleft())
+
+    def end(self) -> None:
+        """Kill all workers; what they were doing is not wanted."""
+        for worker in self._workers:
+            worker.kill()
+        self._threads.shutdown(cancel_futures=True)
+        for worker in self._workers:
+            worker.close()
+
+    def _ask(self, texts: Texts) -> list[TokenizedSide]:
+        worker = self._idle.get()
+        try:
+            return worker.tokenize(texts)
+        finally:
+            self._idle.put(worker)
+
+
+def _finished(texts: Texts, sides: "Future[list[TokenizedSide]]") -> TokenizedPairs:
+    return TokenizedPairs(texts, sides.result())
+
+
+def _chunks(pairs: Iterable[Pair]) -> Iterator[Texts]:
+    pairs = iter(pairs)
+    while chunk := list(islice(pairs, CHUNK)):
+        yield tuple(zip(*chunk, strict=True))
+
+
+def _send(file: IO[bytes], value: Any) -> None:
+    """Plain values only, as marshal writes them, after their length. Raises BrokenPipeError if nobody listens."""
+    content = marshal.dumps(value)
+    file.write(len(content).to_bytes(8, "little"))
+    file.write(content)
+    file.flush()
+
+
+def _receive(file: IO[bytes]) -> Any:
+    """What was sent. Raises EOFError if the sender is gone."""
+    length = int.from_bytes(file.read(8), "little")
+    content = file.read(length)
+    if not length or len(content) < length:
+        raise EOFError
+    return marshal.loads(content)
+
+
+@contextmanager
+def _ctrl_c_held_back() -> Iterator[None]:
+    """A process started in this block never sees Ctrl-C, which a terminal sends to all: we tell it when to end."""
+    if os.name != "posix":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
