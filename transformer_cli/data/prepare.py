@@ -75,16 +75,13 @@ def _write_dataset(folder: Path, data: DataConfig, corpus: Corpus, fingerprint: 
     pairs = corpus.splits["train"]()
     first = list(islice(pairs, FEW + 1))
     processes = available_cores() if len(first) > FEW else 1
-    counters = [_FormCounter(), _FormCounter()]
-    if data.joint_vocabulary:
-        counters[1] = counters[0]
+    counters = [_FormCounter()] if data.joint_vocabulary else [_FormCounter(), _FormCounter()]
     restored = {}
     with tokenizing(data.source, data.target, lowercase=data.lowercase, processes=processes) as tokenize:
         import_torchtext()  # while the workers start
         with _SplitWriter(folder, "train", corpus.sizes.get("train")) as split:
             joins = _encode_training(split, tokenize(chain(first, pairs)), counters)
-        vocabularies = _build_vocabularies(folder, counters, data.min_freq)
-        split.renumber([counter.final_ids(v) for counter, v in zip(counters, vocabularies, strict=True)])
+        vocabularies = _build_vocabularies(folder, split, counters, data.min_freq)
         splits = {"train": split.counts()}
         for name in corpus.splits:
             if name != "train":
@@ -114,20 +111,27 @@ def _encode_training(
     """Write the split with provisional ids; returns the joins that its target side teaches."""
     neighbours = _Neighbours()
     for chunk in chunks:
-        ids = [counter.encode(side) for counter, side in zip(counters, chunk.sides, strict=True)]
+        ids = [counter.encode(side) for counter, side in zip((counters[0], counters[-1]), chunk.sides, strict=True)]
         neighbours.add(ids[1], chunk.sides[1])
         split.add(chunk, ids)
-    return neighbours.learn(counters[1].forms())
+    return neighbours.learn(counters[-1].forms())
 
 
-def _build_vocabularies(folder: Path, counters: Sequence["_FormCounter"], min_freq: int) -> list[Vocabulary]:
+def _build_vocabularies(
+    folder: Path, train: "_SplitWriter", counters: list["_FormCounter"], min_freq: int
+) -> list[Vocabulary]:
+    """Build, save, and renumber the training split. A counter is large: each is taken off the list when it is read."""
     vocabularies: list[Vocabulary] = []
-    for side, counter in zip(SIDES, counters, strict=True):
-        joint = bool(vocabularies) and counter is counters[0]
-        vocabulary = vocabularies[0] if joint else Vocabulary.build(counter.counts(), min_freq=min_freq)
+    for index, side in enumerate(SIDES):
+        if counters:
+            counter = counters.pop(0)
+            vocabulary = Vocabulary.build(counter.counts(), min_freq=min_freq)
+            final_ids = counter.final_ids(vocabulary)
+            del counter
         vocabulary.save(folder / f"{side}.vocab.txt")
         if len(vocabulary) == len(SPECIALS):
             log.warning("the %s vocabulary is empty: no word occurs %d times; lower data.min_freq", side, min_freq)
+        train.renumber(index, final_ids)
         vocabularies.append(vocabulary)
     return vocabularies
 
@@ -218,10 +222,9 @@ class _SplitWriter:
         self._sentences += len(chunk)
         self._bar.update(len(chunk))
 
-    def renumber(self, final_ids: Sequence[NDArray[np.int32]]) -> None:
-        """Turn provisional ids of [source, target] into final ones, on disk."""
-        for writer, table in zip(self._sides, final_ids, strict=True):
-            writer.renumber(table)
+    def renumber(self, side: int, final_ids: NDArray[np.int32]) -> None:
+        """Turn the provisional ids of a side (0: source, 1: target) into final ones, on disk."""
+        self._sides[side].renumber(final_ids)
 
     def counts(self) -> dict[str, Any]:
         """What the manifest says of the split."""
