@@ -66,7 +66,10 @@ class Lines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self.close()
+
+    def close(self) -> None:
+        """The end of the work; a line stays as it was said."""
 
     def set_postfix_str(self, text: str, refresh: bool = True) -> None:
         """What the next line ends with; `refresh` is for tqdm."""
