@@ -41,6 +41,7 @@ CHUNK = 1000  # lines that are read before they are translated together
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: rich takes a tenth of a second to import
     help='Train, judge and run the Transformer of "Attention Is All You Need" for translation.',
 )
 
