@@ -135,7 +135,7 @@ def train(
     overrides: SetOption = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Move an old run of this name aside and begin anew.")] = False,
 ) -> None:
-    """Train a run under runs/, or go on with it where it was saved last."""
+    """Train a run under runs/. One that was interrupted goes on where it was saved last."""
     with _said_once():
         settings = _load(config, overrides)
         from transformer_cli.training.trainer import train
@@ -264,7 +264,7 @@ def inspect(
         bool, typer.Option("--json", help="Print the numbers as JSON, with scores before softmax; no picture.")
     ] = False,
 ) -> None:
-    """Draw what attends to what in a sentence, and where its token vectors move."""
+    """Draw what attends to what in a sentence. Also, where its token vectors move."""
     if output and as_json:
         raise typer.BadParameter("--output and --json exclude each other")
     picture = output or Path("inspect.png")
@@ -308,7 +308,7 @@ def curves(
         "curves.png"
     ),
 ) -> None:
-    """Draw the learning curves of one run, or of several over each other."""
+    """Draw learning curves. Those of several runs are laid over each other."""
     from transformer_cli.checkpoint import Run, find_run
     from transformer_cli.plots import draw_curves
 
