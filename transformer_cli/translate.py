@@ -1,7 +1,9 @@
 """Translator: sentences → tokens → ids → search → text, in the order they came. The one road from text to text."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.search import Hypothesis, Step, greedy
 
-BATCH_POSITIONS = 4096  # padded source positions decoded together
+BATCH_POSITIONS = 2048  # padded source positions decoded together
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,10 @@ class Translator:
         words = [self._fitted(tokens, first_line + index, options) for index, tokens in enumerate(words)]
         found: dict[int, Hypothesis] = {}
         with progress.bar("translate", len(words), " sentences") as bar:
-            for rows in _batches_by_length([len(tokens) for tokens in words]):
-                found.update(zip(rows, self._decode([words[row] for row in rows], options), strict=True))
+            batches = _batches_by_length([len(tokens) for tokens in words])
+            decoded = self._decode_all([[words[row] for row in rows] for rows in batches], options)
+            for rows, hypotheses in zip(batches, decoded, strict=True):
+                found.update(zip(rows, hypotheses, strict=True))
                 bar.update(len(rows))
         nothing = Hypothesis([], [], 0.0)
         return [
@@ -109,6 +113,22 @@ class Translator:
             f"line {line}: {len(tokens)} tokens, but the model takes at most {limit - 2} (its {limit} positions less "
             "<sos> and <eos>); split the sentence, or cut it with --truncate"
         )
+
+    def _decode_all(self, batches: Sequence[list[list[str]]], options: Options) -> Iterator[list[Hypothesis]]:
+        """Each batch's hypotheses, in order; on the CPU some batches at a time, which share torch's threads.
+
+        The products of a decoding step are small: cut between threads, they would mostly wait for each other.
+        """
+        threads = torch.get_num_threads()
+        workers = min(threads, len(batches)) if self.device.type == "cpu" else 1
+        if workers < 2:
+            yield from (self._decode(batch, options) for batch in batches)
+            return
+        try:
+            with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,)) as pool:
+                yield from pool.map(partial(self._decode, options=options), batches)
+        finally:
+            torch.set_num_threads(threads)  # what the workers set for themselves would be the next new thread's too
 
     def _decode(self, words: list[list[str]], options: Options) -> list[Hypothesis]:
         source = pad_ids([self.run.source_vocabulary.encode(tokens) for tokens in words]).to(self.device)
@@ -150,11 +170,14 @@ class _Decoding:
 
 
 def _batches_by_length(lengths: Sequence[int]) -> list[list[int]]:
-    """Indices of the sentences that are not blank, similar lengths together, by a budget of padded positions."""
+    """Indices of the sentences that are not blank, similar lengths together, by a budget of padded positions.
+
+    The longest come first: threads that work on a batch each end at about the same time.
+    """
     order = sorted((index for index, length in enumerate(lengths) if length), key=lambda index: lengths[index])
     batches: list[list[int]] = []
     for index in order:  # the newest is the longest: it says how wide the batch is
         if not batches or (len(batches[-1]) + 1) * (lengths[index] + 2) > BATCH_POSITIONS:
             batches.append([])
         batches[-1].append(index)
-    return batches
+    return batches[::-1]

@@ -49,6 +49,10 @@ class KeysValues(NamedTuple):
     keys: Tensor
     values: Tensor
 
+    def select(self, rows: Tensor) -> "KeysValues":
+        """These rows of the batch: int64 (new batch,)."""
+        return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
+
 
 Attend = Callable[[Tensor, KeysValues, Tensor | None], Tensor]
 
@@ -156,6 +160,6 @@ class Cache:
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows of the batch, in this order; a row may be named more than once. rows: int64 (new batch,)."""
-        self.may_attend = self.may_attend[rows]
-        self.memory = [KeysValues(keys[rows], values[rows]) for keys, values in self.memory]
-        self.past = [past and KeysValues(past.keys[rows], past.values[rows]) for past in self.past]
+        self.may_attend = self.may_attend.index_select(0, rows)
+        self.memory = [each.select(rows) for each in self.memory]
+        self.past = [each and each.select(rows) for each in self.past]

@@ -15,6 +15,9 @@ from transformer_cli.model.dropout import Dropout
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
 from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions
 
+ENCODED = 64  # sentences of a batch that are encoded together: more would not stay in the cache
+COLUMNS = 1024  # of the output projection, computed together while decoding
+
 
 class Transformer(nn.Module):
     """Source ids and target ids in, a score for every word of the target vocabulary out (figure 1)."""
@@ -60,7 +63,9 @@ class Transformer(nn.Module):
 
     def start(self, source: Tensor) -> Cache:
         """Encode once, and begin to decode: source int64 (batch, source)."""
-        return self.decoder.start(self.encode(source), self._real(source))
+        parts = [self.decoder.keys_values(self.encode(part)) for part in source.split(ENCODED)]
+        memory = [KeysValues(*map(torch.cat, zip(*layer, strict=True))) for layer in zip(*parts, strict=True)]
+        return Cache(memory, self._real(source), [None] * len(memory))
 
     def step(self, tokens: Tensor, cache: Cache, record: AttentionRecord | None = None) -> Tensor:
         """Logits of the token after `tokens` int64 (batch,), the newest of each row: (batch, vocabulary).
@@ -68,7 +73,12 @@ class Transformer(nn.Module):
         The same as the last position of `forward` over all tokens so far, which the cache remembers.
         """
         x = self.target_embedding(tokens[:, None], torch.full_like(tokens[:, None], cache.length))
-        return self.output(self.decoder.step(x, cache, record)[:, 0])
+        return self._logits(self.decoder.step(x, cache, record)[:, 0])
+
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """`output` of (batch, d_model), some columns at a time: the CPU multiplies a wide matrix faster in parts."""
+        parts = zip(self.output.weight.split(COLUMNS), self.output.bias.split(COLUMNS), strict=True)
+        return torch.cat([nn.functional.linear(hidden, weight, bias) for weight, bias in parts], dim=1)
 
     def _real(self, ids: Tensor) -> Tensor:
         """The padding mask, True where a position holds a token: (batch, 1, 1, length)."""
@@ -140,7 +150,7 @@ class Decoder(nn.Module):
         record: AttentionRecord | None = None,
     ) -> Tensor:
         """All target positions at once: x (batch, target, d_model). Returns x's shape."""
-        for layer, keys_values in zip(self.layers, self._keys_values(memory), strict=True):
+        for layer, keys_values in zip(self.layers, self.keys_values(memory), strict=True):
             x = layer(
                 x,
                 may_attend_target,
@@ -150,10 +160,6 @@ class Decoder(nn.Module):
                 cross_record=record and record.cross,
             )
         return self.norm(x)
-
-    def start(self, memory: Tensor, may_attend: Tensor) -> Cache:
-        """A cache that holds each layer's keys and values of the encoder's output, and no target position yet."""
-        return Cache(self._keys_values(memory), may_attend, [None] * len(self.layers))
 
     def step(self, x: Tensor, cache: Cache, record: AttentionRecord | None = None) -> Tensor:
         """One more target position: x (batch, 1, d_model). No mask is needed: all that is cached lies before it."""
@@ -170,7 +176,8 @@ class Decoder(nn.Module):
         cache.length += 1
         return self.norm(x)
 
-    def _keys_values(self, memory: Tensor) -> list[KeysValues]:
+    def keys_values(self, memory: Tensor) -> list[KeysValues]:
+        """What each layer attends to of the encoder's output (batch, source, d_model)."""
         layers = (layer for layer in self.layers if isinstance(layer, DecoderLayer))
         return [layer.cross_attention.keys_values(memory) for layer in layers]
 
