@@ -10,6 +10,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from measure.figures import Figure, alternate, say
+from measure.work import forward_flop, matrix_rate
 from oracles.plain import PlainTransformer, plain_step
 from transformer_cli.checkpoint import Run
 from transformer_cli.config import Config
@@ -19,7 +20,6 @@ from transformer_cli.devices import Precision, choose_precision
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.training.trainer import Trainer
 
-MATRIX = 2048  # rows and columns of the product that says how fast the machine multiplies
 TOP_OPERATORS = 10
 CPU = torch.device("cpu")
 
@@ -36,7 +36,7 @@ class Contest:
     plain: Callable[[], None]
 
 
-def training_speed(config: Config, data_dir: Path, *, rounds: int = 3, batches: int = 8) -> list[Figure]:
+def training_speed(config: Config, data_dir: Path, *, rounds: int = 5, batches: int = 8) -> list[Figure]:
     """Target tokens/s in float32, and in bfloat16 where `precision: auto` takes it; the plain loop is float32."""
     figures = []
     precisions: list[Precision] = ["float32"]
@@ -54,6 +54,12 @@ def training_speed(config: Config, data_dir: Path, *, rounds: int = 3, batches: 
     return figures
 
 
+def flop_per_target_token(model: Transformer, split: EncodedSplit) -> float:
+    """Of a training step: the way back is twice the work of the way forward."""
+    source, target = split.source.lengths.mean() + 2, split.target.lengths.mean() + 1  # <sos>, <eos>; <eos>
+    return float(3 * forward_flop(model, source_positions=source, target_positions=target) / target)
+
+
 def training_profile(config: Config, data_dir: Path, *, batches: int = 4) -> list[Figure]:
     """The ten operators that take most of a step, of ours and of the plain loop: per cent of each one's step."""
     with _contest(config, data_dir, choose_precision("auto", CPU), batches) as contest:
@@ -62,35 +68,6 @@ def training_profile(config: Config, data_dir: Path, *, batches: int = 4) -> lis
     top = {name for shares in (ours, plain) for name in sorted(shares, key=shares.__getitem__)[-TOP_OPERATORS:]}
     order = sorted(top, key=lambda name: -max(ours.get(name, 0.0), plain.get(name, 0.0)))
     return [Figure("profile", name, "% of the step", ours.get(name, 0.0), plain.get(name)) for name in order]
-
-
-def matrix_rate(dtype: torch.dtype) -> float:
-    """FLOP/s of a large product with torch's threads: the best of several."""
-    left, right = (torch.randn(MATRIX, MATRIX).to(dtype) for _ in range(2))
-    ways = [lambda: left @ right] * 8
-    return 2 * MATRIX**3 / min(alternate(ways, rounds=1))
-
-
-def flop_per_target_token(model: Transformer, split: EncodedSplit) -> float:
-    """Of a training step without padding, attention's own products (1 %) aside.
-
-    A weight costs 2 FLOP forwards and 4 backwards for each position that it is applied to. Encoder layers and the
-    decoder's cross-attention keys and values are applied to source positions, everything else to target positions.
-    """
-    per_source = per_target = 0
-    for name, weight in model.named_parameters():
-        if weight.ndim != 2 or "embedding" in name:
-            continue
-        if name.startswith("encoder."):
-            per_source += weight.numel()
-        elif "cross_attention.qkv" in name:
-            per_source += weight.numel() * 2 // 3
-            per_target += weight.numel() // 3
-        else:
-            per_target += weight.numel()
-    source_positions = split.source.lengths.mean() + 2  # <sos>, <eos>
-    target_positions = split.target.lengths.mean() + 1  # <eos>
-    return float(6 * (per_target + per_source * source_positions / target_positions))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import benchmark
-from measure import commands, decoding, figures, training, zipf
+from measure import commands, decoding, figures, training, work, zipf
 from measure.figures import Figure, Unavailable, alternate
 from oracles.plain import is_plain
 from transformer_cli.config import ModelConfig, load_config
@@ -24,7 +24,7 @@ PROC = Path("/proc/self/smaps_rollup")
 @pytest.fixture(autouse=True)
 def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "PAUSE_S", 0.0)
-    monkeypatch.setattr(training, "MATRIX", 32)
+    monkeypatch.setattr(work, "MATRIX", 32)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +79,7 @@ def test_greedy_from_the_command_line(
     speed, seconds, alike = found["figures"]
     assert speed["ratio"] == pytest.approx(speed["ours"] / speed["reference"])
     assert speed["mark"] == "≥ 20"
+    assert speed["matrix_share"] > 0
     assert seconds["unit"] == "s"
     assert alike["ours"] == 100
 

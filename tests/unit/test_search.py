@@ -79,3 +79,16 @@ def test_log_prob_sums_the_log_softmax_of_what_was_taken(script: list[int], limi
     found = search(Scripted([script, [EOS]]), [limit, limit], never=NOTHING)
     one_step = torch.tensor([FAVOURITE, 0.0, 0.0, 0.0, 0.0]).log_softmax(dim=0)[0].item()
     assert [row.log_prob for row in found] == pytest.approx([n_steps * one_step, one_step])
+
+
+def test_of_equally_likely_tokens_the_first_is_taken() -> None:
+    decoder = Scripted([[B, EOS]])
+    step = decoder.step
+
+    def undecided(tokens: Tensor) -> Step:
+        found = step(tokens)
+        found.logits[:, C] = found.logits[:, B]
+        return found
+
+    decoder.step = undecided  # type: ignore[method-assign]
+    assert search(decoder, [1])[0].tokens == [B]

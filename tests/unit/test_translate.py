@@ -1,6 +1,7 @@
 """Translator: what is read and written in which order, and what stands for a word that it does not know."""
 
 import math
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from transformer_cli import translate
 from transformer_cli.data.vocabulary import EOS, SOS, UNK
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord
+from transformer_cli.search import Hypothesis
 from transformer_cli.translate import Options, Translation, Translator
 
 
@@ -139,3 +141,46 @@ def test_a_translation_keeps_the_tokens_that_were_read(translator: Translator) -
 def test_one_str_is_not_taken_for_a_list_of_letters(translator: Translator) -> None:
     with pytest.raises(TypeError, match=r"a list of sentences is wanted, such as \['Hallo'\]"):
         translator.translate("Hallo")
+
+
+def test_batches_side_by_side_in_threads_give_the_same(
+    translator: Translator, sentences: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translate, "BATCH_POSITIONS", 40)
+    alone = translator.translations(sentences)
+    seen = set()
+    decode = translator._decode
+
+    def watched(words: list[list[str]], options: Options) -> list[Hypothesis]:
+        seen.add((threading.get_ident(), torch.get_num_threads()))
+        return decode(words, options)
+
+    monkeypatch.setattr(translator, "_decode", watched)
+    torch.set_num_threads(3)
+    try:
+        together = translator.translations(sentences)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(1)
+    assert {threads for _, threads in seen} == {1}
+    assert threading.get_ident() not in {thread for thread, _ in seen}
+    for one, other in zip(alone, together, strict=True):
+        assert (one.source, one.text, one.tokens) == (other.source, other.text, other.tokens)
+        assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+
+
+def test_an_error_in_a_thread_is_an_error_of_the_whole(
+    translator: Translator, sentences: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(words: list[list[str]], options: Options) -> list[Hypothesis]:
+        raise DataError("no")
+
+    monkeypatch.setattr(translate, "BATCH_POSITIONS", 40)
+    monkeypatch.setattr(translator, "_decode", fail)
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(DataError, match="no"):
+            translator.translations(sentences)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)

@@ -15,9 +15,6 @@ from transformer_cli.model.dropout import Dropout
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
 from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions
 
-ENCODED = 64  # sentences of a batch that are encoded together: more would not stay in the cache
-COLUMNS = 1024  # of the output projection, computed together while decoding
-
 
 class Transformer(nn.Module):
     """Source ids and target ids in, a score for every word of the target vocabulary out (figure 1)."""
@@ -63,8 +60,7 @@ class Transformer(nn.Module):
 
     def start(self, source: Tensor) -> Cache:
         """Encode once, and begin to decode: source int64 (batch, source)."""
-        parts = [self.decoder.keys_values(self.encode(part)) for part in source.split(ENCODED)]
-        memory = [KeysValues(*map(torch.cat, zip(*layer, strict=True))) for layer in zip(*parts, strict=True)]
+        memory = self.decoder.keys_values(self.encode(source))
         return Cache(memory, self._real(source), [None] * len(memory))
 
     def step(self, tokens: Tensor, cache: Cache, record: AttentionRecord | None = None) -> Tensor:
@@ -73,12 +69,7 @@ class Transformer(nn.Module):
         The same as the last position of `forward` over all tokens so far, which the cache remembers.
         """
         x = self.target_embedding(tokens[:, None], torch.full_like(tokens[:, None], cache.length))
-        return self._logits(self.decoder.step(x, cache, record)[:, 0])
-
-    def _logits(self, hidden: Tensor) -> Tensor:
-        """`output` of (batch, d_model), some columns at a time: the CPU multiplies a wide matrix faster in parts."""
-        parts = zip(self.output.weight.split(COLUMNS), self.output.bias.split(COLUMNS), strict=True)
-        return torch.cat([nn.functional.linear(hidden, weight, bias) for weight, bias in parts], dim=1)
+        return self.output(self.decoder.step(x, cache, record)[:, 0])
 
     def _real(self, ids: Tensor) -> Tensor:
         """The padding mask, True where a position holds a token: (batch, 1, 1, length)."""
