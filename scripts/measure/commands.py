@@ -45,7 +45,14 @@ def counted_step(self, rows):
 Trainer._step = counted_step
 main(["train", *sys.argv[2:]])
 """
-IDLE = "import transformer_cli.data.prepare, spacy; print(flush=True); input()"
+IDLE = "import transformer_cli.data.prepare, spacy, torchtext.vocab; print(flush=True); input()"
+IDLE_WORKER = """\
+import sys
+sys.modules["torch"] = None  # as the workers of `tfm prepare` do
+import transformer_cli.data.workers, spacy
+print(flush=True)
+input()
+"""
 
 
 def prepare_speed(config: Config, *, rounds: int = 3) -> list[Figure]:
@@ -131,8 +138,9 @@ def _needs_proc() -> None:
 
 
 def _run(*command: str, folder: Path | None = None) -> str:
-    """Its standard output; a failure ends the section."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    """Its standard output; a failure ends the section. It sees no GPU."""
+    without_gpu = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, cwd=folder, env=without_gpu, capture_output=True, text=True)
     if done.returncode:
         raise Unavailable(f"{' '.join(command[-2:])}: exit code {done.returncode}: {done.stderr.strip()[-500:]}")
     return done.stdout
@@ -153,9 +161,9 @@ def _watch(command: tuple[str, ...], folder: Path) -> tuple[float, int, int]:
 
 
 def _idle_memory(processes: int) -> int:
-    """Bytes of so many interpreters together that have imported what `tfm prepare` does, and wait."""
-    command = (*PYTHON, IDLE)
-    idle = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(processes)]
+    """Bytes of so many interpreters together that have imported what `tfm prepare` and its workers do, and wait."""
+    programs = [IDLE] + [IDLE_WORKER] * (processes - 1)
+    idle = [subprocess.Popen((*PYTHON, each), stdin=subprocess.PIPE, stdout=subprocess.PIPE) for each in programs]
     for each in idle:
         assert each.stdout is not None
         each.stdout.readline()
