@@ -17,7 +17,6 @@ from transformer_cli.data.tokenizer import Tokenizer
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNK
 from transformer_cli.devices import choose_device
 from transformer_cli.errors import DataError
-from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.search import Hypothesis, Step, greedy
 
@@ -159,9 +158,9 @@ class _Decoding:
         self._is_word = (source != PAD) & (source != SOS) & (source != EOS)  # (rows, source)
 
     def step(self, tokens: Tensor) -> Step:
-        record = AttentionRecord()
+        record: list[Tensor] = []
         logits = self._model.step(tokens, self._cache, record)
-        weights = record.cross[-1].mean(dim=1)[:, -1]  # all heads of the last layer together: (rows, source)
+        weights = record[0].mean(dim=1)[:, -1]  # all heads of the last layer together: (rows, source)
         return Step(logits, weights.masked_fill(~self._is_word, -1.0).argmax(dim=1))
 
     def select(self, rows: Tensor) -> None:

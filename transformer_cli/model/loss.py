@@ -14,15 +14,11 @@ class TokenLosses:
     """The losses of a padded batch's real target tokens, row after row.
 
     objective: scalar, the sum that training minimises (label smoothing included). nll (tokens,): -log p of each
-    token, without gradient. tokens: their number.
+    token, without gradient.
     """
 
     objective: Tensor
     nll: Tensor
-
-    @property
-    def tokens(self) -> int:
-        return len(self.nll)
 
 
 def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_smoothing: float = 0.0) -> TokenLosses:

@@ -51,9 +51,9 @@ class Row:
             longest = int(group.sum(dim=1).max())
             self.real.append(group[:, :longest])
             padded.append(numbers[first : first + GROUP, :longest].flatten())
-        self._is_token = torch.cat([group.flatten() for group in self.real])
-        self._tokens = torch.cat(padded).masked_fill_(~self._is_token, 0)  # of each slot; a padded one holds any
-        self._slots = self._is_token.nonzero()[:, 0]  # of each token
+        is_token = torch.cat([group.flatten() for group in self.real])
+        self._tokens = torch.cat(padded).masked_fill_(~is_token, 0)  # of each slot; a padded one holds any
+        self._slots = is_token.nonzero()[:, 0]  # of each token
 
     def pad(self, x: Tensor) -> list[Tensor]:
         """x (heads, tokens, depth) → of each group (sentences, heads, longest, depth)."""

@@ -63,13 +63,14 @@ class Transformer(nn.Module):
         memory = self.decoder.keys_values(self.encode(source))
         return Cache(memory, self._real(source), [None] * len(memory))
 
-    def step(self, tokens: Tensor, cache: Cache, record: AttentionRecord | None = None) -> Tensor:
+    def step(self, tokens: Tensor, cache: Cache, cross_record: list[Tensor] | None = None) -> Tensor:
         """Logits of the token after `tokens` int64 (batch,), the newest of each row: (batch, vocabulary).
 
-        The same as the last position of `forward` over all tokens so far, which the cache remembers.
+        The same as the last position of `forward` over all tokens so far, which the cache remembers. cross_record:
+        where the last layer's weights over the source (batch, heads, 1, source) are kept, for those who ask.
         """
         x = self.target_embedding(tokens[:, None], torch.full_like(tokens[:, None], cache.length))
-        return self.output(self.decoder.step(x, cache, record)[:, 0])
+        return self.output(self.decoder.step(x, cache, cross_record)[:, 0])
 
     def _real(self, ids: Tensor) -> Tensor:
         """The padding mask, True where a position holds a token: (batch, 1, 1, length)."""
@@ -152,8 +153,9 @@ class Decoder(nn.Module):
             )
         return self.norm(x)
 
-    def step(self, x: Tensor, cache: Cache, record: AttentionRecord | None = None) -> Tensor:
+    def step(self, x: Tensor, cache: Cache, cross_record: list[Tensor] | None = None) -> Tensor:
         """One more target position: x (batch, 1, d_model). No mask is needed: all that is cached lies before it."""
+        last = len(self.layers) - 1
         for index, layer in enumerate(self.layers):
             x = layer(
                 x,
@@ -161,8 +163,7 @@ class Decoder(nn.Module):
                 cache.memory[index],
                 cache.may_attend,
                 remember=lambda new, index=index: cache.append(index, new),
-                self_record=record and record.decoder_self,
-                cross_record=record and record.cross,
+                cross_record=cross_record if index == last else None,
             )
         cache.length += 1
         return self.norm(x)
