@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import platform
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -85,10 +87,10 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 def sweep(folder: Path) -> None:
-    """Delete what killed processes left half-written in `folder`: files and folders called `.NAME.PID.RANDOM`."""
-    for left in folder.glob(".*.*.*"):
-        owner = left.name.rsplit(".", 2)[1]
-        if owner.isdecimal() and not _is_running(int(owner)):
+    """Delete what killed processes of this machine left half-written in `folder`, by the names that they gave it."""
+    for left in folder.glob(".*"):
+        owner = re.fullmatch(rf"\..+\.{_machine()}-(\d+)\.[0-9a-f]{{8}}", left.name)
+        if owner and not _is_running(int(owner[1])):
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)
             else:
@@ -97,20 +99,21 @@ def sweep(folder: Path) -> None:
 
 def sha256(path: Path) -> str:
     """The SHA-256 of a file's bytes, in hexadecimal."""
+    total = hashlib.sha256()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else _digest(file)
-
-
-def _digest(file: Any) -> str:
-    total = hashlib.sha256()  # Python 3.10 has no file_digest
-    while block := file.read(1 << 20):
-        total.update(block)
+        while block := file.read(1 << 20):
+            total.update(block)
     return total.hexdigest()
 
 
 def _beside(path: Path) -> Path:
-    """A name in the same folder that no other call has."""
-    return path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    """A name in the same folder that no other call has; it says which process of which machine writes there."""
+    return path.with_name(f".{path.name}.{_machine()}-{os.getpid()}.{secrets.token_hex(4)}")
+
+
+def _machine() -> str:
+    """Machines that share a folder cannot see each other's processes: each knows its own files by this."""
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
 def _is_running(process_id: int) -> bool:
