@@ -162,11 +162,11 @@ class Run:
         folder = self.checkpoint("last")
         _load_weights(model, folder)
         try:
-            moments = load_file(folder / "state.safetensors", device=str(next(model.parameters()).device))
+            moments = load_file(folder / "state.safetensors")
             state = TrainingState.from_json(json.loads((folder / "state.json").read_text(encoding="utf-8")))
             for name, parameter in model.named_parameters() if moments else ():  # none before the first step
                 optimizer.state[parameter] = {
-                    key: moments[f"{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq")
+                    key: moments[f"{key}.{name}"].to(parameter.device) for key in ("step", "exp_avg", "exp_avg_sq")
                 }
         except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(f"{folder}: the training state cannot be read: {_one_line(error)}") from None

@@ -58,7 +58,7 @@ SetOption = Annotated[
 RunOption = Annotated[
     str | None, typer.Option("--run", "-r", help="A run's name under runs/, or its folder.", show_default="the newest")
 ]
-DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps (mps is untried).")]
+DeviceOption = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:N or mps; only cpu is tried.")]
 TruncateOption = Annotated[bool, typer.Option("--truncate", help="Cut what is too long for the model.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -166,12 +166,14 @@ def evaluate(
     for path in (output, output_tokens):
         if path and path.is_dir():
             raise _unwritable(path, "it is a folder")
+    from transformer_cli.checkpoint import find_run
     from transformer_cli.evaluation import evaluate
 
     files = (input_file, reference) if input_file and reference else None
-    judged = list(evaluate(run, splits=split or (), files=files, device=device))
+    folder = find_run(run)
+    judged = list(evaluate(folder, splits=split or (), files=files, device=device))
     if as_json:
-        print(json.dumps({"run": _run_folder(run), "results": [asdict(each.result) for each in judged]}))
+        print(json.dumps({"run": str(folder), "results": [asdict(each.result) for each in judged]}))
     else:
         print(results_table([each.result for each in judged]))
     _keep(judged, output, output_tokens)
@@ -179,7 +181,7 @@ def evaluate(
 
 @app.command()
 def translate(
-    sentences: Annotated[list[str] | None, typer.Argument(help="Sentences; none: lines of standard input.")] = None,
+    sentences: Annotated[list[str] | None, typer.Argument(help="Sentences; none: standard input.")] = None,
     input_file: Annotated[Path | None, typer.Option("--input", "-i", metavar="FILE", help="Lines of a file.")] = None,
     run: RunOption = None,
     device: DeviceOption = "auto",
@@ -360,12 +362,6 @@ def _start_log() -> None:
 def _exit(message: str, code: int) -> None:
     sys.stderr.write(f"{message}\n")  # at once: another process's line does not come between it and its end
     sys.exit(code)
-
-
-def _run_folder(run: str | None) -> str:
-    from transformer_cli.checkpoint import find_run
-
-    return str(find_run(run))
 
 
 def _lines(sentences: Sequence[str] | None, path: Path | None) -> Iterable[str]:

@@ -211,7 +211,8 @@ class TrainingConfig(Section):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """of initialisation, batches and dropout"""
     fast: bool = True
-    """on the CPU: no padding, loss in chunks, cheap dropout masks; false: the plain forms, equal but for rounding"""
+    """on the CPU: no padding, loss in chunks, cheap dropout masks; false: the plain forms (the same but for rounding,
+    and for which numbers dropout draws)"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """arithmetic: auto takes bfloat16 autocast where the hardware is fast at it"""
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")] = "auto"
@@ -321,7 +322,10 @@ def _below(tree: Mapping[str, Any], section: str, key: str) -> dict[str, Any]:
 
 
 def _absolute(path: str, folder: Path) -> str:
-    return str((folder / Path(path).expanduser()).resolve())
+    try:
+        return str((folder / Path(path).expanduser()).resolve())
+    except (RuntimeError, ValueError) as error:  # ~nobody/…; a NUL
+        raise ConfigError(f"{path!r}: no path: {error}") from None
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:

@@ -47,8 +47,8 @@ class Losses:
 
     @property
     def ppl(self) -> float:
-        """Perplexity: exp of the loss per token (inf beyond what a float holds)."""
-        return math.exp(self.loss) if self.loss < 700 else math.inf
+        """Perplexity: exp of the loss per token."""
+        return perplexity(self.loss)
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,11 @@ class Judged:
 
     result: Result
     translations: list[Translation]
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss), of 700 nats at most: a float, and JSON, hold no more."""
+    return math.exp(min(loss, 700.0))
 
 
 def evaluate(

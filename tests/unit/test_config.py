@@ -116,6 +116,13 @@ def test_paths_given_by_set_count_from_here_and_become_absolute(
     assert config.data.files["train"].source == tmp_path / "a.en"
 
 
+def test_a_home_that_nobody_has_is_an_error(path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^'~nobody-at-all/a.en': no path: "):
+        load(path, OWN_FILES, "data.files.train.source=~nobody-at-all/a.en")
+    with pytest.raises(ConfigError, match="nobody-at-all"):
+        load(path, "model: {vectors: {source: ~nobody-at-all/v.vec}}")
+
+
 def test_paths_of_vectors_become_absolute_and_names_stay(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -114,9 +114,12 @@ def _named_folder(source_dir: Path | None) -> Path | None:
     named = source_dir or os.environ.get(MULTI30K_FOLDER_VARIABLE)
     if not named:
         return None
-    folder = Path(named).expanduser()
+    by = "--source-dir" if source_dir else MULTI30K_FOLDER_VARIABLE
+    try:
+        folder = Path(named).expanduser()
+    except RuntimeError as error:  # ~nobody/…
+        raise DataError(f"{named}: {error}; {by} must name a folder that holds Multi30k's *.gz files") from None
     if not folder.is_dir():
-        by = "--source-dir" if source_dir else MULTI30K_FOLDER_VARIABLE
         raise DataError(f"{folder}: no such folder; {by} must name one that holds Multi30k's *.gz files")
     return folder
 

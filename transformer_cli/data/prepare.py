@@ -10,6 +10,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -25,11 +26,13 @@ from transformer_cli.data.dataset import FORMAT_VERSION, SIDES, read_manifest, s
 from transformer_cli.data.tokenizer import SPACY_VERSION, Joins, learn_joins
 from transformer_cli.data.vocabulary import SPECIALS, UNK, Vocabulary, import_torchtext
 from transformer_cli.data.workers import TokenizedPairs, TokenizedSide, available_cores, tokenizing
+from transformer_cli.errors import DataError
 from transformer_cli.files import new_folder, write_json
 
 log = logging.getLogger(__name__)
 
 FEW = 5_000  # pairs that one process tokenises before workers would have started
+MOST_WORKERS = 16  # one process reads and counts what they tokenise: two keep it busy for a seventh of its time
 RENUMBER_CHUNK = 1 << 20  # ids held in memory while they are renumbered
 JOIN_SENTENCES = 200_000  # joins are learned from so many sentences at most; more would teach only rare pairs
 
@@ -46,14 +49,21 @@ class Prepared:
 def prepare(config: Config, *, source_dir: Path | None = None, data_dir: Path = Path("data")) -> Prepared:
     """Make the dataset that `config.data` describes, unless it is there already.
 
-    source_dir: a folder with Multi30k's files, instead of the download. Raises DataError or ConfigError.
+    source_dir: a folder with Multi30k's files, instead of the download. Raises DataError or ConfigError, also if the
+    dataset would not be the one that the config pins.
     """
     corpus = open_corpus(config.data, source_dir=source_dir)
     fingerprint = _fingerprint(config.data, corpus)
+    if config.data.fingerprint not in (None, fingerprint):
+        raise DataError(
+            f"data.fingerprint is {config.data.fingerprint}, but this text with spaCy {SPACY_VERSION} makes "
+            f"{fingerprint}; take the same files and the same spaCy, or copy the dataset's folder to {data_dir}/"
+        )
     folder = data_dir / f"{config.data.corpus}.{config.data.source}-{config.data.target}-{fingerprint}"
     if folder.exists():
         manifest = read_manifest(folder)
-        os.utime(folder)  # `tfm train` takes the dataset prepared last
+        with suppress(PermissionError):  # somebody else's
+            os.utime(folder)  # `tfm train` takes the dataset prepared last
         return Prepared(folder, manifest, created=False)
     try:
         with new_folder(folder) as unfinished:
@@ -74,7 +84,7 @@ def _fingerprint(data: DataConfig, corpus: Corpus) -> str:
 def _write_dataset(folder: Path, data: DataConfig, corpus: Corpus, fingerprint: str) -> dict[str, Any]:
     pairs = corpus.splits["train"]()
     first = list(islice(pairs, FEW + 1))
-    processes = available_cores() if len(first) > FEW else 1
+    processes = min(available_cores(), MOST_WORKERS) if len(first) > FEW else 1
     counters = [_FormCounter()] if data.joint_vocabulary else [_FormCounter(), _FormCounter()]
     restored = {}
     with tokenizing(data.source, data.target, lowercase=data.lowercase, processes=processes) as tokenize:

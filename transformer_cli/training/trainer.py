@@ -26,7 +26,7 @@ from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.devices import autocast, choose_device_of, choose_precision, describe
 from transformer_cli.distributed import ALONE, World
 from transformer_cli.errors import ConfigError, DataError, Interrupted
-from transformer_cli.evaluation import corpus_losses
+from transformer_cli.evaluation import corpus_losses, perplexity
 from transformer_cli.model.dropout import Dropout
 from transformer_cli.model.loss import TokenLoss, token_losses
 from transformer_cli.model.packing import packed_token_losses
@@ -225,8 +225,8 @@ class Trainer:
             with self.world.pass_of(self.token_loss, is_last=index == len(parts)):
                 with autocast(self.device, self.precision):
                     losses = self.token_loss(batch.source, batch.target)
+                nll += losses.nll.sum().item() if weight else 0.0  # after nccl's part it might wait for the dead
                 (losses.objective * weight / tokens).backward()
-            nll += losses.nll.sum().item() if weight else 0.0
         return sum(share for (share,) in self.world.gather(nll)), tokens
 
     def _parts(self, rows: Rows) -> list[Rows]:
@@ -335,7 +335,7 @@ class Trainer:
     def _show(self, bar: "progress.Bar") -> None:
         running = self.state.running
         loss = running.nll / max(1, running.target_tokens)
-        bar.set_postfix_str(f"loss {loss:.3f}, PPL {_perplexity(loss):.1f}", refresh=False)
+        bar.set_postfix_str(f"loss {loss:.3f}, PPL {perplexity(loss):.1f}", refresh=False)
         bar.update(running.target_tokens - bar.n)
 
 
@@ -347,13 +347,9 @@ def _dropout_seed(seed: int, step: int, rank: int) -> int:
 def _epoch_line(entry: dict[str, Any], epochs: int) -> str:
     return (
         f"epoch {entry['epoch']:>{len(str(epochs))}}/{epochs}"
-        f"  train {entry['train_loss']:.3f} (PPL {_perplexity(entry['train_loss']):.2f})"
+        f"  train {entry['train_loss']:.3f} (PPL {perplexity(entry['train_loss']):.2f})"
         f"  valid {entry['valid_loss']:.3f} (PPL {entry['valid_ppl']:.2f})"
         f"  {entry['train_seconds']:.1f} s + {entry['valid_seconds']:.1f} s"
         + (f"  {entry['skipped_steps']} steps skipped (gradient not finite)" if entry["skipped_steps"] else "")
         + ("  best" if entry["best"] else "")
     )
-
-
-def _perplexity(loss: float) -> float:
-    return math.exp(min(loss, 700.0))

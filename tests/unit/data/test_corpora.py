@@ -203,6 +203,8 @@ def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     nowhere = tmp_path / "nowhere"
     with pytest.raises(DataError, match=rf"^{nowhere}: no such folder; --source-dir must name one that holds"):
         open_corpus(DataConfig(), source_dir=nowhere)
+    with pytest.raises(DataError, match=r"^~nobody-at-all/a: .* --source-dir must name a folder that holds"):
+        open_corpus(DataConfig(), source_dir=Path("~nobody-at-all/a"))
     monkeypatch.setenv("TFM_MULTI30K_DIR", str(nowhere))
     with pytest.raises(DataError, match=rf"^{nowhere}: no such folder; TFM_MULTI30K_DIR must name one that holds"):
         open_corpus(DataConfig())

@@ -143,6 +143,25 @@ def test_the_manifest_counts(workshop: Workshop) -> None:
     assert set(manifest["sources"]) == {f"{split}.{side}" for split in TEXT for side in ("source", "target")}
 
 
+def test_a_pinned_dataset_is_made_again_from_the_same_text_only(workshop: Workshop) -> None:
+    fingerprint = workshop.prepare().manifest["fingerprint"]
+    assert not workshop.prepare(fingerprint=fingerprint).created
+    workshop.write("test", ["Zwei Hunde."], ["Two dogs."])
+    with pytest.raises(DataError, match=rf"^data.fingerprint is {fingerprint}, but this text .* makes [0-9a-f]{{8}};"):
+        workshop.prepare(fingerprint=fingerprint)
+    assert len(workshop.datasets()) == 1
+
+
+def test_a_dataset_of_somebody_elses_is_left_as_it_is(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = workshop.prepare()
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(path)
+
+    monkeypatch.setattr("os.utime", refuse)
+    assert workshop.prepare() == Prepared(made.folder, made.manifest, created=False)
+
+
 def test_raw_text_is_kept_verbatim(workshop: Workshop) -> None:
     dataset = Dataset.open(workshop.prepare().folder)
     kept = {split: (dataset.text(split, "source"), dataset.text(split, "target")) for split in TEXT}
