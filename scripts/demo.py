@@ -39,7 +39,7 @@ def main() -> None:
     name = load_config(config).name
     tfm("prepare", "--config", str(config))
     tfm("train", "--config", str(config))
-    tfm("evaluate", "--run", name)
+    tfm("evaluate", "--run", name, *(["--split", "test_2016_flickr"] if corpus == "multi30k" else []))
     tfm("translate", "--run", name, *SENTENCES[corpus])
     tfm("inspect", "--run", name, "--kind", "cross", "--output", f"runs/{name}/inspect.png", SENTENCES[corpus][-1])
     print(f"\nThe whole demo took {time.monotonic() - started:.0f} s.")
