@@ -88,8 +88,9 @@ def exclusive(path: Path) -> Iterator[None]:
 
 def sweep(folder: Path) -> None:
     """Delete what killed processes of this machine left half-written in `folder`, by the names that they gave it."""
+    written_here = re.compile(rf"\..+\.{_machine()}-(\d+)\.[0-9a-f]{{8}}")  # as `_beside` names them
     for left in folder.glob(".*"):
-        owner = re.fullmatch(rf"\..+\.{_machine()}-(\d+)\.[0-9a-f]{{8}}", left.name)
+        owner = written_here.fullmatch(left.name)
         if owner and not _is_running(int(owner[1])):
             if left.is_dir():
                 shutil.rmtree(left, ignore_errors=True)

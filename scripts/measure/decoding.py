@@ -14,7 +14,8 @@ from oracles.plain import PlainTransformer, is_plain, plain_greedy
 from transformer_cli.checkpoint import find_run
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS, UNK
-from transformer_cli.translate import Translator
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.translate import Translation, Translator
 
 SENTENCES = 1000
 SAMPLE_EVERY = 12  # plain decoding is slow: it gets every twelfth sentence in the order of length
@@ -56,13 +57,13 @@ def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: in
         return found
 
     say(f"greedy: {len(sentences)} sentences by ours, {len(sample)} the plain way")
-    ours, theirs = _tokens(translator, sentences), one_by_one()
+    ours, theirs = translator.translations(sentences), one_by_one()
     seconds, plain_seconds = alternate((lambda: translator.translations(sentences), one_by_one), rounds=rounds)
     alike = _share_alike(_tokens(translator, sample), theirs)
-    speeds = (_count(ours) / seconds, _count(theirs) / plain_seconds)
+    speeds = (_count([each.tokens for each in ours]) / seconds, _count(theirs) / plain_seconds)
     per_thousand = (1000 / len(sentences) * seconds, 1000 / len(sample) * plain_seconds)
     return [
-        Figure("greedy", "text to text", "target tokens/s", *speeds, _matrix_share(translator, sentences, seconds)),
+        Figure("greedy", "text to text", "target tokens/s", *speeds, _matrix_share(translator.model, ours, seconds)),
         Figure("greedy", "1,000 sentences", "s", *per_thousand),
         Figure("greedy", "the same translations as the reference", "%", alike),
     ]
@@ -168,12 +169,11 @@ def _fastest(
     return min(found, key=lambda pair: pair[0])[1]  # the other engine goes, and its threads with it
 
 
-def _matrix_share(translator: Translator, sentences: Sequence[str], seconds: float) -> float:
-    """Of the machine's matrix rate, how much was reached."""
-    done = translator.translations(sentences)
+def _matrix_share(model: Transformer, done: Sequence[Translation], seconds: float) -> float:
+    """How much of the machine's matrix rate was reached by what was done in so many seconds."""
     source = sum(len(each.source_tokens) + 2 for each in done)  # <sos>, <eos>
     target = sum(len(each.tokens) + 1 for each in done)  # <eos>
-    work = forward_flop(translator.model, source_positions=source, target_positions=target)
+    work = forward_flop(model, source_positions=source, target_positions=target)
     say(f"  {work / target / 1e6:.1f} MFLOP a target token")
     return work / seconds / matrix_rate()
 

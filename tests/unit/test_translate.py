@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -143,8 +143,18 @@ def test_one_str_is_not_taken_for_a_list_of_letters(translator: Translator) -> N
         translator.translate("Hallo")
 
 
+@pytest.fixture
+def set_threads() -> Iterator[Callable[[int], None]]:
+    """Gives torch so many; afterwards one again, as in all tests."""
+    yield torch.set_num_threads
+    torch.set_num_threads(1)
+
+
 def test_batches_side_by_side_in_threads_give_the_same(
-    translator: Translator, sentences: Sequence[str], monkeypatch: pytest.MonkeyPatch
+    translator: Translator,
+    sentences: Sequence[str],
+    set_threads: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(translate, "BATCH_POSITIONS", 40)
     alone = translator.translations(sentences)
@@ -156,12 +166,9 @@ def test_batches_side_by_side_in_threads_give_the_same(
         return decode(words, options)
 
     monkeypatch.setattr(translator, "_decode", watched)
-    torch.set_num_threads(3)
-    try:
-        together = translator.translations(sentences)
-        assert torch.get_num_threads() == 3
-    finally:
-        torch.set_num_threads(1)
+    set_threads(3)
+    together = translator.translations(sentences)
+    assert torch.get_num_threads() == 3
     assert {threads for _, threads in seen} == {1}
     assert threading.get_ident() not in {thread for thread, _ in seen}
     for one, other in zip(alone, together, strict=True):
@@ -170,17 +177,17 @@ def test_batches_side_by_side_in_threads_give_the_same(
 
 
 def test_an_error_in_a_thread_is_an_error_of_the_whole(
-    translator: Translator, sentences: Sequence[str], monkeypatch: pytest.MonkeyPatch
+    translator: Translator,
+    sentences: Sequence[str],
+    set_threads: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(words: list[list[str]], options: Options) -> list[Hypothesis]:
         raise DataError("no")
 
     monkeypatch.setattr(translate, "BATCH_POSITIONS", 40)
     monkeypatch.setattr(translator, "_decode", fail)
-    torch.set_num_threads(2)
-    try:
-        with pytest.raises(DataError, match="no"):
-            translator.translations(sentences)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(1)
+    set_threads(2)
+    with pytest.raises(DataError, match="no"):
+        translator.translations(sentences)
+    assert torch.get_num_threads() == 2
