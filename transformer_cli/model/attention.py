@@ -53,6 +53,10 @@ class KeysValues(NamedTuple):
         """These rows of the batch: int64 (new batch,)."""
         return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
 
+    def contiguous(self) -> "KeysValues":
+        """Each head's in one piece of memory: what is asked many times need not be put together each time."""
+        return KeysValues(self.keys.contiguous(), self.values.contiguous())
+
 
 Attend = Callable[[Tensor, KeysValues, Tensor | None], Tensor]
 

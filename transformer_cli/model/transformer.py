@@ -60,7 +60,7 @@ class Transformer(nn.Module):
 
     def start(self, source: Tensor) -> Cache:
         """Encode once, and begin to decode: source int64 (batch, source)."""
-        memory = self.decoder.keys_values(self.encode(source))
+        memory = [each.contiguous() for each in self.decoder.keys_values(self.encode(source))]
         return Cache(memory, self._real(source), [None] * len(memory))
 
     def step(self, tokens: Tensor, cache: Cache, cross_record: list[Tensor] | None = None) -> Tensor:
