@@ -4,6 +4,7 @@ The fast form of the end of `loss.token_losses` on the CPU; tests/parity/test_fa
 gradient is found on the way forward, while a chunk's logits are at hand: softmax minus the wanted distribution.
 """
 
+import math
 from typing import Any
 
 import torch
@@ -11,7 +12,8 @@ from torch import Tensor, nn
 
 from transformer_cli.model.loss import TokenLosses
 
-CHUNK = 256  # tokens
+CHUNK = 512  # tokens
+ALIGNED = 16  # numbers: MKL writes rows that begin at a multiple of 64 bytes half again as fast
 
 
 def projected_losses(hidden: Tensor, output: nn.Linear, gold: Tensor, *, label_smoothing: float = 0.0) -> TokenLosses:
@@ -34,17 +36,22 @@ class _ProjectedLosses(torch.autograd.Function):
             nll = torch.empty(len(hidden), device=hidden.device)
             smoothed = torch.zeros((), device=hidden.device)
             narrow = weight.to(dtype)
-            transposed = narrow.t().contiguous()  # MKL multiplies a wide matrix twice as fast in this order
+            width = math.ceil(len(bias) / ALIGNED) * ALIGNED
+            space = torch.empty(min(CHUNK, len(hidden)), width, dtype=dtype, device=hidden.device)[:, : len(bias)]
             for first in range(0, len(hidden), CHUNK):
                 chunk = slice(first, first + CHUNK)
                 x, labels = hidden[chunk].to(dtype), gold[chunk, None]
-                logits = (x @ transposed).float().add_(bias)
-                log_z = logits.logsumexp(dim=1, keepdim=True)
-                nll[chunk] = (log_z - logits.gather(1, labels))[:, 0]
-                smoothed += (log_z - logits.mean(dim=1, keepdim=True)).sum()
-                gradient = logits.sub_(log_z).exp_()  # softmax
+                logits = torch.mm(x, narrow.t(), out=space[: len(x)]).float().add_(bias)
+                logits -= logits.amax(dim=1, keepdim=True)  # softmax stays the same
+                wanted, mean = logits.gather(1, labels), logits.mean(dim=1, keepdim=True)
+                gradient = logits.exp_()
+                z = gradient.sum(dim=1, keepdim=True)
+                gradient /= z  # softmax
+                log_z = z.log()
+                nll[chunk] = (log_z - wanted)[:, 0]
+                smoothed += (log_z - mean).sum()
                 gradient -= label_smoothing / len(bias)
-                gradient.scatter_add_(1, labels, torch.full_like(log_z, label_smoothing - 1.0))
+                gradient.scatter_add_(1, labels, torch.full_like(z, label_smoothing - 1.0))
                 bias_gradient += gradient.sum(dim=0)
                 gradient = gradient.to(dtype)
                 hidden_gradient[chunk] = gradient @ narrow
