@@ -59,7 +59,8 @@ def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: in
     say(f"greedy: {len(sentences)} sentences by ours, {len(sample)} the plain way")
     ours, theirs = translator.translations(sentences), one_by_one()
     seconds, plain_seconds = alternate((lambda: translator.translations(sentences), one_by_one), rounds=rounds)
-    alike = _share_alike(_tokens(translator, sample), theirs)
+    tokens_of = {each.source: each.tokens for each in ours}
+    alike = _share_alike([tokens_of[sentence] for sentence in sample], theirs)
     speeds = (_count([each.tokens for each in ours]) / seconds, _count(theirs) / plain_seconds)
     per_thousand = (1000 / len(sentences) * seconds, 1000 / len(sample) * plain_seconds)
     return [
@@ -91,8 +92,9 @@ def ctranslate2_speed(translator: Translator, sentences: Sequence[str], *, round
     figures = []
     for name, tokens, taken in zip(types, theirs, their_seconds, strict=True):
         speeds = (_count(ours) / seconds, _count(tokens) / taken)
+        per_thousand = (1000 / len(sentences) * seconds, 1000 / len(sentences) * taken)
         figures.append(Figure("ctranslate2", f"text to text, {name}", "target tokens/s", *speeds))
-        figures.append(Figure("ctranslate2", f"1,000 sentences, {name}", "s", seconds, taken))
+        figures.append(Figure("ctranslate2", f"1,000 sentences, {name}", "s", *per_thousand))
         figures.append(Figure("ctranslate2", f"the same translations, {name}", "%", _share_alike(ours, tokens)))
     return figures
 
