@@ -25,10 +25,10 @@ from measure.decoding import ctranslate2_speed, greedy_speed, open_run
 from measure.figures import Figure, Unavailable, table
 from measure.training import training_profile, training_speed
 from measure.zipf import large_corpus
-from transformer_cli.checkpoint import find_run
-from transformer_cli.config import load_config
+from transformer_cli.config.load import load_config
 from transformer_cli.data.prepare import prepare
 from transformer_cli.errors import TfmError
+from transformer_cli.runs.run import find_run
 
 DATA = Path("data")
 SECTIONS = ("train", "greedy", "ctranslate2", "prepare", "memory", "start", "profile")

@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from transformer_cli.config import load_config
+from transformer_cli.config.load import load_config
 from transformer_cli.data.corpora import open_corpus
 from transformer_cli.errors import DownloadError, TfmError
 

@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from transformer_cli import plots
-from transformer_cli.checkpoint import Run
 from transformer_cli.cli import main
-from transformer_cli.config import load_config
+from transformer_cli.config.load import load_config
+from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import train
 
 torch.set_num_threads(1)

@@ -7,24 +7,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transformer_cli.config import Config, load_config
+    from transformer_cli.config.load import load_config
+    from transformer_cli.config.schema import Config
     from transformer_cli.data.prepare import prepare
     from transformer_cli.errors import TfmError
-    from transformer_cli.evaluation import evaluate
+    from transformer_cli.evaluation.evaluate import evaluate
     from transformer_cli.inspection import Inspection, inspect_sentence
     from transformer_cli.training.trainer import train
-    from transformer_cli.translate import Options, Translation, Translator
+    from transformer_cli.translator import Options, Translation, Translator
 
 _HOME = {
-    "Config": "config",
+    "Config": "config.schema",
     "Inspection": "inspection",
-    "Options": "translate",
+    "Options": "translator",
     "TfmError": "errors",
-    "Translation": "translate",
-    "Translator": "translate",
-    "evaluate": "evaluation",
+    "Translation": "translator",
+    "Translator": "translator",
+    "evaluate": "evaluation.evaluate",
     "inspect_sentence": "inspection",
-    "load_config": "config",
+    "load_config": "config.load",
     "prepare": "data.prepare",
     "train": "training.trainer",
 }

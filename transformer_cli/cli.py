@@ -32,9 +32,9 @@ from transformer_cli.output import (
 )
 
 if TYPE_CHECKING:
-    from transformer_cli.config import Config
-    from transformer_cli.evaluation import Judged
-    from transformer_cli.translate import Translation, Translator
+    from transformer_cli.config.schema import Config
+    from transformer_cli.evaluation.evaluate import Judged
+    from transformer_cli.translator import Translation, Translator
 
 CHUNK = 1000  # lines that are read before they are translated together
 
@@ -166,8 +166,8 @@ def evaluate(
     for path in (output, output_tokens):
         if path and path.is_dir():
             raise _unwritable(path, "it is a folder")
-    from transformer_cli.checkpoint import find_run
-    from transformer_cli.evaluation import evaluate
+    from transformer_cli.evaluation.evaluate import evaluate
+    from transformer_cli.runs.run import find_run
 
     files = (input_file, reference) if input_file and reference else None
     folder = find_run(run)
@@ -207,7 +207,7 @@ def translate(
         raise typer.BadParameter("--tokens and --json exclude each other (JSON has the tokens)")
     if attention and (input_file or len(sentences or ()) != 1):
         raise typer.BadParameter("--attention draws one sentence: give exactly one, as an argument")
-    from transformer_cli.translate import Options, Translator
+    from transformer_cli.translator import Options, Translator
 
     translator = Translator.load(run, device=device)
     options = Options(max_tokens=max_tokens, keep_unk=keep_unk, truncate=truncate)
@@ -286,7 +286,7 @@ def inspect(
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale go with --vectors")
     from transformer_cli.inspection import KINDS, inspect_sentence
-    from transformer_cli.translate import Options, Translator
+    from transformer_cli.translator import Options, Translator
 
     inspection = inspect_sentence(Translator.load(run, device=device), sentence, Options(truncate=truncate))
     kinds = [each for each in KINDS if not kind or KindChoice(each) in kind]
@@ -311,8 +311,8 @@ def curves(
     ),
 ) -> None:
     """Draw learning curves. Those of several runs are laid over each other."""
-    from transformer_cli.checkpoint import Run, find_run
     from transformer_cli.plots import draw_curves
+    from transformer_cli.runs.run import Run, find_run
 
     folders = [find_run(run) for run in runs or (None,)]
     histories = {str(folder): Run.open(folder).history() for folder in folders}
@@ -325,7 +325,7 @@ def curves(
 
 
 def _load(config: Path | None, overrides: Sequence[str] | None) -> "Config":
-    from transformer_cli.config import load_config
+    from transformer_cli.config.load import load_config
 
     return load_config(config, overrides or ())
 
@@ -339,7 +339,7 @@ def _said_once() -> Iterator[None]:
     try:
         yield
     except (TfmError, Interrupted) as error:
-        from transformer_cli.distributed import World
+        from transformer_cli.compute.world import World
 
         if isinstance(error, DistributedError) or World.from_environment().local_rank == 0:
             raise

@@ -19,7 +19,7 @@ from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, attention_scores
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.translate import Options, Translation, Translator
+from transformer_cli.translator import Options, Translation, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")

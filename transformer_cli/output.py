@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from transformer_cli.data.prepare import Prepared
-    from transformer_cli.evaluation import Result
+    from transformer_cli.evaluation.evaluate import Result
     from transformer_cli.inspection import AttentionMap, Inspection, WordAttention
-    from transformer_cli.translate import Translation
+    from transformer_cli.translator import Translation
 
 
 def prepared_table(prepared: "Prepared") -> str:

@@ -11,11 +11,11 @@ import torch
 from measure.figures import Figure, Unavailable, alternate, say
 from measure.work import forward_flop, matrix_rate
 from oracles.plain import PlainTransformer, is_plain, plain_greedy
-from transformer_cli.checkpoint import find_run
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS, UNK
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.translate import Translation, Translator
+from transformer_cli.runs.run import find_run
+from transformer_cli.translator import Translation, Translator
 
 SENTENCES = 1000
 SAMPLE_EVERY = 12  # plain decoding is slow: it gets every twelfth sentence in the order of length

@@ -12,12 +12,12 @@ from torch.profiler import ProfilerActivity, profile
 from measure.figures import Figure, alternate, say
 from measure.work import forward_flop, matrix_rate
 from oracles.plain import PlainTransformer, plain_step
-from transformer_cli.checkpoint import Run
-from transformer_cli.config import Config
+from transformer_cli.compute.devices import Precision, choose_precision
+from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import Rows, collate, plan_epoch
 from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
-from transformer_cli.devices import Precision, choose_precision
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import Trainer
 
 TOP_OPERATORS = 10

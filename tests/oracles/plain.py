@@ -11,7 +11,7 @@ import re
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.config import ModelConfig
+from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.transformer import Transformer
 
 RENAMED = (  # our names → those below

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.config import ModelConfig
+from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.attention import MultiHeadAttention, attention_scores, attention_weights
 from transformer_cli.model.layers import EncoderLayer
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.config import ModelConfig
+from transformer_cli.config.schema import ModelConfig
+from transformer_cli.decoding.greedy import Step, greedy
 from transformer_cli.model.attention import Cache
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.search import Step, greedy
 
 PAD, SOS, EOS = 1, 2, 3
 NEVER = torch.tensor([PAD, SOS])

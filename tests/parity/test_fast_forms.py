@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.config import ModelConfig
-from transformer_cli.model import fused_loss, packing
-from transformer_cli.model.fused_loss import projected_losses
+from transformer_cli.config.schema import ModelConfig
+from transformer_cli.model.fast import fused_loss, packing
+from transformer_cli.model.fast.fused_loss import projected_losses
+from transformer_cli.model.fast.packing import Groups, Row, packed_token_losses
 from transformer_cli.model.loss import TokenLosses, token_losses
-from transformer_cli.model.packing import Groups, Row, packed_token_losses
 from transformer_cli.model.transformer import Transformer
 
 PAD = 1

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from oracles.plain import PlainTransformer, plain_greedy, plain_loss, plain_state, plain_step
-from transformer_cli.checkpoint import Run
-from transformer_cli.config import ModelConfig
+from transformer_cli.config.schema import ModelConfig
 from transformer_cli.data.batching import collate
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.data.vocabulary import EOS, PAD, SOS
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import Trainer
-from transformer_cli.translate import Translator
+from transformer_cli.translator import Translator
 
 VOCABULARY = 300
 ROWS = np.arange(48)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
-from transformer_cli.checkpoint import Run
+from transformer_cli.runs.run import Run
 
 TrainTiny = Callable[..., Run]
 
@@ -32,7 +32,7 @@ KILLED_IN_ITS_FOURTH_STEP = """\
 import os, signal
 from pathlib import Path
 from transformer_cli.cli import main
-from transformer_cli.config import load_config
+from transformer_cli.config.load import load_config
 from transformer_cli.training.trainer import Trainer, train
 
 train(load_config({config!r}, {accumulated!r}), runs_dir=Path("accumulated"))

@@ -12,11 +12,12 @@ import benchmark
 from measure import commands, decoding, figures, training, work, zipf
 from measure.figures import Figure, Unavailable, alternate
 from oracles.plain import is_plain
-from transformer_cli.config import ModelConfig, load_config
+from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import ModelConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.lines import read_lines
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.translate import Translator
+from transformer_cli.translator import Translator
 
 PROC = Path("/proc/self/smaps_rollup")
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from transformer_cli.checkpoint import Run
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNK
 from transformer_cli.errors import DataError
 from transformer_cli.inspection import KINDS, Inspection, attend_over_words, inspect_sentence, inspect_translation
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.translate import Options, Translator
+from transformer_cli.runs.run import Run
+from transformer_cli.translator import Options, Translator
 
 SENTENCE = "Der alte Hund und der alte Mann und Babo."
 

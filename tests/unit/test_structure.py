@@ -13,10 +13,12 @@ import transformer_cli
 
 PACKAGE = Path(transformer_cli.__file__).parent
 GROUPS = (
-    {"errors", "yamltext", "config", "files", "progress", "distributed", "devices"},
+    {"errors", "files", "progress"},
+    {"config"},
+    {"compute"},
     {"data", "model"},
-    {"checkpoint", "search"},
-    {"translate"},
+    {"decoding", "runs"},
+    {"translator"},
     {"evaluation", "inspection"},
     {"plots"},
     {"training"},
@@ -30,17 +32,17 @@ OWNERS = {
     "matplotlib": "plots",
     "platformdirs": "data.corpora",
     "pydantic": "config",
-    "sacrebleu": "evaluation",
-    "safetensors": "checkpoint",
-    "spacy": "data.tokenizer",
+    "sacrebleu": "evaluation.evaluate",
+    "safetensors": "runs.run",
+    "spacy": "data.words",
     "tensorboard": "training.events",
-    "torch.distributed": "distributed",
-    "torch.nn.parallel": "distributed",
+    "torch.distributed": "compute.world",
+    "torch.nn.parallel": "compute.world",
     "torchtext": "data.vocabulary",
     "tqdm": "progress",
     "typer": "cli",
     "urllib": "data.corpora",
-    "yaml": "yamltext",
+    "yaml": "config.yamltext",
 }
 
 
@@ -97,17 +99,24 @@ def test_data_and_model_never_import_each_other(one: str, other: str) -> None:
 
 def test_imports_run_in_no_circle() -> None:
     graph = {module: _ours(module) - {module} for module in IMPORTS}
-    assert graph["training.trainer"] >= {"checkpoint", "config", "progress", "data.batching", "evaluation"}
+    assert graph["training.trainer"] >= {
+        "runs.run",
+        "config.schema",
+        "progress",
+        "data.batching",
+        "evaluation.evaluate",
+    }
     TopologicalSorter(graph).prepare()
 
 
 @pytest.mark.parametrize(("library", "owner"), OWNERS.items())
 def test_each_library_has_one_owner(library: str, owner: str) -> None:
     users = [module for module, names in IMPORTS.items() if any(f"{name}.".startswith(f"{library}.") for name in names)]
-    assert users == [owner]
+    assert users
+    assert {user for user in users if not f"{user}.".startswith(f"{owner}.")} == set()
 
 
-@pytest.mark.parametrize("module", ["transformer_cli", "transformer_cli.config", "transformer_cli.cli"])
+@pytest.mark.parametrize("module", ["transformer_cli", "transformer_cli.config.load", "transformer_cli.cli"])
 def test_importing_the_command_line_is_cheap(module: str) -> None:
     probe = f"import {module}, sys; print(*sorted({{'torch', 'spacy', 'numpy'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from transformer_cli.config import TrainingConfig
+from transformer_cli.compute.world import World
+from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, PAD, SOS
-from transformer_cli.distributed import World
 
 Rows = NDArray[np.int64]
 BUCKET_POOL = 100  # batches whose sentences are sorted together when bucketed: some chance stays in who meets whom

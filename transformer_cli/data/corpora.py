@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 import platformdirs
 
-from transformer_cli.config import DataConfig, FilePair
+from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.data import captions
 from transformer_cli.data.lines import Pairs, count_lines, read_pairs, unreadable
 from transformer_cli.errors import DataError, DownloadError

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.config import DataConfig
-from transformer_cli.data.tokenizer import Joins
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.vocabulary import Vocabulary
+from transformer_cli.data.words import Joins
 from transformer_cli.errors import DataError
 
 FORMAT_VERSION = 1

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli import progress
-from transformer_cli.config import Config, DataConfig
+from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data.corpora import Corpus, open_corpus
 from transformer_cli.data.dataset import FORMAT_VERSION, SIDES, read_manifest, settings
-from transformer_cli.data.tokenizer import SPACY_VERSION, Joins, learn_joins
 from transformer_cli.data.vocabulary import SPECIALS, UNK, Vocabulary, import_torchtext
+from transformer_cli.data.words import SPACY_VERSION, Joins, learn_joins
 from transformer_cli.data.workers import TokenizedPairs, TokenizedSide, available_cores, tokenizing
 from transformer_cli.errors import DataError
 from transformer_cli.files import new_folder, write_json

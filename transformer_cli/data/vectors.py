@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.config import is_file
+from transformer_cli.config.schema import is_file
 from transformer_cli.data.lines import byte_lines
 from transformer_cli.errors import DataError, DownloadError
 

@@ -23,7 +23,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.data.tokenizer import Tokenizer
+from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import ConfigError, DataError
 
 Pair = tuple[str, str]

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.model.dropout import Dropout
+from transformer_cli.model.fast.dropout import Dropout
 
 
 def attention_weights(query: Tensor, key: Tensor, may_attend: Tensor | None) -> Tensor:

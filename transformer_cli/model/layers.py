@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from transformer_cli.config import ModelConfig
+from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.attention import KeysValues, Mask, MultiHeadAttention
-from transformer_cli.model.dropout import Dropout
+from transformer_cli.model.fast.dropout import Dropout
 
 
 class FeedForward(nn.Module):

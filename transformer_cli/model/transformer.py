@@ -9,9 +9,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.config import ModelConfig
+from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.attention import AttentionRecord, Cache, KeysValues, Mask, MultiHeadAttention
-from transformer_cli.model.dropout import Dropout
+from transformer_cli.model.fast.dropout import Dropout
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
 from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions
 

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import torch
 
-from transformer_cli.checkpoint import Run
-from transformer_cli.config import Config, differences, dump_config
+from transformer_cli.compute.devices import choose_precision
+from transformer_cli.config.load import differences, dump_config
+from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset, find_dataset
-from transformer_cli.devices import choose_precision
 from transformer_cli.errors import ConfigError
 from transformer_cli.files import exclusive, write_text
+from transformer_cli.runs.run import Run
 from transformer_cli.training.pretrained import Rows, read_pretrained
 
 log = logging.getLogger(__name__)

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from transformer_cli.config import TrainingConfig
+from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.model.transformer import Transformer
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_cli.config import Config
+from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.vectors import Vectors, read_vectors
 from transformer_cli.data.vocabulary import SPECIALS

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torchtext.data.utils import interleave_keys
 
-from transformer_cli.config import TrainingConfig
+from transformer_cli.compute.world import ALONE, World
+from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data import batching
 from transformer_cli.data.batching import (
     Rows,
@@ -22,7 +23,6 @@ from transformer_cli.data.batching import (
 )
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, PAD, SOS
-from transformer_cli.distributed import ALONE, World
 
 
 def side(sentences: Sequence[Sequence[int]]) -> Side:

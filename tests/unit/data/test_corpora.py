@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.config import DataConfig
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data import captions, corpora
 from transformer_cli.data.corpora import Corpus, open_corpus
 from transformer_cli.errors import DataError, DownloadError

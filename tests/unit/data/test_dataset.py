@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transformer_cli.config import Config, DataConfig
+from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data.dataset import Dataset, find_dataset, read_manifest, settings
 from transformer_cli.data.prepare import prepare
 from transformer_cli.errors import DataError

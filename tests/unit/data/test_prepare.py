@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transformer_cli.config import Config, DataConfig, load_config
+from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data import prepare as module
 from transformer_cli.data import workers
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.prepare import Prepared, prepare
-from transformer_cli.data.tokenizer import Tokenizer
 from transformer_cli.data.vocabulary import SPECIALS
+from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import ConfigError, DataError
 
 # fmt: off

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from transformer_cli.data import workers
-from transformer_cli.data.tokenizer import Tokenizer
+from transformer_cli.data.words import Tokenizer
 from transformer_cli.data.workers import TokenizedPairs, available_cores, tokenizing
 from transformer_cli.errors import ConfigError, DataError
 

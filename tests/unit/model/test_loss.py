@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.config import ModelConfig
+from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.loss import sum_by_row, token_losses
 from transformer_cli.model.transformer import Transformer
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_cli.config import Config, load_config
+from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import Config
 from transformer_cli.model.transformer import Transformer, count_parameters
 from transformer_cli.training.optim import learning_rate
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from transformer_cli.config import ModelConfig, TrainingConfig, VectorsConfig
+from transformer_cli.config.schema import ModelConfig, TrainingConfig, VectorsConfig
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention
-from transformer_cli.model.dropout import Dropout
+from transformer_cli.model.fast.dropout import Dropout
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer, count_frozen, count_parameters
 from transformer_cli.training.optim import make_optimizer

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.checkpoint import Run
 from transformer_cli.data.batching import Rows
 from transformer_cli.errors import Interrupted
+from transformer_cli.runs.run import Run
 from transformer_cli.training.interruption import Stop, stop_signals
 from transformer_cli.training.trainer import Trainer
 

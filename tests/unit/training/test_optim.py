@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from transformer_cli.config import ModelConfig, TrainingConfig
+from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.training.optim import learning_rate, make_optimizer
 

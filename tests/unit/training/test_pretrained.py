@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 
-from transformer_cli.checkpoint import Run
-from transformer_cli.config import load_config
+from transformer_cli.config.load import load_config
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.data.vocabulary import PAD, SPECIALS
 from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.runs.run import Run
 from transformer_cli.training import pretrained as module
 from transformer_cli.training.pretrained import load_pretrained, read_pretrained
 from transformer_cli.training.trainer import Trainer, train
-from transformer_cli.translate import Translator
+from transformer_cli.translator import Translator
 
 TrainTiny = Callable[..., Run]
 

@@ -13,11 +13,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from transformer_cli.checkpoint import Run
-from transformer_cli.config import load_config
+from transformer_cli.config.load import load_config
 from transformer_cli.data.batching import Rows
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.runs.run import Run
 from transformer_cli.training import trainer as module
 from transformer_cli.training.trainer import Trainer
 

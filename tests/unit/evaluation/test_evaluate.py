@@ -12,13 +12,13 @@ import sacrebleu
 import torch
 from numpy.typing import NDArray
 
-from transformer_cli import evaluation as module
+from transformer_cli.compute.world import World
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, SOS
-from transformer_cli.distributed import World
 from transformer_cli.errors import DataError
-from transformer_cli.evaluation import Losses, Result, corpus_losses, evaluate, judge
-from transformer_cli.translate import Translation, Translator
+from transformer_cli.evaluation import evaluate as module
+from transformer_cli.evaluation.evaluate import Losses, Result, corpus_losses, evaluate, judge
+from transformer_cli.translator import Translation, Translator
 
 SOURCE = "Der alte Bado schläft zu Hause."
 REFERENCE = "The old Bado sleeps at home."

@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from transformer_cli.distributed import World
+from transformer_cli.compute.world import World
 from transformer_cli.errors import DeviceError
 
 Precision = Literal["float32", "bfloat16"]

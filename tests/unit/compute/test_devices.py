@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from transformer_cli.devices import autocast, choose_device, choose_device_of, choose_precision, describe
-from transformer_cli.distributed import ALONE, World
+from transformer_cli.compute.devices import autocast, choose_device, choose_device_of, choose_precision, describe
+from transformer_cli.compute.world import ALONE, World
 from transformer_cli.errors import DeviceError
 
 CPU = torch.device("cpu")

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 
 from transformer_cli import progress
-from transformer_cli.checkpoint import Run, find_run
+from transformer_cli.compute.devices import choose_device
 from transformer_cli.data.batching import pad_ids
-from transformer_cli.data.tokenizer import Tokenizer
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNK
-from transformer_cli.devices import choose_device
+from transformer_cli.data.words import Tokenizer
+from transformer_cli.decoding.greedy import Hypothesis, Step, greedy
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.search import Hypothesis, Step, greedy
+from transformer_cli.runs.run import Run, find_run
 
 BATCH_POSITIONS = 2048  # padded source positions decoded together
 

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
-from transformer_cli.config import CaptionsConfig, Config, differences, dump_config, load_config
+from transformer_cli.config.load import differences, dump_config, load_config
+from transformer_cli.config.schema import CaptionsConfig, Config
 from transformer_cli.errors import ConfigError
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 YAMLS = sorted(CONFIGS.rglob("*.yaml"))
 VECTORS_OF_ONE_MATRIX = "model: {tie_embeddings: all, vectors: {source: a-b, target: c-d}}"
 OWN_FILES = """

@@ -10,7 +10,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from transformer_cli.distributed import ALONE, VARIABLES, World
+from transformer_cli.compute.world import ALONE, VARIABLES, World
 from transformer_cli.errors import ConfigError, DistributedError, TfmError
 
 CPU = torch.device("cpu")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transformer_cli.model.dropout import Dropout, keep_mask
+from transformer_cli.model.fast.dropout import Dropout, keep_mask
 
 LEVELS = 65536
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from transformer_cli import checkpoint as module
-from transformer_cli.checkpoint import Run, RunningLoss, TrainingState, find_run
-from transformer_cli.config import Config, DataConfig, ModelConfig
+from transformer_cli.config.schema import Config, DataConfig, ModelConfig
 from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.tokenizer import Joins
 from transformer_cli.data.vocabulary import PAD, SPECIALS, Vocabulary
+from transformer_cli.data.words import Joins
 from transformer_cli.errors import CheckpointError
 from transformer_cli.files import write_text
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs import run as module
+from transformer_cli.runs.run import Run, RunningLoss, TrainingState, find_run
 from transformer_cli.training.optim import make_optimizer
 
 CPU = torch.device("cpu")

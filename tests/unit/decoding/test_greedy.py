@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transformer_cli.search import Hypothesis, Step, greedy
+from transformer_cli.decoding.greedy import Hypothesis, Step, greedy
 
 SOS, EOS, A, B, C = range(5)
 NEVER = torch.tensor([SOS])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import spacy
 
-from transformer_cli.data import tokenizer as module
-from transformer_cli.data.tokenizer import Joins, Tokenizer, Tokens, learn_joins
+from transformer_cli.data import words as module
+from transformer_cli.data.words import Joins, Tokenizer, Tokens, learn_joins
 from transformer_cli.errors import ConfigError
 
 AWKWARD = (

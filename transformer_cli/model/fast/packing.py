@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from transformer_cli.model.attention import Attend, KeysValues
-from transformer_cli.model.fused_loss import projected_losses
+from transformer_cli.model.fast.fused_loss import projected_losses
 from transformer_cli.model.loss import TokenLosses
 from transformer_cli.model.transformer import Transformer, look_ahead_mask
 

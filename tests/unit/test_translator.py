@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_cli import translate
+from transformer_cli import translator as module
 from transformer_cli.data.vocabulary import EOS, SOS, UNK
+from transformer_cli.decoding.greedy import Hypothesis
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord
-from transformer_cli.search import Hypothesis
-from transformer_cli.translate import Options, Translation, Translator
+from transformer_cli.translator import Options, Translation, Translator
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_a_sentence_alone_is_translated_as_among_others(
 ) -> None:
     together = translator.translations(sentences)
     alone = [translator.translations([sentence])[0] for sentence in sentences]
-    monkeypatch.setattr(translate, "BATCH_POSITIONS", 40)
+    monkeypatch.setattr(module, "BATCH_POSITIONS", 40)
     in_small_batches = translator.translations(sentences)
     for translations in (alone, in_small_batches):
         assert [_words(each) for each in translations] == [_words(each) for each in together]
@@ -156,7 +156,7 @@ def test_batches_side_by_side_in_threads_give_the_same(
     set_threads: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(translate, "BATCH_POSITIONS", 40)
+    monkeypatch.setattr(module, "BATCH_POSITIONS", 40)
     alone = translator.translations(sentences)
     seen = set()
     decode = translator._decode
@@ -185,7 +185,7 @@ def test_an_error_in_a_thread_is_an_error_of_the_whole(
     def fail(words: list[list[str]], options: Options) -> list[Hypothesis]:
         raise DataError("no")
 
-    monkeypatch.setattr(translate, "BATCH_POSITIONS", 40)
+    monkeypatch.setattr(module, "BATCH_POSITIONS", 40)
     monkeypatch.setattr(translator, "_decode", fail)
     set_threads(2)
     with pytest.raises(DataError, match="no"):

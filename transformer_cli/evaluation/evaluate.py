@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from transformer_cli.checkpoint import Run, find_run
-from transformer_cli.config import DataConfig
+from transformer_cli.compute.devices import choose_device
+from transformer_cli.compute.world import ALONE, World
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.batching import Rows, collate, interleaved, rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.data.lines import out_of_step, read_lines
-from transformer_cli.data.tokenizer import Tokenizer
-from transformer_cli.devices import choose_device
-from transformer_cli.distributed import ALONE, World
+from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import DataError
 from transformer_cli.model.loss import sum_by_row, token_losses
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.translate import Options, Translation, Translator
+from transformer_cli.runs.run import Run, find_run
+from transformer_cli.translator import Options, Translation, Translator
 
 log = logging.getLogger(__name__)
 

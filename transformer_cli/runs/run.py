@@ -23,10 +23,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import Tensor
 
-from transformer_cli.config import Config, dump_config, load_config
+from transformer_cli.config.load import dump_config, load_config
+from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import SIDES, Dataset
-from transformer_cli.data.tokenizer import Joins
 from transformer_cli.data.vocabulary import PAD, Vocabulary
+from transformer_cli.data.words import Joins
 from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.files import new_folder, sweep, write_json, write_text
 from transformer_cli.model.transformer import Transformer

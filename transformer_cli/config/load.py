@@ -1,0 +1,138 @@
+"""YAML and `--set` in, a typed config out, and back to YAML. Imports no torch.
+
+A key that the schema lacks is an error, with the nearest one that it has.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from transformer_cli.config.schema import Config, FilePair, Section, is_file
+from transformer_cli.config.yamltext import as_line, as_text, parse_value, read_mapping
+from transformer_cli.errors import ConfigError
+
+
+def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
+    """Read a YAML file (None: the built-in defaults), then apply overrides such as `training.learning_rate=3e-4`.
+
+    Relative paths under data.files and model.vectors are taken from the YAML file's folder (in overrides: from the
+    current one), and become absolute.
+    Raises ConfigError, one line, for a file that cannot be read, an unknown key, a wrong type or a wrong value.
+    """
+    tree: dict[str, Any] = {}
+    origin = "--set"
+    if path is not None:
+        path = Path(path)
+        origin = str(path)
+        tree = read_mapping(path)
+        _make_paths_absolute(tree, path.parent)
+    for override in overrides:
+        _apply_override(tree, override)
+    _make_paths_absolute(tree, Path())  # those that --set gave
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        mistake = _one_line(error)
+        for override in overrides:
+            if _is_about(mistake, override.partition("=")[0].strip()):
+                origin = f"--set {override}"
+        raise ConfigError(f"{origin}: {mistake}") from None
+
+
+def dump_config(config: Config) -> str:
+    """The whole config as YAML that `load_config` reads back to an equal one."""
+    return as_text(config.model_dump(mode="json"))
+
+
+def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[str]:
+    """The settings in which two configs differ, as `training.seed: 0 → 1`; `ignore` names dotted keys to pass over."""
+    before, after = dict(_leaves(old.model_dump(mode="json"))), dict(_leaves(new.model_dump(mode="json")))
+    keys = dict.fromkeys([*before, *after])
+    return [
+        f"{key}: {as_line(before.get(key))} → {as_line(after.get(key))}"
+        for key in keys
+        if before.get(key) != after.get(key) and key not in ignore
+    ]
+
+
+def _make_paths_absolute(tree: Mapping[str, Any], folder: Path) -> None:
+    for pair in _below(tree, "data", "files").values():
+        for side, value in pair.items() if isinstance(pair, dict) else ():
+            if isinstance(value, str):
+                pair[side] = _absolute(value, folder)
+    vectors = _below(tree, "model", "vectors")
+    for side, value in vectors.items():
+        if isinstance(value, str) and is_file(value):
+            vectors[side] = _absolute(value, folder)
+
+
+def _below(tree: Mapping[str, Any], section: str, key: str) -> dict[str, Any]:
+    """The mapping tree[section][key]; empty if there is none (what stands there instead is refused later)."""
+    parent = tree.get(section)
+    found = parent.get(key) if isinstance(parent, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _absolute(path: str, folder: Path) -> str:
+    try:
+        return str((folder / Path(path).expanduser()).resolve())
+    except (RuntimeError, ValueError) as error:  # ~nobody/…; a NUL
+        raise ConfigError(f"{path!r}: no path: {error}") from None
+
+
+def _apply_override(tree: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {override}: write KEY=VALUE, such as training.learning_rate=3e-4")
+    try:
+        value = parse_value(text)
+    except ValueError:
+        raise ConfigError(f"--set {override}: {text!r} is not a YAML value") from None
+    *parents, last = key.strip().split(".")
+    for parent in parents:
+        if tree.get(parent) is None:
+            tree[parent] = {}
+        tree = tree[parent]
+        if not isinstance(tree, dict):
+            raise ConfigError(f"--set {override}: {parent} has no keys below it")
+    tree[last] = value
+
+
+def _one_line(error: ValidationError) -> str:
+    """The first mistake in words, unknown keys before what they leave missing, and how many more there are."""
+    first, *others = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        what = f"{where}: unknown key{_nearest(first['loc'])}"
+    elif first["type"] == "value_error":
+        what = f"{where}: {first['ctx']['error']}" if where else str(first["ctx"]["error"])
+    elif first["type"] == "missing":
+        what = f"{where}: missing"
+    else:
+        what = f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, not {as_line(first['input'])}"
+    return what + (f" (and {len(others)} more)" if others else "")
+
+
+def _is_about(mistake: str, key: str) -> bool:
+    """model.num_heads: of "model.num_heads: input should …", and of "model: num_heads: 7 does not divide …"."""
+    return mistake.replace(": ", ".").startswith(f"{key}.")
+
+
+def _nearest(location: tuple[int | str, ...]) -> str:
+    section: type[Section] = Config
+    for part in location[:-1]:
+        annotation = section.model_fields[str(part)].annotation if part in section.model_fields else None
+        section = annotation if isinstance(annotation, type) and issubclass(annotation, Section) else FilePair
+    near = difflib.get_close_matches(str(location[-1]), section.model_fields, n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(section.model_fields)}"
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
