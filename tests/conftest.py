@@ -18,6 +18,7 @@ from transformer_cli.cli import main
 from transformer_cli.config.load import load_config
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import train
+from transformer_cli.translator import Translator
 
 torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
@@ -78,6 +79,18 @@ def project(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         code, _, err = _tfm(command, "--config", corpus / "tiny.yaml", cwd=folder)
         assert code == 0, err
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny(project: Path) -> Run:
+    """The project's run, opened."""
+    return Run.open(project / "runs/tiny")
+
+
+@pytest.fixture(scope="session")
+def translator(tiny: Run) -> Translator:
+    """The project's run, ready to translate. A test that changes it makes its own."""
+    return Translator(tiny, torch.device("cpu"))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import Config
     from transformer_cli.data.prepare import prepare
+    from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.errors import TfmError
     from transformer_cli.evaluation.evaluate import evaluate
     from transformer_cli.inspection import Inspection, inspect_sentence
@@ -20,6 +21,7 @@ _HOME = {
     "Config": "config.schema",
     "Inspection": "inspection",
     "Options": "translator",
+    "SearchSettings": "decoding.settings",
     "TfmError": "errors",
     "Translation": "translator",
     "Translator": "translator",
@@ -34,6 +36,7 @@ __all__ = [
     "Config",
     "Inspection",
     "Options",
+    "SearchSettings",
     "TfmError",
     "Translation",
     "Translator",

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from transformer_cli.decoding.settings import DEFAULT_LIMIT
 from transformer_cli.errors import DataError, DistributedError, Interrupted, TfmError
 from transformer_cli.output import (
     inspection_as_json,
@@ -187,7 +188,7 @@ def translate(
     device: DeviceOption = "auto",
     max_tokens: Annotated[
         int | None,
-        typer.Option(min=1, max=10_000, help="Longest translation, in tokens.", show_default="2 × source + 10"),
+        typer.Option(min=1, max=10_000, help="Longest translation, in tokens.", show_default=DEFAULT_LIMIT),
     ] = None,
     truncate: TruncateOption = False,
     keep_unk: Annotated[
@@ -207,27 +208,29 @@ def translate(
         raise typer.BadParameter("--tokens and --json exclude each other (JSON has the tokens)")
     if attention and (input_file or len(sentences or ()) != 1):
         raise typer.BadParameter("--attention draws one sentence: give exactly one, as an argument")
+    from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.translator import Options, Translator
 
     translator = Translator.load(run, device=device)
-    options = Options(max_tokens=max_tokens, keep_unk=keep_unk, truncate=truncate)
+    options = Options(keep_unk=keep_unk, truncate=truncate, keep_attention=attention is not None)
+    settings = SearchSettings(max_tokens=max_tokens)
     is_interactive = not sentences and not input_file and sys.stdin.isatty()
     lines = _lines(sentences, input_file)
     if is_interactive:
         print("A sentence a line; Ctrl-D ends.", file=sys.stderr)
         for line in lines:
             try:
-                (translation,) = translator.translations([line], options)
+                (translation,) = translator.translations([line], options, settings)
             except DataError as error:  # one sentence too long is no reason to leave
                 print(f"tfm: error: {error}", file=sys.stderr)
             else:
                 print(translation_line(translation, tokens, as_json), flush=True)
     elif attention:
-        (translation,) = translator.translations(list(lines), options)
+        (translation,) = translator.translations(list(lines), options, settings)
         _draw_cross_attention(translator, translation, attention)
         print(translation_line(translation, tokens, as_json))
     else:
-        for translation in translator.stream(lines, options, chunk=CHUNK):
+        for translation in translator.stream(lines, options, settings, chunk=CHUNK):
             print(translation_line(translation, tokens, as_json))
 
 
@@ -377,10 +380,10 @@ def _lines(sentences: Sequence[str] | None, path: Path | None) -> Iterable[str]:
 
 
 def _draw_cross_attention(translator: "Translator", translation: "Translation", path: Path) -> None:
-    from transformer_cli.inspection import inspect_translation
+    from transformer_cli.inspection import cross_attention
     from transformer_cli.plots import draw_attention
 
-    maps = inspect_translation(translator, translation).maps(["cross"])
+    maps = cross_attention(translation, layer=translator.run.config.model.num_decoder_layers)
     with _writing(path):
         draw_attention(maps, path)
     logging.getLogger(__name__).info("%s: what each position of the translation attends to", path)

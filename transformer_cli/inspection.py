@@ -48,8 +48,8 @@ class AttentionMap:
     """that attend: the rows"""
     source_tokens: list[str]
     """that are attended to: the columns"""
-    scores: Tensor
-    """(target, source)"""
+    scores: Tensor | None
+    """(target, source); None where weights alone were kept"""
     weights: Tensor
     """(target, source)"""
 
@@ -169,9 +169,26 @@ def inspect_sentence(translator: Translator, sentence: str, options: Options = O
     return inspect_translation(translator, translation)
 
 
+def cross_attention(translation: Translation, *, layer: int) -> list[AttentionMap]:
+    """What each step of a translation attended to in the source, as it was decoded: a map for each head.
+
+    translation: one that carries its attention. layer: the last of the decoder, whose attention that is. Row i is the
+    token that was read, and at it the next one was written. Raises DataError if the sentence is blank.
+    """
+    if translation.attention is None:
+        raise _blank()
+    n_steps = translation.attention.shape[1]
+    read = [SPECIALS[SOS], *translation.tokens][:n_steps]  # the last token was read only if <eos> came after it
+    source = _between_markers(translation.source_tokens)
+    return [
+        AttentionMap("cross", layer, head, read, source, None, weights)
+        for head, weights in enumerate(translation.attention, start=1)
+    ]
+
+
 @torch.inference_mode()
 def inspect_translation(translator: Translator, translation: Translation) -> Inspection:
-    """Read a sentence and its translation once more with all that attends to what written down.
+    """Read a sentence and its translation once more, with all that attends to what written down.
 
     Raises DataError if the sentence is blank.
     """
@@ -179,10 +196,10 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
     if not words:
         raise _blank()
     run, model = translator.run, translator.model
-    source_tokens = [SPECIALS[SOS], *words, SPECIALS[EOS]]
+    source_tokens = _between_markers(words)
     is_repeated = len(set(source_tokens)) < len(source_tokens)
-    source_ids = [SOS, *run.source_vocabulary.encode(words), EOS]
-    target_ids = [SOS, *run.target_vocabulary.encode(translation.tokens)]
+    source_ids = [SOS, *translation.source_ids, EOS]
+    target_ids = [SOS, *translation.ids]
     source = torch.tensor([source_ids], device=translator.device)
     record = AttentionRecord()
     with _scores_kept(model) as scores:
@@ -261,6 +278,10 @@ def _scores_kept(model: Transformer) -> Iterator[dict[object, Tensor]]:
 
 def _by_layer(scores: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Attention]:
     return [Attention(before[0].cpu(), after[0].cpu()) for before, after in zip(scores, weights, strict=True)]
+
+
+def _between_markers(words: Sequence[str]) -> list[str]:
+    return [SPECIALS[SOS], *words, SPECIALS[EOS]]
 
 
 def _blank() -> DataError:

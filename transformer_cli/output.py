@@ -71,7 +71,7 @@ def inspection_as_json(inspection: "Inspection", maps: Sequence["AttentionMap"])
                 "kind": each.kind,
                 "layer": each.layer,
                 "head": each.head,
-                "scores": finite(each.scores.tolist()),
+                "scores": finite(each.scores.tolist()) if each.scores is not None else None,
                 "weights": each.weights.tolist(),
             }
             for each in maps

@@ -1,4 +1,4 @@
-"""Translator: sentences → tokens → ids → search → text, in the order they came. The one road from text to text."""
+"""Translator: text → ids → search → text, in the order the sentences came. The one road from text to text."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -7,17 +7,19 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from transformer_cli import progress
 from transformer_cli.compute.devices import choose_device
-from transformer_cli.data.batching import pad_ids
-from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNK
-from transformer_cli.data.words import Tokenizer
-from transformer_cli.decoding.greedy import Hypothesis, Step, greedy
+from transformer_cli.data.codec import Encoded
+from transformer_cli.data.lengths import fits, groups_by_length
+from transformer_cli.data.vocabulary import MARKERS
+from transformer_cli.decoding.decoder import decode
+from transformer_cli.decoding.interface import Hypothesis
+from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
-from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run, find_run
 
 BATCH_POSITIONS = 2048  # padded source positions decoded together
@@ -25,14 +27,14 @@ BATCH_POSITIONS = 2048  # padded source positions decoded together
 
 @dataclass(frozen=True)
 class Options:
-    """How to translate."""
+    """What text goes in and comes out; how it is searched for is said by SearchSettings."""
 
-    max_tokens: int | None = None
-    """longest translation in tokens (None: 2 × source + 10, or the model's last position)"""
     keep_unk: bool = False
-    """leave `<unk>` in the text, instead of the source word that the decoder looks at most"""
+    """leave `<unk>` in the text, instead of the source word that the decoder attends to most"""
     truncate: bool = False
     """cut sentences that are longer than the model's positions, instead of stopping with an error"""
+    keep_attention: bool = False
+    """let each translation carry what it attended to"""
 
 
 @dataclass(frozen=True)
@@ -49,29 +51,47 @@ class Translation:
     """the decoder's own tokens, `<unk>` kept"""
     log_prob: float
     """log-probability of the tokens"""
+    source_ids: list[int]
+    """of the source tokens, without <sos> and <eos>"""
+    ids: list[int]
+    """of the decoder's tokens, without <sos> and <eos>"""
+    attention: Tensor | None = None
+    """(heads, steps, source with <sos> and <eos>): what the last layer attended to while it read <sos>, then each
+    token; where it was asked for, and the sentence is not blank"""
 
 
 class Translator:
     """A trained run, ready to translate."""
 
-    def __init__(self, run: Run, device: torch.device) -> None:
-        """Loads the checkpoint of the best validation loss. Raises CheckpointError."""
+    def __init__(self, run: Run, device: torch.device, *, batches_at_a_time: int | None = None) -> None:
+        """Loads the checkpoint of the best validation loss. Raises CheckpointError.
+
+        batches_at_a_time: how many batches are decoded side by side (None: on the CPU one for each of torch's threads,
+        elsewhere one). The products of a decoding step are small: cut between threads, they would mostly wait.
+        """
         self.run = run
         self.device = device
         self.model = run.load_best(device)
-        self.tokenizer = Tokenizer(run.config.data.source, lowercase=run.config.data.lowercase)
+        self.batches_at_a_time = batches_at_a_time or (torch.get_num_threads() if device.type == "cpu" else 1)
 
     @staticmethod
     def load(run: str | Path | None = None, *, device: str = "auto") -> "Translator":
         """By a run's folder, its name under runs/, or (None) the newest run."""
         return Translator(Run.open(find_run(run)), choose_device(device))
 
-    def translate(self, sentences: Sequence[str], options: Options = Options()) -> list[str]:
+    def translate(
+        self, sentences: Sequence[str], options: Options = Options(), settings: SearchSettings = SearchSettings()
+    ) -> list[str]:
         """Plain text for plain text; a blank line for a blank line."""
-        return [translation.text for translation in self.translations(sentences, options)]
+        return [translation.text for translation in self.translations(sentences, options, settings)]
 
     def translations(
-        self, sentences: Sequence[str], options: Options = Options(), *, first_line: int = 1
+        self,
+        sentences: Sequence[str],
+        options: Options = Options(),
+        settings: SearchSettings = SearchSettings(),
+        *,
+        first_line: int = 1,
     ) -> list[Translation]:
         """Translate, with tokens and log-probabilities.
 
@@ -79,104 +99,89 @@ class Translator:
         """
         if isinstance(sentences, str):  # a str is a sequence of one-letter sentences
             raise TypeError(f"a list of sentences is wanted, such as [{sentences!r}], not one str")
-        words = [self.tokenizer.tokens(sentence) for sentence in sentences]
-        words = [self._fitted(tokens, first_line + index, options) for index, tokens in enumerate(words)]
+        encoded = [self.run.codecs.source.encode(sentence) for sentence in sentences]
+        return self.translate_encoded(sentences, encoded, options, settings, first_line=first_line)
+
+    def translate_encoded(
+        self,
+        sentences: Sequence[str],
+        encoded: Sequence[Encoded],
+        options: Options = Options(),
+        settings: SearchSettings = SearchSettings(),
+        *,
+        first_line: int = 1,
+    ) -> list[Translation]:
+        """As `translations`, of sentences that the run's source codec has encoded already."""
+        read = [self._fitted(line, first_line + index, options) for index, line in enumerate(encoded)]
+        lengths = np.array([len(line) for line in read], dtype=np.int64)
+        wordy = np.flatnonzero(lengths)  # a blank line stays blank
+        batches = [wordy[group] for group in groups_by_length(lengths[wordy], BATCH_POSITIONS)]
+        batches.reverse()  # the longest first: so batches that are decoded side by side end at about the same time
         found: dict[int, Hypothesis] = {}
-        with progress.bar("translate", len(words), " sentences") as bar:
-            batches = _batches_by_length([len(tokens) for tokens in words])
-            decoded = self._decode_all([[words[row] for row in rows] for rows in batches], options)
+        with progress.bar("translate", len(read), " sentences") as bar:
+            decoded = self._decode_all([[read[row].ids for row in rows] for rows in batches], options, settings)
             for rows, hypotheses in zip(batches, decoded, strict=True):
-                found.update(zip(rows, hypotheses, strict=True))
+                found.update(zip(rows.tolist(), hypotheses, strict=True))
                 bar.update(len(rows))
         nothing = Hypothesis([], [], 0.0)
         return [
-            self._translation(sentence, words[index], found.get(index, nothing), options)
+            self._translation(sentence, read[index], found.get(index, nothing), options)
             for index, sentence in enumerate(sentences)
         ]
 
-    def stream(self, lines: Iterable[str], options: Options = Options(), *, chunk: int) -> Iterator[Translation]:
+    def stream(
+        self,
+        lines: Iterable[str],
+        options: Options = Options(),
+        settings: SearchSettings = SearchSettings(),
+        *,
+        chunk: int,
+    ) -> Iterator[Translation]:
         """Translate lines as they come, `chunk` at a time: one out for each in, in their order."""
         lines = iter(lines)
         first_line = 1
         while waiting := list(islice(lines, chunk)):
-            yield from self.translations(waiting, options, first_line=first_line)
+            yield from self.translations(waiting, options, settings, first_line=first_line)
             first_line += len(waiting)
 
-    def _fitted(self, tokens: list[str], line: int, options: Options) -> list[str]:
+    def _fitted(self, line: Encoded, number: int, options: Options) -> Encoded:
         limit = self.run.config.model.max_length
-        if limit is None or len(tokens) + 2 <= limit:
-            return tokens
+        if limit is None or fits(len(line), limit):
+            return line
         if options.truncate:
-            return tokens[: limit - 2]
+            return line.first(limit - MARKERS)
         raise DataError(
-            f"line {line}: {len(tokens)} tokens, but the model takes at most {limit - 2} (its {limit} positions less "
-            "<sos> and <eos>); split the sentence, or cut it with --truncate"
+            f"line {number}: {len(line)} tokens, but the model takes at most {limit - MARKERS} (its {limit} positions "
+            "less <sos> and <eos>); split the sentence, or cut it with --truncate"
         )
 
-    def _decode_all(self, batches: Sequence[list[list[str]]], options: Options) -> Iterator[list[Hypothesis]]:
-        """Each batch's hypotheses, in order; on the CPU some batches at a time, which share torch's threads.
-
-        The products of a decoding step are small: cut between threads, they would mostly wait for each other.
-        """
+    def _decode_all(
+        self, batches: Sequence[list[list[int]]], options: Options, settings: SearchSettings
+    ) -> Iterator[list[Hypothesis]]:
+        """Each batch's hypotheses, in order; some batches at a time, which share torch's threads."""
+        decode_one = partial(decode, self.model, settings=settings, keep_attention=options.keep_attention)
         threads = torch.get_num_threads()
-        workers = min(threads, len(batches)) if self.device.type == "cpu" else 1
+        workers = min(self.batches_at_a_time, len(batches))
         if workers < 2:
-            yield from (self._decode(batch, options) for batch in batches)
+            yield from map(decode_one, batches)
             return
         try:
-            with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(threads // workers,)) as pool:
-                yield from pool.map(partial(self._decode, options=options), batches)
+            share = max(1, threads // workers)
+            with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(share,)) as pool:
+                yield from pool.map(decode_one, batches)
         finally:
             torch.set_num_threads(threads)  # what the workers set for themselves would be the next new thread's too
 
-    def _decode(self, words: list[list[str]], options: Options) -> list[Hypothesis]:
-        source = pad_ids([self.run.source_vocabulary.encode(tokens) for tokens in words]).to(self.device)
-        lengths = [options.max_tokens or 2 * len(tokens) + 10 for tokens in words]
-        last = self.run.config.model.max_length
-        limits = torch.tensor([length if last is None else min(length, last - 2) for length in lengths])
-        never = torch.tensor([PAD, SOS], device=self.device)
-        with torch.inference_mode():
-            return greedy(_Decoding(self.model, source), limits.to(self.device), sos=SOS, eos=EOS, never=never)
-
-    def _translation(self, sentence: str, words: list[str], found: Hypothesis, options: Options) -> Translation:
-        tokens = self.run.target_vocabulary.decode(found.tokens)
-        written = tokens
-        if not options.keep_unk:
-            written = [
-                words[position - 1] if index == UNK else token  # position 0 is <sos>
-                for index, token, position in zip(found.tokens, tokens, found.attended, strict=True)
-            ]
-        return Translation(sentence, words, self.run.joins.join(written), tokens, found.log_prob)
-
-
-class _Decoding:
-    """A batch being decoded by the Transformer: what search.Decoder asks for."""
-
-    def __init__(self, model: Transformer, source: Tensor) -> None:
-        self._model = model
-        self._cache = model.start(source)
-        self._is_word = (source != PAD) & (source != SOS) & (source != EOS)  # (rows, source)
-
-    def step(self, tokens: Tensor) -> Step:
-        record: list[Tensor] = []
-        logits = self._model.step(tokens, self._cache, record)
-        weights = record[0].mean(dim=1)[:, -1]  # all heads of the last layer together: (rows, source)
-        return Step(logits, weights.masked_fill(~self._is_word, -1.0).argmax(dim=1))
-
-    def select(self, rows: Tensor) -> None:
-        self._cache.select(rows)
-        self._is_word = self._is_word[rows]
-
-
-def _batches_by_length(lengths: Sequence[int]) -> list[list[int]]:
-    """Indices of the sentences that are not blank, similar lengths together, by a budget of padded positions.
-
-    The longest come first: threads that work on a batch each end at about the same time.
-    """
-    order = sorted((index for index, length in enumerate(lengths) if length), key=lambda index: lengths[index])
-    batches: list[list[int]] = []
-    for index in order:  # the newest is the longest: it says how wide the batch is
-        if not batches or (len(batches[-1]) + 1) * (lengths[index] + 2) > BATCH_POSITIONS:
-            batches.append([])
-        batches[-1].append(index)
-    return batches[::-1]
+    def _translation(self, sentence: str, read: Encoded, found: Hypothesis, options: Options) -> Translation:
+        target = self.run.codecs.target
+        attended = None if options.keep_unk else [read.tokens[position - 1] for position in found.attended]  # 0: <sos>
+        return Translation(
+            source=sentence,
+            source_tokens=read.tokens,
+            text=target.text(found.tokens, instead=attended),
+            tokens=target.tokens(found.tokens),
+            log_prob=found.log_prob,
+            source_ids=read.ids,
+            ids=found.tokens,
+            attention=found.attention,
+        )

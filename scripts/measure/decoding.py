@@ -12,7 +12,8 @@ from measure.figures import Figure, Unavailable, alternate, say
 from measure.work import forward_flop, matrix_rate
 from oracles.plain import PlainTransformer, is_plain, plain_greedy
 from transformer_cli.data.dataset import Dataset, find_dataset
-from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS, UNK
+from transformer_cli.data.vocabulary import EOS, MARKERS, SOS, SPECIALS, UNK
+from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import find_run
 from transformer_cli.translator import Translation, Translator
@@ -42,18 +43,16 @@ def open_run(run: str | None, data_dir: Path) -> tuple[Translator, list[str]]:
 def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 3) -> list[Figure]:
     """Ours decodes all sentences, the plain way a sample of all lengths; its seconds are scaled up."""
     run, plain = translator.run, PlainTransformer(translator.model)
-    last = (run.config.model.max_length or 0) - 2
     sample = sorted(sentences, key=len)[SAMPLE_EVERY // 2 :: SAMPLE_EVERY]
 
     def one_by_one() -> list[list[str]]:
         found = []
         for sentence in sample:
-            words = translator.tokenizer.tokens(sentence)
-            ids = [SOS, *run.source_vocabulary.encode(words), EOS]
-            limit = min(2 * len(words) + 10, last)
-            tokens = run.target_vocabulary.decode(plain_greedy(plain, ids, sos=SOS, eos=EOS, max_tokens=limit))
-            run.joins.join(tokens)
-            found.append(tokens)
+            source = run.codecs.source.encode(sentence)
+            limit = SearchSettings().limit(len(source), run.config.model.max_length)
+            ids = plain_greedy(plain, [SOS, *source.ids, EOS], sos=SOS, eos=EOS, max_tokens=limit)
+            run.codecs.target.text(ids)
+            found.append(run.codecs.target.tokens(ids))
         return found
 
     say(f"greedy: {len(sentences)} sentences by ours, {len(sample)} the plain way")
@@ -135,8 +134,9 @@ def convert(translator: Translator, folder: Path) -> None:
             set_linear(layer.ffn.linear_0, f"{name}.feed_forward.inner")
             set_linear(layer.ffn.linear_1, f"{name}.feed_forward.outer")
             set_norm(layer.ffn.layer_norm, norms[-1])
-    spec.register_source_vocabulary(list(run.source_vocabulary.tokens))
-    spec.register_target_vocabulary(list(run.target_vocabulary.tokens))
+    codecs = run.codecs
+    spec.register_source_vocabulary(codecs.source.tokens(range(len(codecs.source))))
+    spec.register_target_vocabulary(codecs.target.tokens(range(len(codecs.target))))
     spec.config.unk_token, spec.config.eos_token = SPECIALS[UNK], SPECIALS[EOS]
     spec.config.bos_token = spec.config.decoder_start_token = SPECIALS[SOS]
     spec.config.add_source_bos = spec.config.add_source_eos = True
@@ -150,14 +150,16 @@ def _fastest(
     translator: Translator, make_engine: Callable[..., Any], sentences: Sequence[str], threads: int
 ) -> Callable[[], list[list[str]]]:
     """Text to text by CTranslate2, with the sharing of threads and the batches that suit it best; gives the tokens."""
-    last = (translator.run.config.model.max_length or 0) - 2
+    last = SearchSettings(max_tokens=10_000).limit(0, translator.run.config.model.max_length)
+    codecs = translator.run.codecs
+    ids = {token: index for index, token in enumerate(codecs.target.tokens(range(len(codecs.target))))}
 
     def translate(engine: Any, size: int) -> list[list[str]]:
-        words = [translator.tokenizer.tokens(sentence) for sentence in sentences]
+        words = [codecs.source.encode(sentence).tokens for sentence in sentences]
         options = {"beam_size": 1, "max_batch_size": size, "batch_type": "tokens", "max_decoding_length": last}
         tokens = [found.hypotheses[0] for found in engine.translate_batch(words, **options)]
         for each in tokens:
-            translator.run.joins.join(each)
+            codecs.target.text([ids[token] for token in each])
         return tokens
 
     found: list[tuple[float, Callable[[], list[list[str]]]]] = []
@@ -173,7 +175,7 @@ def _fastest(
 
 def _matrix_share(model: Transformer, done: Sequence[Translation], seconds: float) -> float:
     """How much of the machine's matrix rate was reached by what was done in so many seconds."""
-    source = sum(len(each.source_tokens) + 2 for each in done)  # <sos>, <eos>
+    source = sum(len(each.source_tokens) + MARKERS for each in done)
     target = sum(len(each.tokens) + 1 for each in done)  # <eos>
     work = forward_flop(model, source_positions=source, target_positions=target)
     say(f"  {work / target / 1e6:.1f} MFLOP a target token")

@@ -14,8 +14,10 @@ from measure.work import forward_flop, matrix_rate
 from oracles.plain import PlainTransformer, plain_step
 from transformer_cli.compute.devices import Precision, choose_precision
 from transformer_cli.config.schema import Config
-from transformer_cli.data.batching import Rows, collate, plan_epoch
+from transformer_cli.data.batching import collate, plan_epoch
 from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
+from transformer_cli.data.lengths import Rows
+from transformer_cli.data.vocabulary import MARKERS
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import Trainer
@@ -56,7 +58,7 @@ def training_speed(config: Config, data_dir: Path, *, rounds: int = 5, batches: 
 
 def flop_per_target_token(model: Transformer, split: EncodedSplit) -> float:
     """Of a training step: the way back is twice the work of the way forward."""
-    source, target = split.source.lengths.mean() + 2, split.target.lengths.mean() + 1  # <sos>, <eos>; <eos>
+    source, target = split.source.lengths.mean() + MARKERS, split.target.lengths.mean() + 1  # <eos>
     return float(3 * forward_flop(model, source_positions=source, target_positions=target) / target)
 
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.decoding.greedy import Step, greedy
-from transformer_cli.model.attention import Cache
+from transformer_cli.decoding.decoder import TransformerDecoder
+from transformer_cli.decoding.greedy import greedy
 from transformer_cli.model.transformer import Transformer
 
 PAD, SOS, EOS = 1, 2, 3
@@ -96,24 +96,10 @@ def greedily(model: Transformer, source: Sequence[int], max_tokens: int) -> list
     return tokens[1:]
 
 
-class CachedDecoding:
-    """The model as search sees it."""
-
-    def __init__(self, model: Transformer, source: Tensor) -> None:
-        self.model = model
-        self.cache: Cache = model.start(source)
-
-    def step(self, tokens: Tensor) -> Step:
-        return Step(self.model.step(tokens, self.cache), torch.zeros_like(tokens))
-
-    def select(self, rows: Tensor) -> None:
-        self.cache.select(rows)
-
-
 def test_greedy_search_finds_what_the_obvious_search_finds(model: Transformer) -> None:
     sources = [[SOS, a, b, 11, EOS][: 3 + a % 3] for a in range(4, 12) for b in (4, 9)]
     limits = [2 + index % 7 for index in range(len(sources))]
-    found = greedy(CachedDecoding(model, padded(sources)), torch.tensor(limits), sos=SOS, eos=EOS, never=NEVER)
+    found = greedy(TransformerDecoder(model, padded(sources)), torch.tensor(limits), sos=SOS, eos=EOS, never=NEVER)
     expected = [greedily(model, source, limit) for source, limit in zip(sources, limits, strict=True)]
     assert [hypothesis.tokens for hypothesis in found] == expected
     assert len({tuple(tokens) for tokens in expected}) > 5

@@ -101,7 +101,7 @@ def test_translations_are_those_of_plain_greedy_search(project: Path, corpus: Pa
     plain = PlainTransformer(translator.model)
     lines = (corpus / "test.de").read_text(encoding="utf-8").split("\n")[:-1]
     for translation in translator.translations(lines):
-        words = translator.tokenizer.tokens(translation.source)
-        ids = [SOS, *run.source_vocabulary.encode(words), EOS]
+        words = run.codecs.source.encode(translation.source)
+        ids = [SOS, *words.ids, EOS]
         found = plain_greedy(plain, ids, sos=SOS, eos=EOS, max_tokens=14)
-        assert run.target_vocabulary.decode(found) == translation.tokens
+        assert run.codecs.target.tokens(found) == translation.tokens

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.data.batching import Rows
+from transformer_cli.data.lengths import Rows
 from transformer_cli.training.trainer import Trainer
 
 Tfm = Callable[..., tuple[int, str, str]]

@@ -9,19 +9,22 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNK
+from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
-from transformer_cli.inspection import KINDS, Inspection, attend_over_words, inspect_sentence, inspect_translation
+from transformer_cli.inspection import (
+    KINDS,
+    Inspection,
+    attend_over_words,
+    cross_attention,
+    inspect_sentence,
+    inspect_translation,
+)
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
 from transformer_cli.translator import Options, Translator
 
 SENTENCE = "Der alte Hund und der alte Mann und Babo."
-
-
-@pytest.fixture(scope="module")
-def translator(project: Path) -> Translator:
-    return Translator.load(project / "runs/tiny", device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +38,15 @@ def ids(numbers: list[int]) -> Tensor:
 
 def test_tokens_are_the_sentence_and_its_greedy_translation(translator: Translator, inspection: Inspection) -> None:
     (translation,) = translator.translations([SENTENCE])
-    words = translator.tokenizer.tokens(SENTENCE)
+    encoded = translator.run.codecs.source.encode(SENTENCE)
+    words = encoded.tokens
     assert inspection.sentence == SENTENCE
     assert inspection.translation == translation.text
     assert inspection.source_tokens == ["<sos>", *words, "<eos>"]
-    assert inspection.source_ids == [SOS, *translator.run.source_vocabulary.encode(words), EOS]
+    assert inspection.source_ids == [SOS, *encoded.ids, EOS]
     assert UNK in inspection.source_ids
     assert inspection.target_tokens == ["<sos>", *translation.tokens]
-    assert translator.run.target_vocabulary.decode(inspection.target_ids) == inspection.target_tokens
+    assert translator.run.codecs.target.tokens(inspection.target_ids) == inspection.target_tokens
 
 
 def test_weights_are_the_models_under_teacher_forcing(translator: Translator, inspection: Inspection) -> None:
@@ -119,8 +123,8 @@ def test_a_word_that_occurs_again_is_the_same_vector_only_without_positions(insp
 
 
 def test_the_untrained_encoder_is_that_of_the_runs_seed(translator: Translator, inspection: Inspection) -> None:
-    vocabularies = (translator.run.source_vocabulary, translator.run.target_vocabulary)
-    sizes = {f"{side}_vocabulary": len(each) for side, each in zip(("source", "target"), vocabularies, strict=True)}
+    codecs = (translator.run.codecs.source, translator.run.codecs.target)
+    sizes = {f"{side}_vocabulary": len(each) for side, each in zip(("source", "target"), codecs, strict=True)}
     torch.manual_seed(translator.run.config.training.seed)
     untrained = Transformer(translator.run.config.model, **sizes, pad_id=PAD).eval()
     with torch.inference_mode():
@@ -139,15 +143,38 @@ def test_no_untrained_model_is_made_where_no_word_occurs_twice(
 
 
 def test_what_is_inspected_is_what_was_translated(translator: Translator) -> None:
-    options = Options(max_tokens=3, truncate=True, keep_unk=True)
+    options = Options(truncate=True, keep_unk=True)
     sentence = "Babo " * 15
-    (translation,) = translator.translations([sentence], options)
-    for inspection in (inspect_translation(translator, translation), inspect_sentence(translator, sentence, options)):
-        assert inspection.sentence == sentence
-        assert inspection.translation == translation.text
-        assert inspection.source_tokens == ["<sos>", *["babo"] * 14, "<eos>"]
-        assert inspection.target_tokens == ["<sos>", *translation.tokens]
-        assert len(translation.tokens) == 3
+    (translation,) = translator.translations([sentence], options, SearchSettings(max_tokens=3))
+    inspection = inspect_translation(translator, translation)
+    assert inspection.sentence == sentence
+    assert inspection.translation == translation.text
+    assert inspection.source_tokens == ["<sos>", *["babo"] * 14, "<eos>"]
+    assert inspection.target_tokens == ["<sos>", *translation.tokens]
+    assert len(translation.tokens) == 3
+    assert inspect_sentence(translator, sentence, options).source_tokens == inspection.source_tokens
+
+
+@pytest.mark.parametrize(("max_tokens", "n_read"), [(None, 9), (3, 3)], ids=["with <eos>", "cut off before it"])
+def test_the_attention_that_travels_with_a_translation_is_that_of_reading_it_again(
+    translator: Translator, max_tokens: int | None, n_read: int
+) -> None:
+    sentence, settings = "Der alte Hund singt im Park.", SearchSettings(max_tokens=max_tokens)
+    sentences = ["Hund", sentence, f"{sentence} Und der alte Mann."]  # of other lengths, so that it is padded
+    _, translation, _ = translator.translations(sentences, Options(keep_attention=True), settings)
+    maps = cross_attention(translation, layer=1)
+    again = inspect_translation(translator, translation).maps(["cross"])
+    assert [(each.kind, each.layer, each.head) for each in maps] == [("cross", 1, 1), ("cross", 1, 2)]
+    for one, other in zip(maps, again, strict=True):
+        assert one.target_tokens == other.target_tokens[:n_read]
+        assert one.source_tokens == other.source_tokens
+        assert_close(one.weights, other.weights[:n_read], atol=1e-5, rtol=0)
+
+
+def test_a_blank_sentence_attends_to_nothing(translator: Translator) -> None:
+    (translation,) = translator.translations([" "], Options(keep_attention=True))
+    with pytest.raises(DataError, match=r"^the sentence is blank"):
+        cross_attention(translation, layer=1)
 
 
 def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:
@@ -157,6 +184,7 @@ def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:
     ]
     (cross,) = inspection.maps(["cross"], layer=1, heads=[2, 2])
     assert torch.equal(cross.weights, inspection.cross[0].weights[1])
+    assert cross.scores is not None
     assert torch.equal(cross.scores, inspection.cross[0].scores[1])
     assert (cross.target_tokens, cross.source_tokens) == (inspection.target_tokens, inspection.source_tokens)
 

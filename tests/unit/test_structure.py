@@ -32,7 +32,7 @@ OWNERS = {
     "matplotlib": "plots",
     "platformdirs": "data.corpora",
     "pydantic": "config",
-    "sacrebleu": "evaluation.evaluate",
+    "sacrebleu": "evaluation.metrics",
     "safetensors": "runs.run",
     "spacy": "data.words",
     "tensorboard": "training.events",
@@ -104,7 +104,7 @@ def test_imports_run_in_no_circle() -> None:
         "config.schema",
         "progress",
         "data.batching",
-        "evaluation.evaluate",
+        "evaluation.losses",
     }
     TopologicalSorter(graph).prepare()
 

@@ -4,21 +4,20 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from transformer_cli import translator as module
-from transformer_cli.data.vocabulary import EOS, SOS, UNK
-from transformer_cli.decoding.greedy import Hypothesis
+from transformer_cli.data.codec import WordCodec
+from transformer_cli.data.vocabulary import EOS, SOS
+from transformer_cli.decoding.decoder import decode
+from transformer_cli.decoding.interface import Hypothesis
+from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.translator import Options, Translation, Translator
-
-
-@pytest.fixture(scope="module")
-def translator(project: Path) -> Translator:
-    return Translator.load(project / "runs/tiny", device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +27,10 @@ def sentences(corpus: Path) -> list[str]:
     return [*lines[:10], "", *(line.split()[0] for line in lines[10:20]), " ", *(f"Und {line}" for line in lines[20:])]
 
 
-def by_the_book(translator: Translator, sentence: str) -> tuple[list[str], list[str], float]:
-    """Greedy search without a cache: (tokens, the same with unknown ones replaced, log-probability)."""
-    run, words = translator.run, translator.tokenizer.tokens(sentence)
-    source = torch.tensor([[SOS, *run.source_vocabulary.encode(words), EOS]])
+def by_the_book(translator: Translator, sentence: str) -> tuple[list[str], str, float]:
+    """Greedy search without a cache: (tokens, text with unknown ones replaced, log-probability)."""
+    run, words = translator.run, translator.run.codecs.source.encode(sentence)
+    source = torch.tensor([[SOS, *words.ids, EOS]])
     target, log_prob = [SOS], 0.0
     record = AttentionRecord()
     while target[-1] != EOS and len(target) <= min(2 * len(words) + 10, 14):
@@ -44,11 +43,11 @@ def by_the_book(translator: Translator, sentence: str) -> tuple[list[str], list[
         target.append(int(logits.argmax()))
     attended = record.cross[-1].mean(dim=1)[0, :, 1:-1].argmax(dim=1)
     ids = [index for index in target[1:] if index != EOS]
-    tokens = run.target_vocabulary.decode(ids)
-    replaced = [
-        words[int(at)] if index == UNK else token for index, token, at in zip(ids, tokens, attended, strict=False)
-    ]
-    return tokens, replaced, log_prob
+    looked_at = [words.tokens[int(at)] for at in attended[: len(ids)]]
+    tokens = run.codecs.target.tokens(ids)
+    replaced = [word if token == "<unk>" else token for token, word in zip(tokens, looked_at, strict=True)]
+    assert isinstance(run.codecs.target, WordCodec)
+    return tokens, run.codecs.target.joins.join(replaced), log_prob
 
 
 def test_a_translation_is_greedy_search_and_the_word_attended_to_most(
@@ -60,7 +59,7 @@ def test_a_translation_is_greedy_search_and_the_word_attended_to_most(
             if translation.source.strip():
                 tokens, replaced, log_prob = by_the_book(translator, translation.source)
                 assert translation.tokens == tokens
-                assert translation.text == translator.run.joins.join(replaced)
+                assert translation.text == replaced
                 assert translation.log_prob == pytest.approx(log_prob, abs=1e-4)
                 n_unknown += tokens.count("<unk>")
     assert n_unknown > 2
@@ -122,7 +121,7 @@ def test_a_model_that_never_ends_is_stopped(project: Path, sentence: str, max_to
     translator = Translator.load(project / "runs/tiny", device="cpu")
     with torch.no_grad():
         translator.model.output.bias[EOS] = -1e9
-    (translation,) = translator.translations([sentence], Options(max_tokens=max_tokens))
+    (translation,) = translator.translations([sentence], settings=SearchSettings(max_tokens=max_tokens))
     assert len(translation.tokens) == longest
 
 
@@ -159,15 +158,14 @@ def test_batches_side_by_side_in_threads_give_the_same(
     monkeypatch.setattr(module, "BATCH_POSITIONS", 40)
     alone = translator.translations(sentences)
     seen = set()
-    decode = translator._decode
 
-    def watched(words: list[list[str]], options: Options) -> list[Hypothesis]:
+    def watched(*arguments: Any, **settings: Any) -> list[Hypothesis]:
         seen.add((threading.get_ident(), torch.get_num_threads()))
-        return decode(words, options)
+        return decode(*arguments, **settings)
 
-    monkeypatch.setattr(translator, "_decode", watched)
+    monkeypatch.setattr(module, "decode", watched)
     set_threads(3)
-    together = translator.translations(sentences)
+    together = Translator(translator.run, translator.device).translations(sentences)
     assert torch.get_num_threads() == 3
     assert {threads for _, threads in seen} == {1}
     assert threading.get_ident() not in {thread for thread, _ in seen}
@@ -182,12 +180,12 @@ def test_an_error_in_a_thread_is_an_error_of_the_whole(
     set_threads: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(words: list[list[str]], options: Options) -> list[Hypothesis]:
+    def fail(*_: Any, **__: Any) -> list[Hypothesis]:
         raise DataError("no")
 
     monkeypatch.setattr(module, "BATCH_POSITIONS", 40)
-    monkeypatch.setattr(translator, "_decode", fail)
+    monkeypatch.setattr(module, "decode", fail)
     set_threads(2)
     with pytest.raises(DataError, match="no"):
-        translator.translations(sentences)
+        Translator(translator.run, translator.device, batches_at_a_time=2).translations(sentences)
     assert torch.get_num_threads() == 2

@@ -3,19 +3,19 @@
 The plan of an epoch is a pure function of (lengths, settings, seed, epoch): to resume, (epoch, batch) is enough.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_cli.compute.world import World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.data.vocabulary import EOS, PAD, SOS
+from transformer_cli.data.lengths import Rows, cut_by_total
+from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS
 
-Rows = NDArray[np.int64]
 BUCKET_POOL = 100  # batches whose sentences are sorted together when bucketed: some chance stays in who meets whom
 
 
@@ -60,16 +60,21 @@ def parts_by_length(split: EncodedSplit, rows: Rows, tokens: int) -> list[Rows]:
     return _cut_by_tokens(_by_length(split, rows), split, tokens)
 
 
+def target_tokens(split: EncodedSplit, rows: Rows) -> Rows:
+    """How many tokens each of these sentences gives to predict: those of its target, and <eos>."""
+    return split.target.lengths[rows] + 1
+
+
 def collate(split: EncodedSplit, rows: Rows) -> Batch:
     """Padded tensors of the named sentences, <sos> and <eos> added."""
     return Batch(_pad(split.source, rows), _pad(split.target, rows))
 
 
-def pad_ids(sentences: list[list[int]]) -> Tensor:
-    """Ids without <sos> and <eos> → int64 (batch, longest + 2), with them, padded at the end."""
-    padded = torch.full((len(sentences), max(map(len, sentences)) + 2), PAD)
+def pad_ids(sentences: Sequence[Sequence[int]]) -> Tensor:
+    """Ids without <sos> and <eos> → int64 (batch, longest + MARKERS), with them, padded at the end."""
+    padded = torch.full((len(sentences), max(map(len, sentences)) + MARKERS), PAD)
     for row, ids in enumerate(sentences):
-        padded[row, : len(ids) + 2] = torch.tensor([SOS, *ids, EOS])
+        padded[row, : len(ids) + MARKERS] = torch.tensor([SOS, *ids, EOS])
     return padded
 
 
@@ -78,15 +83,7 @@ def rows_within(split: EncodedSplit, max_length: int | None) -> Rows:
     if max_length is None:
         return np.arange(len(split))
     longest = np.maximum(split.source.lengths, split.target.lengths)
-    return np.flatnonzero(longest + 2 <= max_length)
-
-
-def interleaved(source_length: int, target_length: int) -> int:
-    """A sort key: the bits of both lengths taking turns, the source's first, as torchtext sorts test sets."""
-    key = 0
-    for bit in reversed(range(max(source_length, target_length).bit_length())):
-        key = key << 2 | (source_length >> bit & 1) << 1 | (target_length >> bit & 1)
-    return key
+    return np.flatnonzero(longest + MARKERS <= max_length)
 
 
 def _cut(order: Rows, split: EncodedSplit, training: TrainingConfig) -> list[Rows]:
@@ -100,13 +97,7 @@ def _by_length(split: EncodedSplit, rows: Rows) -> Rows:
 
 
 def _cut_by_tokens(order: Rows, split: EncodedSplit, most: int) -> list[Rows]:
-    batches, start, tokens = [], 0, 0
-    for index, length in enumerate(split.target.lengths[order] + 1):  # <eos> is predicted too
-        if index > start and tokens + length > most:
-            batches.append(order[start:index])
-            start, tokens = index, 0
-        tokens += length
-    return [*batches, order[start:]]
+    return cut_by_total(order, target_tokens(split, order), most)
 
 
 def _sentences_per_batch(split: EncodedSplit, rows: Rows, training: TrainingConfig) -> int:
@@ -117,7 +108,7 @@ def _sentences_per_batch(split: EncodedSplit, rows: Rows, training: TrainingConf
 
 def _pad(side: Side, rows: Rows) -> Tensor:
     lengths = side.lengths[rows]
-    padded = np.full((len(rows), int(lengths.max()) + 2), PAD, dtype=np.int64)
+    padded = np.full((len(rows), int(lengths.max()) + MARKERS), PAD, dtype=np.int64)
     padded[:, 0] = SOS
     for index, row in enumerate(rows):
         padded[index, 1 : lengths[index] + 1] = side[row]

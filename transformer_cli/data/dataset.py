@@ -2,14 +2,15 @@
 
 data/multi30k.de-en-1a2b3c4d/
     manifest.json                   what it was made from, and its counts
-    source.vocab.txt                a token a line (target.vocab.txt likewise)
-    target.joins.json               how target tokens become plain text
+    source.vocab.txt                the codecs: one token per line (target.vocab.txt likewise),
+    target.joins.json                   and how target tokens become plain text
     train.source.ids.npy            int32, all sentences end to end, without <sos> and <eos>
     train.source.offsets.npy        int64, sentence i is ids[offsets[i]:offsets[i + 1]]
-    train.source.txt                the raw text, a sentence a line
+    train.source.txt                the raw text, one sentence per line
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,12 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.data.vocabulary import Vocabulary
-from transformer_cli.data.words import Joins
+from transformer_cli.data.codec import SIDES, Codecs
 from transformer_cli.errors import DataError
 
 FORMAT_VERSION = 1
-SIDES = ("source", "target")
 _REMAKE = "delete the folder and run `tfm prepare` again"
 
 
@@ -34,6 +33,12 @@ class Side:
 
     ids: NDArray[np.int32]
     offsets: NDArray[np.int64]
+
+    @staticmethod
+    def of(sentences: Sequence[Sequence[int]]) -> "Side":
+        """Sentences that are given as lists of ids."""
+        ids = np.array([index for sentence in sentences for index in sentence], dtype=np.int32)
+        return Side(ids, np.cumsum([0, *map(len, sentences)]))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -64,19 +69,22 @@ class Dataset:
 
     folder: Path
     manifest: dict[str, Any]
-    source_vocabulary: Vocabulary
-    target_vocabulary: Vocabulary
-    joins: Joins
+    codecs: Codecs
 
     @staticmethod
     def open(folder: Path) -> "Dataset":
         """Raises DataError if it is missing, of another format version, or does not match its manifest."""
         manifest = read_manifest(folder)
-        vocabularies = [Vocabulary.load(folder / f"{side}.vocab.txt") for side in SIDES]
-        for side, vocabulary in zip(SIDES, vocabularies, strict=True):
-            if len(vocabulary) != manifest["vocabulary"][side]:
-                raise _damaged(folder / f"{side}.vocab.txt", f"{len(vocabulary)} tokens", manifest["vocabulary"][side])
-        return Dataset(folder, manifest, vocabularies[0], vocabularies[1], _read_joins(folder / "target.joins.json"))
+        try:
+            codecs = Codecs.load(folder, DataConfig.model_validate(manifest["settings"]))
+        except DataError as error:
+            raise DataError(f"{error}; {_REMAKE}") from None
+        except (ValueError, KeyError) as error:
+            raise DataError(f"{folder / 'manifest.json'}: damaged settings: {error}; {_REMAKE}") from None
+        for side, codec in zip(SIDES, (codecs.source, codecs.target), strict=True):
+            if len(codec) != manifest["vocabulary"][side]:
+                raise _damaged(folder / f"{side}.vocab.txt", f"{len(codec)} tokens", manifest["vocabulary"][side])
+        return Dataset(folder, manifest, codecs)
 
     @property
     def fingerprint(self) -> str:
@@ -170,10 +178,3 @@ def find_dataset(data: DataConfig, data_dir: Path) -> Path:
 
 def _damaged(path: Path, found: str, expected: object) -> DataError:
     return DataError(f"{path}: {found}, the manifest says {expected}; {_REMAKE}")
-
-
-def _read_joins(path: Path) -> Joins:
-    try:
-        return Joins.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{path}: damaged: {error}; {_REMAKE}") from None

@@ -12,6 +12,7 @@ from transformer_cli.files import write_text
 
 SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
 UNK, PAD, SOS, EOS = range(4)
+MARKERS = 2  # <sos> and <eos>, which stand around every sentence that a model reads
 
 
 def import_torchtext() -> None:

@@ -58,13 +58,13 @@ class Joins:
     digit, of a token that mostly stands glued to words on that side. Only pairs that this rule gets wrong are kept.
     """
 
-    glue_left: frozenset[str]
+    glue_left: frozenset[str] = frozenset()
     """tokens such as "." and ")" that lean on the word before them"""
-    glue_right: frozenset[str]
+    glue_right: frozenset[str] = frozenset()
     """tokens such as "(" that lean on the word after them"""
-    glued_pairs: frozenset[tuple[str, str]]
+    glued_pairs: frozenset[tuple[str, str]] = frozenset()
     """pairs that are glued against the rule: ("t", "-"), ("do", "n't")"""
-    spaced_pairs: frozenset[tuple[str, str]]
+    spaced_pairs: frozenset[tuple[str, str]] = frozenset()
     """pairs that are apart against the rule"""
 
     def join(self, tokens: Sequence[str]) -> str:

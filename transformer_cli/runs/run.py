@@ -3,7 +3,7 @@
 runs/multi30k/
     run.json                        the format's version
     config.yaml                     the whole config; precision and the data's fingerprint resolved
-    source.vocab.txt target.vocab.txt target.joins.json
+    source.vocab.txt target.vocab.txt target.joins.json     the codecs: a copy of the dataset's
     history.jsonl curves.png        a line a validation; the same as a picture
     tensorboard/                    the same as an event file, where the config asks for it
     checkpoints/step-0004540/       model.safetensors, state.safetensors (Adam's moments), state.json
@@ -25,9 +25,9 @@ from torch import Tensor
 
 from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.data.dataset import SIDES, Dataset
-from transformer_cli.data.vocabulary import PAD, Vocabulary
-from transformer_cli.data.words import Joins
+from transformer_cli.data.codec import Codecs
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.vocabulary import PAD
 from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.files import new_folder, sweep, write_json, write_text
 from transformer_cli.model.transformer import Transformer
@@ -86,9 +86,7 @@ class Run:
 
     folder: Path
     config: Config
-    source_vocabulary: Vocabulary
-    target_vocabulary: Vocabulary
-    joins: Joins
+    codecs: Codecs
 
     @staticmethod
     def create(folder: Path, config: Config, dataset: Dataset) -> "Run":
@@ -96,9 +94,7 @@ class Run:
         folder.mkdir(parents=True, exist_ok=True)
         for pointer in ("best", "last"):
             (folder / pointer).unlink(missing_ok=True)
-        for side, vocabulary in zip(SIDES, (dataset.source_vocabulary, dataset.target_vocabulary), strict=True):
-            vocabulary.save(folder / f"{side}.vocab.txt")
-        write_json(folder / "target.joins.json", dataset.joins.as_json())
+        dataset.codecs.save(folder)
         write_text(folder / "config.yaml", dump_config(config))
         write_text(folder / "history.jsonl", "")
         write_json(folder / "run.json", {"format_version": FORMAT_VERSION})
@@ -117,11 +113,9 @@ class Run:
             raise CheckpointError(f"{folder}: format version {found}, this tfm reads {FORMAT_VERSION}; train it again")
         try:
             config = load_config(folder / "config.yaml")
-            vocabularies = [Vocabulary.load(folder / f"{side}.vocab.txt") for side in SIDES]
-            joins = Joins.from_json(json.loads((folder / "target.joins.json").read_text(encoding="utf-8")))
-        except (TfmError, OSError, ValueError, KeyError, TypeError) as error:
+            return Run(folder, config, Codecs.load(folder, config.data))
+        except TfmError as error:
             raise CheckpointError(f"{folder}: damaged run: {error}") from None
-        return Run(folder, config, vocabularies[0], vocabularies[1], joins)
 
     def new_model(self) -> Transformer:
         """The untrained model, on the CPU: every call draws the same weights from the run's seed.
@@ -132,8 +126,8 @@ class Run:
             torch.default_generator.manual_seed(self.config.training.seed)
             return Transformer(
                 self.config.model,
-                source_vocabulary=len(self.source_vocabulary),
-                target_vocabulary=len(self.target_vocabulary),
+                source_vocabulary=len(self.codecs.source),
+                target_vocabulary=len(self.codecs.target),
                 pad_id=PAD,
             )
 

@@ -37,10 +37,11 @@ def read_pretrained(config: Config, dataset: Dataset) -> list[Rows]:
 
     Raises ConfigError if they are not model.d_model wide, DataError if no word has one, or as `read_vectors` says.
     """
-    vocabularies = {"source": dataset.source_vocabulary, "target": dataset.target_vocabulary}
+    codecs = {"source": dataset.codecs.source, "target": dataset.codecs.target}
     found = []
     for side, where in config.model.pretrained.items():
-        words = vocabularies[side].tokens[len(SPECIALS) :]
+        all_ids = range(len(SPECIALS), len(codecs[side]))
+        words = codecs[side].tokens(all_ids)
         vectors = read_vectors(where, words, lowercase=config.data.lowercase)
         if vectors.dimension != config.model.d_model:
             raise ConfigError(
@@ -53,7 +54,7 @@ def read_pretrained(config: Config, dataset: Dataset) -> list[Rows]:
                 "language, and of its case (data.lowercase)"
             )
         log.info("%s vectors: %s", side, _coverage(where, words, vectors))
-        ids = torch.tensor(vocabularies[side].encode(vectors.found))
+        ids = torch.tensor([index for index, word in zip(all_ids, words, strict=True) if word in vectors.found])
         found.append(Rows(side, ids, torch.from_numpy(np.stack(list(vectors.found.values())))))
     return found
 

@@ -22,10 +22,11 @@ from transformer_cli import progress
 from transformer_cli.compute.devices import autocast, choose_device_of, choose_precision, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
-from transformer_cli.data.batching import Rows, collate, parts_by_length, plan_epoch, rows_within, share_of
+from transformer_cli.data.batching import collate, parts_by_length, plan_epoch, rows_within, share_of
 from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
+from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import ConfigError, DataError, Interrupted
-from transformer_cli.evaluation.evaluate import corpus_losses, perplexity
+from transformer_cli.evaluation.losses import corpus_losses, perplexity
 from transformer_cli.model.fast.dropout import Dropout
 from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.loss import TokenLoss, token_losses

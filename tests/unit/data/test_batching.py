@@ -6,15 +6,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from torchtext.data.utils import interleave_keys
 
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data import batching
 from transformer_cli.data.batching import (
-    Rows,
     collate,
-    interleaved,
     pad_ids,
     parts_by_length,
     plan_epoch,
@@ -22,16 +19,12 @@ from transformer_cli.data.batching import (
     share_of,
 )
 from transformer_cli.data.dataset import EncodedSplit, Side
+from transformer_cli.data.lengths import Rows
 from transformer_cli.data.vocabulary import EOS, PAD, SOS
 
 
-def side(sentences: Sequence[Sequence[int]]) -> Side:
-    ids = np.array([index for sentence in sentences for index in sentence], dtype=np.int32)
-    return Side(ids, np.cumsum([0, *map(len, sentences)], dtype=np.int64))
-
-
 def split_of_lengths(lengths: Sequence[tuple[int, int]]) -> EncodedSplit:
-    return EncodedSplit(*(side([[9] * length for length in column]) for column in zip(*lengths, strict=True)))
+    return EncodedSplit(*(Side.of([[9] * length for length in column]) for column in zip(*lengths, strict=True)))
 
 
 GENERATOR = np.random.default_rng(0)
@@ -162,7 +155,7 @@ def test_rows_within_counts_the_longer_side_with_both_ends() -> None:
 
 
 def test_collate_pads_each_side_by_itself() -> None:
-    split = EncodedSplit(side([[7], [5, 6], [8, 9, 4]]), side([[4, 4, 4], [], [5]]))
+    split = EncodedSplit(Side.of([[7], [5, 6], [8, 9, 4]]), Side.of([[4, 4, 4], [], [5]]))
     batch = collate(split, np.array([1, 0]))
     assert batch.source.tolist() == [[SOS, 5, 6, EOS], [SOS, 7, EOS, PAD]]
     assert batch.target.tolist() == [[SOS, EOS, PAD, PAD, PAD], [SOS, 4, 4, 4, EOS]]
@@ -176,12 +169,4 @@ def test_pad_ids_adds_both_ends_and_is_what_collate_makes() -> None:
     padded = pad_ids(sentences)
     assert padded.tolist() == [[SOS, 5, EOS, PAD], [SOS, EOS, PAD, PAD], [SOS, 7, 8, EOS]]
     assert padded.dtype == torch.int64
-    assert torch.equal(padded, collate(EncodedSplit(side(sentences), side(sentences)), np.arange(3)).source)
-
-
-# torchtext's order
-
-
-def test_interleaved_is_torchtexts_key() -> None:
-    lengths = np.random.default_rng(1).integers(0, 1 << 16, (500, 2)) >> np.arange(500)[:, None] % 16
-    assert [interleaved(a, b) for a, b in lengths.tolist()] == [interleave_keys(a, b) for a, b in lengths.tolist()]
+    assert torch.equal(padded, collate(EncodedSplit(Side.of(sentences), Side.of(sentences)), np.arange(3)).source)

@@ -13,6 +13,7 @@ import pytest
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data.dataset import Dataset, find_dataset, read_manifest, settings
 from transformer_cli.data.prepare import prepare
+from transformer_cli.data.vocabulary import UNK
 from transformer_cli.errors import DataError
 
 TEXT = {"train": "a dog.\na dog, a man\n", "valid": "a man.\n", "test_b": "a\nb\n", "test_a": "b\n"}
@@ -67,7 +68,7 @@ def test_a_split_is_mapped_sentence_by_sentence(made: Path) -> None:
     split = dataset.split("train")
     assert len(split) == len(split.source) == len(split.target) == 2
     assert split.source.lengths.tolist() == [3, 5]
-    words = [dataset.source_vocabulary.decode(split.source[row]) for row in range(2)]
+    words = [dataset.codecs.source.tokens(split.source[row].tolist()) for row in range(2)]
     assert words == [["a", "dog", "."], ["a", "dog", ",", "a", "man"]]
     assert isinstance(split.source.ids, np.memmap)
     assert not split.source.ids.flags.writeable
@@ -79,7 +80,8 @@ def test_text_names_and_joins(made: Path) -> None:
     assert dataset.test_splits == ["test_b", "test_a"]
     assert dataset.folder == made
     assert made.name.endswith(f"-{dataset.fingerprint}")
-    assert dataset.joins.join(["b", ".", "b", ",", "b"]) == "b. b, b"
+    codec = dataset.codecs.target
+    assert codec.text([UNK] * 5, instead=["b", ".", "b", ",", "b"]) == "b. b, b"
 
 
 def test_settings_are_those_of_the_chosen_corpus() -> None:

@@ -13,10 +13,10 @@ import pytest
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data import prepare as module
-from transformer_cli.data import workers
+from transformer_cli.data import word_corpus, workers, writer
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.prepare import Prepared, prepare
-from transformer_cli.data.vocabulary import SPECIALS
+from transformer_cli.data.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import ConfigError, DataError
 
@@ -98,19 +98,20 @@ def interrupt(*_: Any, **__: Any) -> None:
 def test_ids_are_those_of_the_training_splits_vocabulary(
     workshop: Workshop, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "RENUMBER_CHUNK", chunk)
+    monkeypatch.setattr(writer, "RENUMBER_CHUNK", chunk)
     prepared = workshop.prepare()
     dataset = Dataset.open(prepared.folder)
     assert prepared.created
-    assert dataset.source_vocabulary.tokens == (*SPECIALS, ".", "ein")
-    assert dataset.target_vocabulary.tokens == (*SPECIALS, "a", ".", "dog")
+    codecs = dataset.codecs
+    assert codecs.source.tokens(range(len(codecs.source))) == [*SPECIALS, ".", "ein"]
+    assert codecs.target.tokens(range(len(codecs.target))) == [*SPECIALS, "a", ".", "dog"]
     assert sentences(prepared.folder) == IDS
 
 
 def test_ids_decode_to_the_tokens_when_every_word_counts(workshop: Workshop) -> None:
     dataset = Dataset.open(workshop.prepare(min_freq=1, lowercase=False).folder)
     target = dataset.split("train").target
-    assert [dataset.target_vocabulary.decode(target[row]) for row in range(3)] == [
+    assert [dataset.codecs.target.tokens(target[row].tolist()) for row in range(3)] == [
         ["A", "dog", "."],
         ["A", "man", ",", "a", "dog"],
         ["Two", "dogs", "."],
@@ -181,9 +182,9 @@ def test_a_joint_vocabulary_counts_both_sides_together(workshop: Workshop) -> No
 def test_joins_are_learned_from_the_first_target_sentences(
     workshop: Workshop, limit: int, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "JOIN_SENTENCES", limit)
-    joins = Dataset.open(workshop.prepare().folder).joins
-    assert joins.join(["a", ",", "b"]) == text
+    monkeypatch.setattr(word_corpus, "JOIN_SENTENCES", limit)
+    codec = Dataset.open(workshop.prepare().folder).codecs.target
+    assert codec.text([UNK] * 3, instead=["a", ",", "b"]) == text
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 5])
@@ -191,22 +192,23 @@ def test_chunks_of_any_size_make_the_same_files(
     workshop: Workshop, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "CHUNK", chunk)
-    monkeypatch.setattr(module, "JOIN_SENTENCES", 2)
+    monkeypatch.setattr(word_corpus, "JOIN_SENTENCES", 2)
     prepared = workshop.prepare()
     assert sentences(prepared.folder) == IDS
     assert prepared.manifest["splits"]["train"]["target"] == {"tokens": 11, "unknown_rate": 4 / 11, "longest": 5}
-    assert Dataset.open(prepared.folder).joins.join(["a", ",", "b", "."]) == "a, b."
+    codec = Dataset.open(prepared.folder).codecs.target
+    assert codec.text([UNK] * 4, instead=["a", ",", "b", "."]) == "a, b."
 
 
 def test_any_number_of_processes_makes_the_same_files(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "CHUNK", 9)
-    monkeypatch.setattr(module, "FEW", 20)
+    monkeypatch.setattr(word_corpus, "FEW", 20)
     config = load_config(corpus / "tiny.yaml")
     made = {}
     for cores in (1, 2, 3):
-        monkeypatch.setattr(module, "available_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(word_corpus, "available_cores", lambda cores=cores: cores)
         folder = prepare(config, data_dir=tmp_path / str(cores)).folder
         made[cores] = {path.relative_to(tmp_path / str(cores)): path.read_bytes() for path in folder.iterdir()}
     assert made[1] == made[2] == made[3]
@@ -222,9 +224,9 @@ def test_few_pairs_are_tokenised_without_workers(
         asked.append(processes)
         return workers.tokenizing(*languages, lowercase=lowercase, processes=1)
 
-    monkeypatch.setattr(module, "available_cores", lambda: 4)
-    monkeypatch.setattr(module, "FEW", few)
-    monkeypatch.setattr(module, "tokenizing", tokenizing)
+    monkeypatch.setattr(word_corpus, "available_cores", lambda: 4)
+    monkeypatch.setattr(word_corpus, "FEW", few)
+    monkeypatch.setattr(word_corpus, "tokenizing", tokenizing)
     assert sentences(workshop.prepare().folder) == IDS
     assert asked == [processes]
 
@@ -241,7 +243,7 @@ def test_pairs_with_an_empty_side_stop_it_or_are_left_out(workshop: Workshop) ->
 def test_a_vocabulary_without_words_is_warned_of(workshop: Workshop, caplog: pytest.LogCaptureFixture) -> None:
     workshop.prepare(min_freq=3)
     message = "the source vocabulary is empty: no word occurs 3 times; lower data.min_freq"
-    assert caplog.record_tuples == [("transformer_cli.data.prepare", logging.WARNING, message)]
+    assert caplog.record_tuples == [("transformer_cli.data.word_corpus", logging.WARNING, message)]
 
 
 # When they are made
@@ -287,10 +289,15 @@ def test_another_text_makes_a_dataset_beside(workshop: Workshop, split: str, sid
 # When they are not
 
 
-@pytest.mark.parametrize("step", ["_build_vocabularies", "_encode_held_out", "write_json"])
-def test_an_interruption_leaves_no_folder(workshop: Workshop, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("of", "step"),
+    [(word_corpus, "learn_joins"), (Vocabulary, "build"), (writer.SplitWriter, "add"), (module, "write_json")],
+)
+def test_an_interruption_leaves_no_folder(
+    workshop: Workshop, of: object, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(module, step, interrupt)
+        patch.setattr(of, step, interrupt)
         with pytest.raises(KeyboardInterrupt):
             workshop.prepare()
     assert workshop.datasets() == []
@@ -327,8 +334,8 @@ def test_the_slower_of_two_at_once_takes_what_the_other_made(
 
 
 def test_a_mistake_is_named_where_workers_tokenise(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "available_cores", lambda: 2)
-    monkeypatch.setattr(module, "FEW", 1)
+    monkeypatch.setattr(word_corpus, "available_cores", lambda: 2)
+    monkeypatch.setattr(word_corpus, "FEW", 1)
     workshop.write("test", ["one", "two\n"], ["one", "two", "three"])
     with pytest.raises(DataError, match=rf"^{workshop.path('test', 'source')}: line 3 is empty"):
         workshop.prepare()

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from transformer_cli.decoding.greedy import Hypothesis, Step, greedy
+from transformer_cli.decoding.greedy import greedy
+from transformer_cli.decoding.interface import Hypothesis, Step
 
 SOS, EOS, A, B, C = range(5)
 NEVER = torch.tensor([SOS])
@@ -16,11 +17,14 @@ FAVOURITE = 2.0  # the logit of a scripted token; all others have 0
 
 @dataclass
 class Scripted:
-    """Prefers the tokens of its script, row by row, and looks at the source position 10·row + step."""
+    """Prefers the tokens of its script, row by row, and looks at the source position 10·row + step.
+
+    It has one head, whose weights are (row, step).
+    """
 
     script: list[list[int]]
     fed: list[list[int]] = field(default_factory=list)
-    selected: list[list[int]] = field(default_factory=list)
+    kept: list[list[int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.rows = torch.arange(len(self.script))
@@ -31,10 +35,11 @@ class Scripted:
         logits = torch.zeros(len(self.rows), 5)
         for index, row in enumerate(self.rows.tolist()):
             logits[index, self.script[row][position]] = FAVOURITE
-        return Step(logits, 10 * self.rows + position)
+        attention = torch.stack([self.rows, torch.full_like(self.rows, position)], dim=1)[:, None].float()
+        return Step(logits, attention, 10 * self.rows + position)
 
-    def select(self, rows: Tensor) -> None:
-        self.selected.append(rows.tolist())
+    def keep(self, rows: Tensor) -> None:
+        self.kept.append(rows.tolist())
         self.rows = self.rows[rows]
 
 
@@ -48,14 +53,14 @@ def test_finished_rows_are_dropped_and_results_keep_their_order() -> None:
     assert [row.tokens for row in found] == [[A, B], [], [C], [B, B, B]]
     assert [row.attended for row in found] == [[0, 1], [], [20], [30, 31, 32]]
     assert decoder.fed == [[SOS] * 4, [A, C, B], [B, B], [B]]
-    assert decoder.selected == [[0, 2, 3], [0, 2], [1]]
+    assert decoder.kept == [[0, 2, 3], [0, 2], [1]]
 
 
-def test_nothing_is_selected_while_all_rows_go_on_and_nothing_is_asked_after_the_last() -> None:
+def test_no_row_is_dropped_while_all_rows_go_on_and_nothing_is_asked_after_the_last() -> None:
     decoder = Scripted([[A, B, EOS, A], [B, A, EOS, A]])
     search(decoder, [9, 9])
     assert decoder.fed == [[SOS, SOS], [A, B], [B, A]]
-    assert decoder.selected == []
+    assert decoder.kept == []
 
 
 def test_each_row_stops_at_its_own_limit() -> None:
@@ -92,3 +97,13 @@ def test_of_equally_likely_tokens_the_first_is_taken() -> None:
 
     decoder.step = undecided  # type: ignore[method-assign]
     assert search(decoder, [1])[0].tokens == [B]
+
+
+def test_attention_travels_with_its_row_where_it_is_asked_for() -> None:
+    script = [[A, B, EOS], [EOS], [C, A]]
+    found = greedy(Scripted(script), torch.tensor([9, 9, 2]), sos=SOS, eos=EOS, never=NEVER, keep_attention=True)
+    expected = [[[row, step] for step in range(n_steps)] for row, n_steps in enumerate((3, 1, 2))]
+    for row, steps in zip(found, expected, strict=True):
+        assert row.attention is not None
+        assert row.attention.tolist() == [steps]  # one head: (1, steps, source)
+    assert [row.attention for row in search(Scripted(script), [9, 9, 2])] == [None] * 3

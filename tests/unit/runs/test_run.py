@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from transformer_cli.config.schema import Config, DataConfig, ModelConfig
+from transformer_cli.data.codec import Codecs, WordCodec
 from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.vocabulary import PAD, SPECIALS, Vocabulary
+from transformer_cli.data.vocabulary import PAD, SPECIALS, UNK, Vocabulary
 from transformer_cli.data.words import Joins
 from transformer_cli.errors import CheckpointError
 from transformer_cli.files import write_text
@@ -23,7 +24,14 @@ from transformer_cli.training.optim import make_optimizer
 CPU = torch.device("cpu")
 SOURCE, TARGET = Vocabulary([*SPECIALS, "ä", "\u2028"]), Vocabulary([*SPECIALS, "a"])
 JOINS = Joins(frozenset({"."}), frozenset({"("}), frozenset({("t", "-")}), frozenset({("ä", ".")}))
-DATASET = Dataset(Path("nowhere"), {}, SOURCE, TARGET, JOINS)
+
+
+def dataset_of(source: Vocabulary, target: Vocabulary) -> Dataset:
+    codecs = Codecs(WordCodec("de", True, source, Joins()), WordCodec("en", True, target, JOINS))
+    return Dataset(Path("nowhere"), {}, codecs)
+
+
+DATASET = dataset_of(SOURCE, TARGET)
 
 
 def config(tie_embeddings: str = "none") -> Config:
@@ -103,11 +111,11 @@ def cut(path: Path) -> None:
 
 def test_an_opened_run_is_the_created_one(run: Run) -> None:
     opened = Run.open(run.folder)
-    assert (
-        (opened.config, opened.joins, opened.folder) == (run.config, JOINS, run.folder) == (config(), JOINS, run.folder)
-    )
-    assert opened.source_vocabulary.tokens == run.source_vocabulary.tokens == SOURCE.tokens
-    assert opened.target_vocabulary.tokens == run.target_vocabulary.tokens == TARGET.tokens
+    assert (opened.config, opened.folder) == (run.config, run.folder) == (config(), run.folder)
+    for codecs in (opened.codecs, run.codecs):
+        assert codecs.source.tokens(range(6)) == list(SOURCE.tokens)
+        assert codecs.target.tokens(range(5)) == list(TARGET.tokens)
+        assert codecs.target.text([UNK, UNK], instead=["t", "-"]) == "t-"
     assert opened.history() == []
     assert not opened.has_checkpoint("last")
 
@@ -126,7 +134,7 @@ def test_the_untrained_model_follows_from_the_runs_seed_and_from_nothing_else(ru
 
 @pytest.mark.parametrize("tie_embeddings", ["none", "target+output", "all"])
 def test_training_goes_on_bit_for_bit(tmp_path: Path, tie_embeddings: str) -> None:
-    dataset = Dataset(Path("nowhere"), {}, TARGET, TARGET, JOINS)
+    dataset = dataset_of(TARGET, TARGET)
     run = Run.create(tmp_path / "run", config(tie_embeddings), dataset)
     before = trained(run)
     run.save(*before, TrainingState(step=2))
@@ -277,9 +285,9 @@ def test_a_folder_without_a_run(tmp_path: Path) -> None:
         ("config.yaml", None, "{0}: damaged run: {0}/config.yaml: no such config file"),
         ("source.vocab.txt", None, "{0}: damaged run: {0}/source.vocab.txt: no vocabulary: "),
         ("target.vocab.txt", "a\n", "{0}: damaged run: {0}/target.vocab.txt: no vocabulary: it should begin with"),
-        ("target.joins.json", None, "{}: damaged run: [Errno 2] No such file"),
-        ("target.joins.json", "{", "{}: damaged run: Expecting property name"),
-        ("target.joins.json", "{}", "{}: damaged run: 'glue_left'"),
+        ("target.joins.json", None, "{0}: damaged run: {0}/target.joins.json: damaged: [Errno 2] No such file"),
+        ("target.joins.json", "{", "{0}: damaged run: {0}/target.joins.json: damaged: Expecting property name"),
+        ("target.joins.json", "{}", "{0}: damaged run: {0}/target.joins.json: damaged: 'glue_left'"),
     ],
 )
 def test_a_damaged_run_says_what_is_wrong(run: Run, name: str, content: str | None, message: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.data.batching import Rows
+from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import Interrupted
 from transformer_cli.runs.run import Run
 from transformer_cli.training.interruption import Stop, stop_signals

@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from transformer_cli.config.load import load_config
+from transformer_cli.data.codec import Codec
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.data.vocabulary import PAD, SPECIALS
@@ -30,12 +31,12 @@ FREEZE = "model.vectors.freeze=true"
 SHORT = ("training.batch_size=100", "training.epochs=3")  # an epoch of two steps
 
 
-@pytest.fixture(scope="module")
-def tiny(project: Path) -> Run:
-    return Run.open(project / "runs/tiny")
+def words_of(codec: Codec) -> list[str]:
+    """All words of its vocabulary, the most frequent first."""
+    return codec.tokens(range(len(SPECIALS), len(codec)))
 
 
-def write_vectors(path: Path, words: tuple[str, ...], size: int = D_MODEL) -> dict[str, NDArray[np.float32]]:
+def write_vectors(path: Path, words: Sequence[str], size: int = D_MODEL) -> dict[str, NDArray[np.float32]]:
     """A vector for every second word, every sixth with a capital."""
     values = np.random.default_rng(0).normal(0, 0.4, (len(words), size)).astype(np.float32)
     chosen = {word: values[index] for index, word in enumerate(words) if index % 2}
@@ -49,7 +50,7 @@ def write_vectors(path: Path, words: tuple[str, ...], size: int = D_MODEL) -> di
 
 @pytest.fixture
 def source_vectors(tmp_path: Path, tiny: Run) -> dict[str, NDArray[np.float32]]:
-    return write_vectors(tmp_path / "de.vec", tiny.source_vocabulary.tokens[len(SPECIALS) :])
+    return write_vectors(tmp_path / "de.vec", words_of(tiny.codecs.source))
 
 
 def embedding(run: Run, side: str) -> Tensor:
@@ -64,8 +65,8 @@ def initial(run: Run) -> Tensor:
 
 
 def expected_rows(run: Run, side: str, vectors: dict[str, NDArray[np.float32]]) -> tuple[list[int], Tensor]:
-    vocabulary = run.source_vocabulary if side == "source" else run.target_vocabulary
-    ids = vocabulary.encode(vectors)
+    codec = run.codecs.source if side == "source" else run.codecs.target
+    ids = [codec.tokens(range(len(codec))).index(word) for word in vectors]
     assert min(ids) >= len(SPECIALS)
     return ids, torch.from_numpy(np.stack(list(vectors.values())))
 
@@ -78,7 +79,7 @@ def test_coverage_is_said_with_the_most_frequent_of_the_missed(
     path = tmp_path / "de.vec"
     config = load_config(corpus / "tiny.yaml", [f"model.vectors.source={path}"])
     dataset = Dataset.open(find_dataset(config.data, project / "data"))
-    words = dataset.source_vocabulary.tokens[len(SPECIALS) :]
+    words = words_of(dataset.codecs.source)
     n_found = len(words) // 2
     n_upper = sum(word.capitalize() != word for word in words[5::6])
     caplog.set_level(logging.INFO)
@@ -135,7 +136,7 @@ def test_a_frozen_run_goes_on_bit_for_bit_without_the_file(
     train_tiny: TrainTiny, tmp_path: Path, tiny: Run, ties: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "en.vec"
-    vectors = write_vectors(path, tiny.target_vocabulary.tokens[len(SPECIALS) :])
+    vectors = write_vectors(path, words_of(tiny.codecs.target))
     settings = (*SHORT, f"model.tie_embeddings={ties}", f"model.vectors.target={path}", FREEZE)
     whole = train_tiny(tmp_path / "whole", *settings)
     train_tiny(tmp_path / "parts", *settings, "training.epochs=1")
@@ -157,7 +158,7 @@ def test_both_sides_of_one_vocabulary_may_be_one_frozen_matrix(corpus: Path, tmp
     config = load_config(corpus / "tiny.yaml", overrides)
     prepare(config, data_dir=tmp_path / "data")
     run = train(config, data_dir=tmp_path / "data", runs_dir=tmp_path / "runs")
-    ids = run.target_vocabulary.encode(["hund", "dog"])
+    ids = run.codecs.target.encode("hund dog").ids
     rows = embedding(run, "target")[ids]
     assert rows.equal(torch.tensor([[0.5], [-0.5]]).expand(2, D_MODEL))
     frozen = load_file(run.checkpoint("last") / "model.safetensors")["source_embedding.frozen"]
@@ -193,7 +194,7 @@ def test_vectors_that_do_not_fit_leave_the_old_run_in_place(
         train(config, data_dir=workspace / "data", runs_dir=workspace / "runs", fresh=True)
 
     narrow, foreign = tmp_path / "narrow.vec", tmp_path / "foreign.vec"
-    write_vectors(narrow, tiny.source_vocabulary.tokens[len(SPECIALS) :], size=7)
+    write_vectors(narrow, words_of(tiny.codecs.source), size=7)
     message = f"^model.vectors.source: {narrow} has 7 numbers a word, model.d_model is 32; set model.d_model: 7, or"
     with pytest.raises(ConfigError, match=message):
         begin(narrow)

@@ -14,8 +14,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from transformer_cli.config.load import load_config
-from transformer_cli.data.batching import Rows
 from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.training import trainer as module
@@ -49,11 +49,6 @@ def outcome(run: Run) -> dict[str, Any]:
     history = [{key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in run.history()]
     saved = {path.name: (path / "model.safetensors").read_bytes() for path in (run.folder / "checkpoints").iterdir()}
     return {"history": history, "checkpoints": saved, **{name: run.checkpoint(name).name for name in ("best", "last")}}
-
-
-@pytest.fixture(scope="module")
-def tiny(project: Path) -> Run:
-    return Run.open(project / "runs/tiny")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,106 @@
+"""Losses against written-out sums, sentence by sentence and together."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torchtext.data.utils import interleave_keys
+
+from transformer_cli.compute.world import World
+from transformer_cli.data.dataset import EncodedSplit, Side
+from transformer_cli.data.vocabulary import EOS, SOS
+from transformer_cli.evaluation import losses as module
+from transformer_cli.evaluation.losses import Losses, corpus_losses, interleaved, sentence_losses
+from transformer_cli.translator import Translator
+
+
+@pytest.fixture(scope="module")
+def split() -> EncodedSplit:
+    """Made-up sentences of all lengths, more than one batch of 128."""
+    chance = np.random.default_rng(0)
+    lengths = chance.integers(1, 13, size=(2, 200))
+    sides = [Side(chance.integers(4, 20, side.sum(), dtype=np.int32), np.cumsum([0, *side])) for side in lengths]
+    return EncodedSplit(*sides)
+
+
+def one_by_one(translator: Translator, split: EncodedSplit, rows: Sequence[int]) -> dict[int, tuple[float, int]]:
+    """(sum of the losses, target tokens) of each sentence on its own, the plain way."""
+    found = {}
+    for row in rows:
+        source = torch.tensor([[SOS, *split.source[row].tolist(), EOS]])
+        target = torch.tensor([[SOS, *split.target[row].tolist(), EOS]])
+        logits = translator.model(source, target[:, :-1])[0]
+        found[row] = float(torch.nn.functional.cross_entropy(logits, target[0, 1:], reduction="sum")), len(logits)
+    return found
+
+
+def test_a_sentences_losses_stand_where_it_is_named(translator: Translator, split: EncodedSplit) -> None:
+    rows = np.array([150, 3, 77])
+    with torch.no_grad():
+        single = one_by_one(translator, split, rows.tolist())
+    found = sentence_losses(translator.model, split, rows)
+    assert found.tokens.tolist() == [tokens for _, tokens in single.values()]
+    assert found.nll == pytest.approx([nll for nll, _ in single.values()], rel=1e-5)
+
+
+def test_interleaved_is_torchtexts_key() -> None:
+    lengths = np.random.default_rng(1).integers(0, 1 << 16, (500, 2)) >> np.arange(500)[:, None] % 16
+    assert [interleaved(a, b) for a, b in lengths.tolist()] == [interleave_keys(a, b) for a, b in lengths.tolist()]
+    assert interleaved(5, 3) == 0b10_01_11 == 39
+
+
+@pytest.mark.parametrize("positions", [1, 100, 2048])
+def test_losses_equal_a_plain_loop_over_sentences(
+    translator: Translator, split: EncodedSplit, monkeypatch: pytest.MonkeyPatch, positions: int
+) -> None:
+    monkeypatch.setattr(module, "LOSS_POSITIONS", positions)
+    rows = np.arange(0, len(split), 1 if positions == 2048 else 20)
+    with torch.no_grad():
+        single = one_by_one(translator, split, rows.tolist())
+    losses = corpus_losses(translator.model, split, rows)
+    nll, tokens = (sum(values) for values in zip(*single.values(), strict=True))
+    assert losses.tokens == tokens
+    assert losses.loss == pytest.approx(nll / tokens, rel=1e-5)
+    lengths = split.source.lengths, split.target.lengths
+    order = sorted(single, key=lambda row: interleave_keys(*(int(side[row]) for side in lengths)))
+    batches = [[single[row] for row in order[start : start + 128]] for start in range(0, len(order), 128)]
+    means = [sum(nll for nll, _ in batch) / sum(tokens for _, tokens in batch) for batch in batches]
+    assert losses.loss_batch_mean == pytest.approx(sum(means) / len(means), rel=1e-5)
+    assert (losses.loss_batch_mean == losses.loss) == (len(batches) == 1)
+
+
+def test_dropout_plays_no_part_in_the_losses(translator: Translator, split: EncodedSplit) -> None:
+    rows = np.arange(5)
+    expected = corpus_losses(translator.model, split, rows)
+    assert corpus_losses(translator.model.train(), split, rows) == expected
+
+
+def test_processes_that_share_the_work_find_the_very_same_losses(
+    translator: Translator, split: EncodedSplit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOSS_POSITIONS", 100)
+    rows = np.arange(0, len(split), 20)
+    expected = corpus_losses(translator.model, split, rows)
+    arrays: list[list[NDArray[Any]]] = [[], []]
+
+    def keep(world: World, array: NDArray[Any]) -> NDArray[Any]:
+        arrays[world.rank].append(array)
+        return np.ones_like(array)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(World, "total", keep)
+        for rank in range(2):
+            corpus_losses(translator.model, split, rows, World(rank, 2))
+    sums = iter([one + other for one, other in zip(*arrays, strict=True)])
+    monkeypatch.setattr(World, "total", lambda world, array: next(sums))
+    assert corpus_losses(translator.model, split, rows, World(0, 2)) == expected
+    assert all(0 < np.count_nonzero(part) < len(rows) for part in arrays[0])
+
+
+@pytest.mark.parametrize(("loss", "ppl"), [(0.0, 1.0), (2.0, math.e**2), (1e4, math.exp(700.0))])
+def test_perplexity_is_exp_of_the_loss(loss: float, ppl: float) -> None:
+    assert Losses(1, loss, loss).ppl == pytest.approx(ppl)

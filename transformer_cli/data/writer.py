@@ -1,0 +1,119 @@
+"""Writes the files that dataset.py reads: raw text, ids and offsets. They grow chunk by chunk, never in memory."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_cli import progress
+from transformer_cli.data.codec import SIDES
+from transformer_cli.data.vocabulary import UNK
+from transformer_cli.data.workers import TokenizedPairs
+
+RENUMBER_CHUNK = 1 << 20  # ids held in memory while they are renumbered
+
+
+class SplitWriter:
+    """Both sides of a split, growing. Its `with` block ends when all is added."""
+
+    def __init__(self, folder: Path, name: str, size: int | None) -> None:
+        """size: about how many pairs there will be, if that is known."""
+        self._sides = [_SideWriter(folder / f"{name}.{side}") for side in SIDES]
+        self._bar = progress.bar(f"prepare {name}", size, " sentences")
+        self._sentences = 0
+
+    def add(self, chunk: TokenizedPairs, ids: Sequence[NDArray[np.int32]]) -> None:
+        """ids of [source, target], as TokenizedSide.ids."""
+        for writer, texts, side, side_ids in zip(self._sides, chunk.texts, chunk.sides, ids, strict=True):
+            writer.add(texts, side_ids, side.lengths)
+        self._sentences += len(chunk)
+        self._bar.update(len(chunk))
+
+    def renumber(self, side: int, final_ids: NDArray[np.int32]) -> None:
+        """Turn the provisional ids of a side (0: source, 1: target) into final ones, on disk."""
+        self._sides[side].renumber(final_ids)
+
+    def counts(self) -> dict[str, Any]:
+        """What the manifest says of the split."""
+        sides = {side: writer.counts() for side, writer in zip(SIDES, self._sides, strict=True)}
+        return {"sentences": self._sentences, **sides}
+
+    def __enter__(self) -> "SplitWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+        for writer in self._sides:
+            writer.close()
+
+
+class _SideWriter:
+    """One side of a split, growing: raw text, ids and offsets."""
+
+    def __init__(self, stem: Path) -> None:
+        self._text = open(f"{stem}.txt", "wb")
+        self._ids = _ArrayWriter(Path(f"{stem}.ids.npy"), np.dtype(np.int32))
+        self._offsets = _ArrayWriter(Path(f"{stem}.offsets.npy"), np.dtype(np.int64))
+        self._offsets.extend(np.zeros(1))
+        self._unknown = self._longest = 0
+
+    def add(self, texts: Sequence[str], ids: NDArray[np.int32], lengths: NDArray[np.int64]) -> None:
+        """texts, lengths (sentences,); ids (tokens,)."""
+        self._text.write("".join(f"{text}\n" for text in texts).encode())
+        self._offsets.extend(self._ids.length + np.cumsum(lengths))
+        self._ids.extend(ids)
+        self._unknown += int(np.count_nonzero(ids == UNK))
+        self._longest = max(self._longest, int(lengths.max()))
+
+    def renumber(self, final_ids: NDArray[np.int32]) -> None:
+        """Turn provisional ids into final ones."""
+        self._unknown = self._ids.renumber(final_ids)
+
+    def counts(self) -> dict[str, Any]:
+        tokens = self._ids.length
+        return {"tokens": tokens, "unknown_rate": self._unknown / max(1, tokens), "longest": self._longest}
+
+    def close(self) -> None:
+        self._text.close()
+        self._ids.close()
+        self._offsets.close()
+
+
+class _ArrayWriter:
+    """A one-dimensional .npy file that grows. NumPy pads the header so that a longer length still fits in it."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+        self.length = 0
+        self._path = path
+        self._dtype = dtype
+        self._file = open(path, "wb")
+        self._write_header()
+        self._start = self._file.tell()
+
+    def extend(self, values: NDArray[Any]) -> None:
+        self._file.write(values.astype(self._dtype).tobytes())
+        self.length += len(values)
+
+    def renumber(self, table: NDArray[np.int32]) -> int:
+        """Replace each id by table[id], after the file was closed; returns how many are UNK then."""
+        n_unknown = 0
+        with self._path.open("r+b") as file:
+            file.seek(self._start)
+            while block := file.read(RENUMBER_CHUNK * self._dtype.itemsize):
+                ids = table[np.frombuffer(block, self._dtype)]
+                file.seek(-len(block), os.SEEK_CUR)
+                file.write(ids.tobytes())
+                n_unknown += int(np.count_nonzero(ids == UNK))
+        return n_unknown
+
+    def close(self) -> None:
+        self._file.seek(0)
+        self._write_header()
+        self._file.close()
+
+    def _write_header(self) -> None:
+        header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": (self.length,)}
+        np.lib.format.write_array_header_1_0(self._file, header)

@@ -1,0 +1,66 @@
+"""The Transformer as a decoder that can be searched: ids in, hypotheses out. Knows no words and no files."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from transformer_cli.data.batching import pad_ids
+from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS
+from transformer_cli.decoding.greedy import greedy
+from transformer_cli.decoding.interface import Hypothesis, Step
+from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.model.transformer import Transformer
+
+
+@torch.inference_mode()
+def decode(
+    model: Transformer, sentences: Sequence[Sequence[int]], settings: SearchSettings, *, keep_attention: bool = False
+) -> list[Hypothesis]:
+    """The translation of each sentence of a batch, all decoded together.
+
+    sentences: ids without <sos> and <eos>, at least one each, and no more than the model has positions for.
+    keep_attention: whether each hypothesis carries what it attended to, (heads, steps, source with <sos> and <eos>).
+    """
+    device = next(model.parameters()).device
+    source = pad_ids(sentences).to(device)
+    limits = torch.tensor([settings.limit(len(ids), model.config.max_length) for ids in sentences], device=device)
+    found = greedy(
+        TransformerDecoder(model, source),
+        limits,
+        sos=SOS,
+        eos=EOS,
+        never=torch.tensor([PAD, SOS], device=device),
+        keep_attention=keep_attention,
+    )
+    return [_without_padding(each, len(ids)) for each, ids in zip(found, sentences, strict=True)]
+
+
+class TransformerDecoder:
+    """A batch of sentences being decoded by the Transformer, a row each: what `interface.Decoder` asks for."""
+
+    def __init__(self, model: Transformer, source: Tensor) -> None:
+        """source int64 (rows, source), from <sos> to <eos>, padded at the end. Encodes it."""
+        self._model = model
+        self._cache = model.start(source)
+        self._is_word = (source != PAD) & (source != SOS) & (source != EOS)  # (rows, source)
+
+    def step(self, tokens: Tensor) -> Step:
+        """See `interface.Decoder`."""
+        record: list[Tensor] = []
+        logits = self._model.step(tokens, self._cache, record)
+        attention = record[0][:, :, -1]  # of the last layer: (rows, heads, source)
+        of_words = attention.mean(dim=1).masked_fill(~self._is_word, -1.0)
+        return Step(logits, attention, of_words.argmax(dim=1))
+
+    def keep(self, rows: Tensor) -> None:
+        """See `interface.Decoder`."""
+        self._cache.select(rows)
+        self._is_word = self._is_word[rows]
+
+
+def _without_padding(found: Hypothesis, length: int) -> Hypothesis:
+    if found.attention is None:
+        return found
+    return replace(found, attention=found.attention[:, :, : length + MARKERS].cpu())

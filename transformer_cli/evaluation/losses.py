@@ -1,0 +1,98 @@
+"""Losses of encoded sentences under a model: sentence by sentence, and of a whole split. Knows ids, no text.
+
+Training validates with these; so they import nothing that translates.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from transformer_cli.compute.world import ALONE, World
+from transformer_cli.data.batching import collate
+from transformer_cli.data.dataset import EncodedSplit
+from transformer_cli.data.lengths import Rows, groups_by_length
+from transformer_cli.model.loss import sum_by_row, token_losses
+from transformer_cli.model.transformer import Transformer
+
+TUTORIAL_BATCH = 128  # the mean of batch means depends on the batches: these are the tutorials'
+LOSS_POSITIONS = 2048  # padded positions whose losses are computed together
+
+
+@dataclass(frozen=True)
+class SentenceLosses:
+    """The losses of some sentences, one by one."""
+
+    nll: NDArray[np.float64]
+    """(sentences,) -log p of each sentence's target, in nats: the sum over its tokens"""
+    tokens: NDArray[np.int64]
+    """(sentences,) target tokens of each, <eos> included"""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Losses of a whole split, in nats."""
+
+    tokens: int
+    """target tokens, <eos> included"""
+    loss: float
+    """mean over target tokens"""
+    loss_batch_mean: float
+    """mean over batches of 128, sorted as torchtext sorts, of the means over their tokens: the tutorials' figure"""
+
+    @property
+    def ppl(self) -> float:
+        """Perplexity: exp of the loss per token."""
+        return perplexity(self.loss)
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss), of 700 nats at most: a float, and JSON, hold no more."""
+    return math.exp(min(loss, 700.0))
+
+
+def sentence_losses(model: Transformer, split: EncodedSplit, rows: Rows, world: World = ALONE) -> SentenceLosses:
+    """The losses of the named sentences, in the order of `rows`: without dropout or label smoothing, in float32.
+
+    Several processes that hold the same model share the work, and all return the same.
+    """
+    device = next(model.parameters()).device
+    nll, tokens = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
+    longest = np.maximum(split.source.lengths[rows], split.target.lengths[rows])
+    model.eval()
+    with torch.inference_mode():
+        for group in groups_by_length(longest, LOSS_POSITIONS)[world.rank :: world.size]:
+            batch = collate(split, rows[group])
+            losses = token_losses(model, batch.source.to(device), batch.target.to(device))
+            sums, counts = sum_by_row(losses.nll.cpu(), batch.target, model.pad_id)
+            nll[group], tokens[group] = sums.numpy(), counts.numpy()
+    return SentenceLosses(world.total(nll), world.total(tokens))  # each sentence is 0 in all processes but one
+
+
+def corpus_losses(model: Transformer, split: EncodedSplit, rows: Rows, world: World = ALONE) -> Losses:
+    """The losses of the named sentences together; otherwise as `sentence_losses`."""
+    each = sentence_losses(model, split, rows, world)
+    means = [each.nll[batch].sum() / each.tokens[batch].sum() for batch in _tutorial_batches(split, rows)]
+    return Losses(int(each.tokens.sum()), float(each.nll.sum() / each.tokens.sum()), float(np.mean(means)))
+
+
+def interleaved(source_length: int, target_length: int) -> int:
+    """A sort key: the bits of both lengths taking turns, the source's first, as torchtext sorts test sets.
+
+    For example, 5 = 0b101 and 3 = 0b011 give 0b10_01_11 = 39.
+    """
+    key = 0
+    for bit in reversed(range(max(source_length, target_length).bit_length())):
+        key = key << 2 | (source_length >> bit & 1) << 1 | (target_length >> bit & 1)
+    return key
+
+
+def _tutorial_batches(split: EncodedSplit, rows: Rows) -> list[NDArray[Any]]:
+    """Where in `rows` the sentences of each batch stand."""
+    lengths = zip(split.source.lengths[rows].tolist(), split.target.lengths[rows].tolist(), strict=True)
+    keys = [interleaved(source, target) for source, target in lengths]
+    order = np.array(sorted(range(len(rows)), key=keys.__getitem__), dtype=np.int64)
+    return [order[start : start + TUTORIAL_BATCH] for start in range(0, len(order), TUTORIAL_BATCH)]
