@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import AttentionRecord, Cache, KeysValues, Mask, MultiHeadAttention
+from transformer_cli.model.attention import AttentionRecord, Cache, KeysValues, Mask
 from transformer_cli.model.fast.dropout import Dropout
+from transformer_cli.model.initialization import initialize
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
 from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions
 
@@ -177,20 +178,6 @@ class Decoder(nn.Module):
 def look_ahead_mask(length: int, device: torch.device) -> Tensor:
     """True at [i, j] where j ≤ i: a target position may attend to itself and those before (3.2.3). (length, length)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
-
-
-def initialize(module: nn.Module) -> None:
-    """Xavier-uniform on every matrix, embeddings included; biases and LayerNorm as torch makes them.
-
-    Glorot and Bengio 2010: the bound depends on the shape, so the three parts of a fused q/k/v matrix are
-    initialised each on its own.
-    """
-    if isinstance(module, MultiHeadAttention):
-        for part in module.qkv.weight.detach().split(module.inner):
-            nn.init.xavier_uniform_(part)
-        nn.init.xavier_uniform_(module.output.weight)
-    elif isinstance(module, nn.Linear | nn.Embedding | LearnedPositions):
-        nn.init.xavier_uniform_(module.weight)
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -30,6 +30,7 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.vocabulary import PAD
 from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.files import new_folder, sweep, write_json, write_text
+from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.transformer import Transformer
 
 FORMAT_VERSION = 1
@@ -124,12 +125,20 @@ class Run:
         """
         with torch.random.fork_rng(devices=()):
             torch.default_generator.manual_seed(self.config.training.seed)
-            return Transformer(
-                self.config.model,
-                source_vocabulary=len(self.codecs.source),
-                target_vocabulary=len(self.codecs.target),
-                pad_id=PAD,
-            )
+            return self._make_model()
+
+    def empty_model(self) -> Transformer:
+        """The model before its weights are loaded, on the CPU; they hold anything. Draws nothing."""
+        with UninitializedWeights():
+            return self._make_model()
+
+    def _make_model(self) -> Transformer:
+        return Transformer(
+            self.config.model,
+            source_vocabulary=len(self.codecs.source),
+            target_vocabulary=len(self.codecs.target),
+            pad_id=PAD,
+        )
 
     def checkpoint(self, pointer: str) -> Path:
         """The folder that `best` or `last` names. Raises CheckpointError if there is none."""
@@ -148,7 +157,7 @@ class Run:
 
     def load_best(self, device: torch.device) -> Transformer:
         """The model of the best validation loss, in evaluation mode."""
-        model = self.new_model()
+        model = self.empty_model()
         _load_weights(model, self.checkpoint("best"))
         return model.to(device).eval()
 

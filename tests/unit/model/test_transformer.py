@@ -51,19 +51,6 @@ def test_the_default_model_has_9_million_parameters() -> None:
     assert size(ModelConfig(), source, target) == encoder + decoder + embeddings + output == 9_038_341
 
 
-def xavier_bound(matrix: Tensor) -> float:
-    return math.sqrt(6 / sum(matrix.shape))
-
-
-def test_every_matrix_fills_its_xavier_bound_and_each_of_q_k_v_its_own() -> None:
-    model = make_model(head_dim=5, vocabulary=40)
-    matrices = {name: parameter for name, parameter in model.named_parameters() if parameter.ndim == 2}
-    assert len(matrices) == 2 * (2 + 2) + 2 * (4 + 2) + 2 * 2 + 1  # encoder, decoder, embeddings, output
-    for name, matrix in matrices.items():
-        for part in matrix.chunk(3) if "qkv" in name else [matrix]:
-            assert 0.95 * xavier_bound(part) < part.abs().max().item() <= xavier_bound(part), name
-
-
 @pytest.mark.parametrize("ties", TIES)
 def test_the_first_loss_is_that_of_a_guess(ties: str) -> None:
     vocabulary = 4000

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from oracles.draws import Draws
 from transformer_cli.config.schema import Config, DataConfig, ModelConfig
 from transformer_cli.data.codec import Codecs, WordCodec
 from transformer_cli.data.dataset import Dataset
@@ -162,6 +163,19 @@ def test_the_best_is_loaded_for_evaluation(run: Run) -> None:
     best = run.load_best(CPU)
     assert not best.training
     assert_identical(best.state_dict(), expected)
+
+
+@pytest.mark.parametrize("tie_embeddings", ["none", "target+output", "all"])
+def test_loading_draws_no_weights(tmp_path: Path, tie_embeddings: str) -> None:
+    run = Run.create(tmp_path / "run", config(tie_embeddings), dataset_of(TARGET, TARGET))
+    training = trained(run)
+    run.save(*training, TrainingState(step=2), is_best=True)
+    before = torch.get_rng_state()
+    with Draws() as draws:
+        loaded = run.load_best(CPU)
+    assert draws.counts == {}
+    assert torch.equal(torch.get_rng_state(), before)
+    assert_identical(loaded.state_dict(), training[0].state_dict())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,97 @@
+"""How weights begin: what is drawn, and what is not drawn where a checkpoint fills them."""
+
+import math
+import threading
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from oracles.draws import Draws
+from transformer_cli.config.schema import ModelConfig, VectorsConfig
+from transformer_cli.model.initialization import UninitializedWeights
+from transformer_cli.model.loss import token_losses
+from transformer_cli.model.transformer import Transformer
+
+PAD = 1
+SMALL = ModelConfig(
+    d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, d_ff=24, dropout=0.0, max_length=8
+)
+SOURCE = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, PAD, PAD]])
+TARGET = torch.tensor([[2, 8, 3, PAD], [2, 4, 6, 9]])
+FROZEN = VectorsConfig.model_validate({"source": "a.vec", "target": "b.vec", "freeze": True})
+VARIANTS = [
+    pytest.param({}, id="learned positions"),
+    pytest.param({"positions": "sinusoidal", "max_length": None, "qkv_bias": False}, id="sinusoidal"),
+    pytest.param({"tie_embeddings": "target+output", "norm": "pre", "final_norm": True}, id="tied"),
+    pytest.param({"tie_embeddings": "all"}, id="all tied"),
+    pytest.param({"vectors": FROZEN, "tie_embeddings": "target+output"}, id="frozen"),
+]
+
+
+def make_model(variant: dict[str, object], vocabulary: int = 12) -> Transformer:
+    config = SMALL.model_copy(update=variant)
+    return Transformer(config, source_vocabulary=vocabulary, target_vocabulary=vocabulary, pad_id=PAD)
+
+
+def xavier_bound(matrix: Tensor) -> float:
+    return math.sqrt(6 / sum(matrix.shape))
+
+
+def test_every_matrix_fills_its_xavier_bound_and_each_of_q_k_v_its_own() -> None:
+    torch.manual_seed(0)
+    model = make_model({"head_dim": 5}, vocabulary=40)
+    matrices = {name: parameter for name, parameter in model.named_parameters() if parameter.ndim == 2}
+    assert len(matrices) == 2 * (2 + 2) + 2 * (4 + 2) + 2 * 2 + 1  # encoder, decoder, embeddings, output
+    for name, matrix in matrices.items():
+        for part in matrix.chunk(3) if "qkv" in name else [matrix]:
+            assert 0.95 * xavier_bound(part) < part.abs().max().item() <= xavier_bound(part), name
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_model_that_is_to_be_loaded_draws_nothing(variant: dict[str, object]) -> None:
+    before = torch.get_rng_state()
+    with Draws() as draws, UninitializedWeights():
+        make_model(variant)
+    assert draws.counts == {}
+    assert torch.get_rng_state().equal(before)
+    with Draws() as draws:
+        make_model(variant)
+    assert draws.counts["aten.uniform_.default"] > 20
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_once_loaded_it_is_the_model_that_was_saved(variant: dict[str, object]) -> None:
+    saved = make_model(variant)
+    for parameter in saved.parameters():  # norms and biases too
+        nn.init.normal_(parameter, std=0.3)
+    for embedding in (saved.source_embedding, saved.target_embedding):
+        embedding.load_vectors(torch.tensor([5, 8]), torch.randn(2, 16))
+    with UninitializedWeights():
+        loaded = make_model(variant)
+    loaded.load_state_dict(saved.state_dict())
+
+    buffers, parameters = dict(saved.named_buffers()), dict(saved.named_parameters())
+    assert dict(loaded.named_buffers()).keys() == buffers.keys()
+    assert dict(loaded.named_parameters()).keys() == parameters.keys()  # tied ones once
+    assert all(buffer.equal(buffers[name]) for name, buffer in loaded.named_buffers())
+    losses = [token_losses(model, SOURCE, TARGET) for model in (saved, loaded)]
+    assert losses[0].nll.equal(losses[1].nll)
+    for each in losses:
+        each.objective.backward()
+    for name, parameter in loaded.named_parameters():
+        assert parameter.equal(parameters[name]), name
+        torch.testing.assert_close(parameter.grad, parameters[name].grad, atol=0.0, rtol=0.0)
+    if "vectors" in variant:
+        assert loaded.source_embedding.tokens.weight.grad is not None
+        assert not loaded.source_embedding.tokens.weight.grad[5].any()  # frozen rows are held
+
+
+def test_other_threads_go_on_drawing() -> None:
+    drawn: list[Tensor] = []
+    with UninitializedWeights():
+        thread = threading.Thread(target=lambda: drawn.append(nn.init.uniform_(torch.full((9,), 5.0))))
+        thread.start()
+        thread.join()
+        assert nn.init.uniform_(torch.full((9,), 5.0)).unique().tolist() == [5.0]
+    assert drawn[0].max() < 1.0

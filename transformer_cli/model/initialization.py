@@ -1,0 +1,49 @@
+"""How a model's weights begin: drawn at random, or left for a checkpoint to fill. Knows nothing of files or seeds."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from transformer_cli.model.attention import MultiHeadAttention
+from transformer_cli.model.positions import LearnedPositions
+
+
+def initialize(module: nn.Module) -> None:
+    """Xavier-uniform on every matrix, embeddings included; biases and LayerNorm as torch makes them.
+
+    Glorot and Bengio 2010: the bound depends on the shape, so the three parts of a fused q/k/v matrix are
+    initialised each on its own.
+    """
+    if isinstance(module, MultiHeadAttention):
+        for part in module.qkv.weight.detach().split(module.inner):
+            nn.init.xavier_uniform_(part)
+        nn.init.xavier_uniform_(module.output.weight)
+    elif isinstance(module, nn.Linear | nn.Embedding | LearnedPositions):
+        nn.init.xavier_uniform_(module.weight)
+
+
+class UninitializedWeights(TorchFunctionMode):
+    """Inside the block a new model draws nothing: its weights are whatever was in memory, and have to be loaded.
+
+    All else is as always: buffers have their values, tied weights are one tensor, frozen rows are held. Random states
+    are not touched, and other threads go on drawing.
+
+        with UninitializedWeights():
+            model = Transformer(config, …)
+        load_model(model, path)
+    """
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Sequence[type],
+        arguments: Sequence[Any] = (),
+        keywords: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Leaves a tensor as it is where torch.nn.init, or what it is built on, would fill it; calls all else."""
+        keywords = keywords or {}
+        if getattr(function, "__module__", None) == nn.init.__name__ or function in (Tensor.uniform_, Tensor.normal_):
+            return keywords["tensor"] if "tensor" in keywords else arguments[0]
+        return function(*arguments, **keywords)
