@@ -4,11 +4,11 @@ Positions count from 0, which is <sos> in a model; layers and heads count from 1
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from transformer_cli.data.vectors import read_vectors
 from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS
 from transformer_cli.errors import DataError
-from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, attention_scores
-from transformer_cli.model.transformer import Transformer
+from transformer_cli.model.attention import AttentionRecord, RecordedAttention
 from transformer_cli.translator import Options, Translation, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -202,10 +201,8 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
     target_ids = [SOS, *translation.ids]
     source = torch.tensor([source_ids], device=translator.device)
     record = AttentionRecord()
-    with _scores_kept(model) as scores:
-        memory = model.encode(source, record)
-        model.decode(torch.tensor([target_ids], device=translator.device), memory, source, record)
-    encoder, decoder = model.encoder.layers, model.decoder.layers
+    memory = model.encode(source, record)
+    model.decode(torch.tensor([target_ids], device=translator.device), memory, source, record)
     embedding = model.source_embedding
     return Inspection(
         translation.source,
@@ -214,9 +211,9 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
         source_ids,
         [SPECIALS[SOS], *translation.tokens],
         target_ids,
-        _by_layer([scores[layer.self_attention] for layer in encoder], record.encoder_self),
-        _by_layer([scores[layer.self_attention] for layer in decoder], record.decoder_self),
-        _by_layer([scores[layer.cross_attention] for layer in decoder], record.cross),
+        _by_layer(record.encoder_self),
+        _by_layer(record.decoder_self),
+        _by_layer(record.cross),
         (embedding.tokens(source) * embedding.scale)[0].cpu(),
         embedding(source)[0].cpu(),
         memory[0].cpu(),
@@ -250,34 +247,14 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
         raise DataError(f"query {query}: not among the words that have a vector; choose of {', '.join(words)}")
     vectors = torch.from_numpy(np.stack([rows[word] for word in words])).double()
     queries = vectors[positions]
-    scores = attention_scores(queries, vectors, None) if is_scaled else queries @ vectors.T
+    scores = queries @ vectors.T / (math.sqrt(vectors.shape[1]) if is_scaled else 1.0)
     weights = scores.softmax(dim=-1)
     return WordAttention(words, missing, positions, is_scaled, vectors, scores, weights, weights @ vectors)
 
 
-@contextmanager
-def _scores_kept(model: Transformer) -> Iterator[dict[object, Tensor]]:
-    """While the block runs, each attention module → the scores of its newest call, (batch, heads, target, source).
-
-    The model keeps weights for those who ask, but no scores: they are computed here a second time.
-    """
-    scores: dict[object, Tensor] = {}
-
-    def keep(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        query, source, may_attend, _ = arguments
-        scores[module] = attention_scores(query, source.keys, may_attend)
-
-    modules = [module for module in model.modules() if isinstance(module, MultiHeadAttention)]
-    hooks = [module.register_forward_pre_hook(keep) for module in modules]
-    try:
-        yield scores
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _by_layer(scores: Sequence[Tensor], weights: Sequence[Tensor]) -> list[Attention]:
-    return [Attention(before[0].cpu(), after[0].cpu()) for before, after in zip(scores, weights, strict=True)]
+def _by_layer(record: Sequence[RecordedAttention]) -> list[Attention]:
+    """Of the one sentence in the batch."""
+    return [Attention(each.scores[0].cpu(), each.weights[0].cpu()) for each in record]
 
 
 def _between_markers(words: Sequence[str]) -> list[str]:

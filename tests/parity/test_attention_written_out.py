@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import MultiHeadAttention, attention_scores, attention_weights
+from transformer_cli.model.attention import MultiHeadAttention, RecordedAttention, attention
 from transformer_cli.model.layers import EncoderLayer
 
 CLOSE = 1e-5
@@ -21,6 +21,13 @@ def _seed() -> None:
 
 def assert_close(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found, expected, atol=CLOSE, rtol=0.0)
+
+
+def scores_and_weights(query: Tensor, key: Tensor) -> RecordedAttention:
+    """Those that attention records on its way."""
+    record: list[RecordedAttention] = []
+    attention(query, key, key, None, record=record)
+    return record[0]
 
 
 def shared_by_all_heads(
@@ -55,7 +62,7 @@ def test_scores_spread_alike_at_any_depth(depth: int) -> None:
     """Sums of `depth` products of numbers around 1 spread by √depth; that is why they are divided by it."""
     query, key = torch.randn(1, 1, 200, depth), torch.randn(1, 1, 200, depth)
     assert (query @ key.transpose(-2, -1)).std().item() == pytest.approx(math.sqrt(depth), rel=0.1)
-    assert attention_scores(query, key, None).std().item() == pytest.approx(1.0, rel=0.1)
+    assert scores_and_weights(query, key).scores.std().item() == pytest.approx(1.0, rel=0.1)
 
 
 def times(matrix: Rows, vector: list[float]) -> list[float]:
@@ -69,13 +76,13 @@ def plus(one: list[float], other: list[float]) -> list[float]:
 def test_a_single_head_of_width_5_is_the_loops() -> None:
     """Four words of width 20; queries, keys and values of width 5: each step in Python's floats."""
     config = ModelConfig(d_model=20, num_heads=1, head_dim=5, d_ff=8, dropout=0.0)
-    attention = EncoderLayer(config).self_attention
-    for parameter in attention.parameters():
+    ours = EncoderLayer(config).self_attention
+    for parameter in ours.parameters():
         nn.init.normal_(parameter, std=0.3)
-    assert attention.qkv.weight.shape == (3 * 5, 20)
+    assert ours.qkv.weight.shape == (3 * 5, 20)
     sentence = torch.randn(1, 4, 20)
 
-    weight, bias, words = attention.qkv.weight.tolist(), attention.qkv.bias.tolist(), sentence[0].tolist()
+    weight, bias, words = ours.qkv.weight.tolist(), ours.qkv.bias.tolist(), sentence[0].tolist()
     queries, keys, values = (
         [plus(times(weight[first : first + 5], word), bias[first : first + 5]) for word in words]
         for first in (0, 5, 10)
@@ -84,11 +91,12 @@ def test_a_single_head_of_width_5_is_the_loops() -> None:
     powers = [[math.exp(product / math.sqrt(5)) for product in row] for row in products]
     weights = [[power / sum(row) for power in row] for row in powers]
     mixed = [[sum(w * v[i] for w, v in zip(row, values, strict=True)) for i in range(5)] for row in weights]
-    w_o, b_o = attention.output.weight.tolist(), attention.output.bias.tolist()
+    w_o, b_o = ours.output.weight.tolist(), ours.output.bias.tolist()
     output = [plus(times(w_o, row), b_o) for row in mixed]
 
-    query, source = attention.queries_keys_values(sentence)
+    query, source = ours.queries_keys_values(sentence)
     assert query.shape == (1, 1, 4, 5)
-    assert_close(attention_scores(query, source.keys, None)[0, 0] * math.sqrt(5), torch.tensor(products))
-    assert_close(attention_weights(query, source.keys, None)[0, 0], torch.tensor(weights))
-    assert_close(attention(query, source, None)[0], torch.tensor(output))
+    found = scores_and_weights(query, source.keys)
+    assert_close(found.scores[0, 0] * math.sqrt(5), torch.tensor(products))
+    assert_close(found.weights[0, 0], torch.tensor(weights))
+    assert_close(ours(query, source, None)[0], torch.tensor(output))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import MultiHeadAttention, attend, attention_weights
+from transformer_cli.model.attention import MultiHeadAttention, RecordedAttention, attention, fused_attention
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 from transformer_cli.model.transformer import Transformer, look_ahead_mask
 
@@ -75,22 +75,26 @@ def masks() -> list[object]:
 def test_attention_is_torchs(may_attend: Tensor | None) -> None:
     query, key, value = heads(2, 3)
     theirs = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend)
-    assert_close(attention_weights(query, key, may_attend) @ value, theirs)
-    assert_close(attend(query, key, value, may_attend), theirs)
+    assert_close(attention(query, key, value, may_attend), theirs)
+    assert_close(fused_attention(query, key, value, may_attend), theirs)
 
 
 @pytest.mark.parametrize("may_attend", masks())
 def test_attention_is_equation_1(may_attend: Tensor | None) -> None:
     query, key, value = heads(2, 3)
+    record: list[RecordedAttention] = []
+    ours = attention(query, key, value, may_attend, record=record)
     for batch, head, target in [(0, 0, 0), (0, 2, 3), (1, 1, 2)]:
         asked = query[batch, head, target].tolist()
         keys = key[batch, head].tolist()
         allowed = [True] * 5 if may_attend is None else may_attend[batch, 0, 0].tolist()
         scores = [sum(q * k for q, k in zip(asked, row, strict=True)) / math.sqrt(8) for row in keys]
-        powers = [math.exp(score) if may else 0.0 for score, may in zip(scores, allowed, strict=True)]
+        scores = [score if may else -math.inf for score, may in zip(scores, allowed, strict=True)]
+        powers = [math.exp(score) for score in scores]
         weights = torch.tensor([power / sum(powers) for power in powers])
-        assert_close(attention_weights(query, key, may_attend)[batch, head, target], weights)
-        assert_close(attend(query, key, value, may_attend)[batch, head, target], weights @ value[batch, head])
+        assert_close(record[0].scores[batch, head, target], torch.tensor(scores))
+        assert_close(record[0].weights[batch, head, target], weights)
+        assert_close(ours[batch, head, target], weights @ value[batch, head])
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -41,7 +41,7 @@ def by_the_book(translator: Translator, sentence: str) -> tuple[list[str], str, 
         logits[[1, SOS]] = -math.inf  # <pad> and <sos> are never written
         log_prob += float(probabilities[logits.argmax()])
         target.append(int(logits.argmax()))
-    attended = record.cross[-1].mean(dim=1)[0, :, 1:-1].argmax(dim=1)
+    attended = record.cross[-1].weights.mean(dim=1)[0, :, 1:-1].argmax(dim=1)
     ids = [index for index in target[1:] if index != EOS]
     looked_at = [words.tokens[int(at)] for at in attended[: len(ids)]]
     tokens = run.codecs.target.tokens(ids)

@@ -11,6 +11,7 @@ from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import Hypothesis, Step
 from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.model.attention import RecordedAttention
 from transformer_cli.model.transformer import Transformer
 
 
@@ -48,9 +49,9 @@ class TransformerDecoder:
 
     def step(self, tokens: Tensor) -> Step:
         """See `interface.Decoder`."""
-        record: list[Tensor] = []
+        record: list[RecordedAttention] = []
         logits = self._model.step(tokens, self._cache, record)
-        attention = record[0][:, :, -1]  # of the last layer: (rows, heads, source)
+        attention = record[0].weights[:, :, -1]  # of the last layer: (rows, heads, source)
         of_words = attention.mean(dim=1).masked_fill(~self._is_word, -1.0)
         return Step(logits, attention, of_words.argmax(dim=1))
 

@@ -15,30 +15,45 @@ from torch import Tensor, nn
 from transformer_cli.model.fast.dropout import Dropout
 
 
-def attention_weights(query: Tensor, key: Tensor, may_attend: Tensor | None) -> Tensor:
-    """softmax(QKᵀ/√d_k) (eq. 1): how much each target position takes from each source position.
+class RecordedAttention(NamedTuple):
+    """What one layer's attention computed on the way, for those who ask."""
 
-    query (batch, heads, target, depth); key (batch, heads, source, depth); may_attend bool, broadcast to
-    (batch, heads, target, source), at least one True in each row. Returns (batch, heads, target, source).
+    scores: Tensor
+    """QKᵀ/√d_k, -inf where a target position may not attend: (batch, heads, target, source)"""
+    weights: Tensor
+    """softmax of the scores, before dropout: (batch, heads, target, source)"""
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    may_attend: Tensor | None,
+    *,
+    dropout: Callable[[Tensor], Tensor] = lambda weights: weights,
+    record: list[RecordedAttention] | None = None,
+) -> Tensor:
+    """softmax(QKᵀ/√d_k)·V (eq. 1): the mean of the values, weighted by how well their keys match the query.
+
+    query (batch, heads, target, depth); key, value (batch, heads, source, depth); may_attend bool, broadcast to
+    (batch, heads, target, source), at least one True in each row; None: everything. dropout acts on the weights.
+    record: a list that scores and weights are added to. Returns (batch, heads, target, depth).
     """
-    return attention_scores(query, key, may_attend).softmax(dim=-1)
-
-
-def attention_scores(query: Tensor, key: Tensor, may_attend: Tensor | None) -> Tensor:
-    """QKᵀ/√d_k, -inf where a target position may not attend.
-
-    Shapes as in `attention_weights`; the last two dimensions alone will do.
-    """
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (batch, heads, target, source)
     if may_attend is not None:
         scores = scores.masked_fill(~may_attend, float("-inf"))
-    return scores
+    weights = scores.softmax(dim=-1)  # (batch, heads, target, source): each row sums to 1
+    if record is not None:
+        record.append(RecordedAttention(scores, weights))
+    return dropout(weights) @ value  # (batch, heads, target, depth)
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, may_attend: Tensor | None, dropout: float = 0.0) -> Tensor:
-    """softmax(QKᵀ/√d_k)·V (eq. 1) by torch's fused kernels: the fast form where one exists, which is not the CPU.
+def fused_attention(
+    query: Tensor, key: Tensor, value: Tensor, may_attend: Tensor | None, *, dropout: float = 0.0
+) -> Tensor:
+    """The same as `attention` in one kernel of torch, which keeps no scores and no weights; dropout: a share.
 
-    Shapes as in `attention_weights`, value as key. Returns (batch, heads, target, depth).
+    Used on every device but the CPU, whose own kernel is slower than `attention` for short sentences. Shapes as there.
     """
     return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend, dropout_p=dropout)
 
@@ -99,11 +114,11 @@ class MultiHeadAttention(nn.Module):
         return KeysValues(*self._project(memory, 1, 3))
 
     def forward(
-        self, query: Tensor, source: KeysValues, may_attend: Mask, record: list[Tensor] | None = None
+        self, query: Tensor, source: KeysValues, may_attend: Mask, record: list[RecordedAttention] | None = None
     ) -> Tensor:
         """Attend in every head, concatenate, project: (batch, target, d_model).
 
-        record: where the weights (batch, heads, target, source) are kept, for those who ask; training never does.
+        record: a list that the scores and weights of all heads are added to.
         """
         if may_attend is None or isinstance(may_attend, Tensor):
             heads = self._attend(query, source, may_attend, record)
@@ -112,16 +127,17 @@ class MultiHeadAttention(nn.Module):
         return self.output(heads.transpose(-3, -2).flatten(-2))  # (batch, target, heads·depth) → (…, d_model)
 
     def _attend(
-        self, query: Tensor, source: KeysValues, may_attend: Tensor | None, record: list[Tensor] | None = None
+        self,
+        query: Tensor,
+        source: KeysValues,
+        may_attend: Tensor | None,
+        record: list[RecordedAttention] | None = None,
     ) -> Tensor:
         """Every head's mean of the values: (batch, heads, target, depth)."""
         if record is None and query.device.type != "cpu":
             dropout = self.dropout.p if self.training else 0.0
-            return attend(query, source.keys, source.values, may_attend, dropout)
-        weights = attention_weights(query, source.keys, may_attend)
-        if record is not None:
-            record.append(weights)
-        return self.dropout(weights) @ source.values
+            return fused_attention(query, source.keys, source.values, may_attend, dropout=dropout)
+        return attention(query, source.keys, source.values, may_attend, dropout=self.dropout, record=record)
 
     def _project(self, x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """Parts first … last-1 of (queries, keys, values), each (batch, heads, length, depth), or without batch."""
@@ -134,11 +150,11 @@ class MultiHeadAttention(nn.Module):
 
 @dataclass
 class AttentionRecord:
-    """The attention weights of one forward pass, layer by layer: each (batch, heads, target, source)."""
+    """What one forward pass attended to: a list for each of the model's three uses of attention, in layer order."""
 
-    encoder_self: list[Tensor] = field(default_factory=list)
-    decoder_self: list[Tensor] = field(default_factory=list)
-    cross: list[Tensor] = field(default_factory=list)
+    encoder_self: list[RecordedAttention] = field(default_factory=list)
+    decoder_self: list[RecordedAttention] = field(default_factory=list)
+    cross: list[RecordedAttention] = field(default_factory=list)
 
 
 @dataclass

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import KeysValues, Mask, MultiHeadAttention
+from transformer_cli.model.attention import KeysValues, Mask, MultiHeadAttention, RecordedAttention
 from transformer_cli.model.fast.dropout import Dropout
 
 
@@ -49,7 +49,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.residuals = nn.ModuleList(Residual(config) for _ in range(2))
 
-    def forward(self, x: Tensor, may_attend: Mask, record: list[Tensor] | None = None) -> Tensor:
+    def forward(self, x: Tensor, may_attend: Mask, record: list[RecordedAttention] | None = None) -> Tensor:
         """x (batch, source, d_model); may_attend (batch, 1, 1, source). Returns x's shape."""
 
         def attend_to_source(x: Tensor) -> Tensor:
@@ -78,8 +78,8 @@ class DecoderLayer(nn.Module):
         may_attend_source: Mask,
         *,
         remember: Callable[[KeysValues], KeysValues] = lambda new: new,
-        self_record: list[Tensor] | None = None,
-        cross_record: list[Tensor] | None = None,
+        self_record: list[RecordedAttention] | None = None,
+        cross_record: list[RecordedAttention] | None = None,
     ) -> Tensor:
         """x (batch, target, d_model); may_attend_target (batch, 1, target, target), None: everything so far;
         memory: `cross_attention.keys_values` of the encoder's output; may_attend_source (batch, 1, 1, source);

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import AttentionRecord, Cache, KeysValues, Mask
+from transformer_cli.model.attention import AttentionRecord, Cache, KeysValues, Mask, RecordedAttention
 from transformer_cli.model.fast.dropout import Dropout
 from transformer_cli.model.initialization import initialize
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
@@ -64,7 +64,7 @@ class Transformer(nn.Module):
         memory = [each.contiguous() for each in self.decoder.keys_values(self.encode(source))]
         return Cache(memory, self._real(source), [None] * len(memory))
 
-    def step(self, tokens: Tensor, cache: Cache, cross_record: list[Tensor] | None = None) -> Tensor:
+    def step(self, tokens: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
         """Logits of the token after `tokens` int64 (batch,), the newest of each row: (batch, vocabulary).
 
         The same as the last position of `forward` over all tokens so far, which the cache remembers. cross_record:
@@ -154,7 +154,7 @@ class Decoder(nn.Module):
             )
         return self.norm(x)
 
-    def step(self, x: Tensor, cache: Cache, cross_record: list[Tensor] | None = None) -> Tensor:
+    def step(self, x: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
         """One more target position: x (batch, 1, d_model). No mask is needed: all that is cached lies before it."""
         last = len(self.layers) - 1
         for index, layer in enumerate(self.layers):

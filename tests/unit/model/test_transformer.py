@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from transformer_cli.config.schema import ModelConfig, TrainingConfig, VectorsConfig
-from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention
+from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, RecordedAttention
 from transformer_cli.model.fast.dropout import Dropout
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer, count_frozen, count_parameters
@@ -203,8 +203,10 @@ def test_recorded_attention_is_shared_out_among_real_positions_so_far(
     layers = getattr(recorded()[0], kind)
     may_attend = (keys != PAD)[:, None, :] & torch.ones(queries.shape[1], keys.shape[1], dtype=torch.bool).tril(future)
     assert len(layers) == 2
-    for weights in layers:
-        assert weights.shape == (2, 2, queries.shape[1], keys.shape[1])
+    for scores, weights in layers:
+        assert scores.shape == weights.shape == (2, 2, queries.shape[1], keys.shape[1])
+        assert weights.equal(scores.softmax(dim=-1))
+        assert (scores.isfinite() == may_attend[:, None]).all()
         torch.testing.assert_close(weights.sum(dim=-1), torch.ones(weights.shape[:-1]))
         assert ((weights > 0.0) == may_attend[:, None]).all()
 
@@ -213,10 +215,18 @@ def test_a_decoding_step_records_its_one_row_of_the_whole() -> None:
     model, whole = make_model().eval(), recorded()[0]
     cache = model.start(SOURCE)
     for position in range(3):
-        record: list[Tensor] = []
+        record: list[RecordedAttention] = []
         model.step(TARGET[:, position], cache, record)
-        (weights,) = record  # of the last layer
-        torch.testing.assert_close(weights[:, :, 0], whole.cross[-1][:, :, position])
+        (last_layer,) = record
+        torch.testing.assert_close(last_layer.weights[:, :, 0], whole.cross[-1].weights[:, :, position])
+        torch.testing.assert_close(last_layer.scores[:, :, 0], whole.cross[-1].scores[:, :, position])
+
+
+def test_recorded_weights_are_those_before_dropout() -> None:
+    model, record = make_model(dropout=0.5).train(), AttentionRecord()
+    model.encode(SOURCE, record)
+    for scores, weights in record.encoder_self:
+        assert weights.equal(scores.softmax(dim=-1))
 
 
 def test_one_matrix_needs_one_vocabulary() -> None:
