@@ -7,7 +7,7 @@ Shapes: batch, heads, target (positions that ask), source (positions that are as
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -59,7 +59,7 @@ def fused_attention(
 
 
 class KeysValues(NamedTuple):
-    """What is attended to, split in heads: keys and values (batch, heads, source, depth)."""
+    """What is attended to, split in heads: keys and values, both (…, heads, source, depth)."""
 
     keys: Tensor
     values: Tensor
@@ -71,19 +71,6 @@ class KeysValues(NamedTuple):
     def contiguous(self) -> "KeysValues":
         """Each head's in one piece of memory: what is asked many times need not be put together each time."""
         return KeysValues(self.keys.contiguous(), self.values.contiguous())
-
-
-Attend = Callable[[Tensor, KeysValues, Tensor | None], Tensor]
-
-
-class Packed(Protocol):
-    """In place of a mask, where sentences stand in one row: it knows how to put them side by side."""
-
-    def attend(self, query: Tensor, source: KeysValues, attend: Attend) -> Tensor:
-        """`attend` (padded query, keys and values, their mask) on packed ones: (heads, tokens, depth)."""
-
-
-Mask = Tensor | Packed | None
 
 
 class MultiHeadAttention(nn.Module):
@@ -101,50 +88,54 @@ class MultiHeadAttention(nn.Module):
         self.dropout = Dropout(dropout)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
-        """Self-attention: all three from the same x (batch, length, d_model), or packed (tokens, d_model)."""
+        """Self-attention: all three from the same x (…, length, d_model), each (…, heads, length, depth)."""
         query, keys, values = self._project(x, 0, 3)
         return query, KeysValues(keys, values)
 
     def queries(self, x: Tensor) -> Tensor:
-        """Encoder–decoder attention: queries from the decoder's x (batch, target, d_model)."""
+        """Encoder–decoder attention: from the decoder's x (…, target, d_model) queries (…, heads, target, depth)."""
         return self._project(x, 0, 1)[0]
 
     def keys_values(self, memory: Tensor) -> KeysValues:
-        """Encoder–decoder attention: keys and values from the encoder's output (batch, source, d_model)."""
+        """Encoder–decoder attention: from the encoder's output (…, source, d_model), each (…, heads, source, depth)."""
         return KeysValues(*self._project(memory, 1, 3))
 
     def forward(
-        self, query: Tensor, source: KeysValues, may_attend: Mask, record: list[RecordedAttention] | None = None
-    ) -> Tensor:
-        """Attend in every head, concatenate, project: (batch, target, d_model).
-
-        record: a list that the scores and weights of all heads are added to.
-        """
-        if may_attend is None or isinstance(may_attend, Tensor):
-            heads = self._attend(query, source, may_attend, record)
-        else:
-            heads = may_attend.attend(query, source, self._attend)
-        return self.output(heads.transpose(-3, -2).flatten(-2))  # (batch, target, heads·depth) → (…, d_model)
-
-    def _attend(
         self,
         query: Tensor,
         source: KeysValues,
         may_attend: Tensor | None,
         record: list[RecordedAttention] | None = None,
     ) -> Tensor:
-        """Every head's mean of the values: (batch, heads, target, depth)."""
+        """query (batch, heads, target, depth), source and may_attend as in `attention` → (batch, target, d_model).
+
+        record: a list that the scores and weights of all heads are added to.
+        """
+        return self.join_heads(self.attend(query, source, may_attend, record))
+
+    def attend(
+        self,
+        query: Tensor,
+        source: KeysValues,
+        may_attend: Tensor | None,
+        record: list[RecordedAttention] | None = None,
+    ) -> Tensor:
+        """Equation 1 in every head; parameters as in `forward`. Returns (batch, heads, target, depth)."""
         if record is None and query.device.type != "cpu":
             dropout = self.dropout.p if self.training else 0.0
             return fused_attention(query, source.keys, source.values, may_attend, dropout=dropout)
         return attention(query, source.keys, source.values, may_attend, dropout=self.dropout, record=record)
 
+    def join_heads(self, heads: Tensor) -> Tensor:
+        """Concat(head_1 … head_h)·W_O: (…, heads, length, depth) → (…, length, d_model)."""
+        return self.output(heads.transpose(-3, -2).flatten(-2))
+
     def _project(self, x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
-        """Parts first … last-1 of (queries, keys, values), each (batch, heads, length, depth), or without batch."""
+        """Parts first … last-1 of (queries, keys, values) of x (…, length, d_model), each (…, heads, length, depth)."""
         rows = slice(first * self.inner, last * self.inner)
         bias = None if self.qkv.bias is None else self.qkv.bias[rows]
         projected = nn.functional.linear(x, self.qkv.weight[rows], bias)
-        parts = projected.unflatten(-1, (last - first, self.num_heads, -1))  # (batch, length, part, heads, depth)
+        parts = projected.unflatten(-1, (last - first, self.num_heads, -1))  # (…, length, part, heads, depth)
         return tuple(part.transpose(-3, -2) for part in parts.unbind(-3))
 
 

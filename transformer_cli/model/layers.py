@@ -5,7 +5,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import KeysValues, Mask, MultiHeadAttention, RecordedAttention
+from transformer_cli.model.attention import KeysValues, MultiHeadAttention, RecordedAttention
 from transformer_cli.model.fast.dropout import Dropout
 
 
@@ -49,7 +49,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = FeedForward(config)
         self.residuals = nn.ModuleList(Residual(config) for _ in range(2))
 
-    def forward(self, x: Tensor, may_attend: Mask, record: list[RecordedAttention] | None = None) -> Tensor:
+    def forward(self, x: Tensor, may_attend: Tensor, record: list[RecordedAttention] | None = None) -> Tensor:
         """x (batch, source, d_model); may_attend (batch, 1, 1, source). Returns x's shape."""
 
         def attend_to_source(x: Tensor) -> Tensor:
@@ -73,9 +73,9 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        may_attend_target: Mask,
+        may_attend_target: Tensor | None,
         memory: KeysValues,
-        may_attend_source: Mask,
+        may_attend_source: Tensor,
         *,
         remember: Callable[[KeysValues], KeysValues] = lambda new: new,
         self_record: list[RecordedAttention] | None = None,

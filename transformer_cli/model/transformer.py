@@ -5,12 +5,14 @@ positions.py (3.5).
 """
 
 import math
+from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import AttentionRecord, Cache, KeysValues, Mask, RecordedAttention
+from transformer_cli.model.attention import AttentionRecord, Cache, KeysValues, RecordedAttention
 from transformer_cli.model.fast.dropout import Dropout
 from transformer_cli.model.initialization import initialize
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
@@ -116,10 +118,11 @@ class Encoder(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        self.layers = cast(Sequence[EncoderLayer], layers)  # as its type has it, a ModuleList holds any module
         self.norm = _final_norm(config)
 
-    def forward(self, x: Tensor, may_attend: Mask, record: AttentionRecord | None = None) -> Tensor:
+    def forward(self, x: Tensor, may_attend: Tensor, record: AttentionRecord | None = None) -> Tensor:
         """x (batch, source, d_model); may_attend (batch, 1, 1, source). Returns x's shape."""
         for layer in self.layers:
             x = layer(x, may_attend, record and record.encoder_self)
@@ -131,15 +134,16 @@ class Decoder(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        self.layers = cast(Sequence[DecoderLayer], layers)  # as in Encoder
         self.norm = _final_norm(config)
 
     def forward(
         self,
         x: Tensor,
-        may_attend_target: Mask,
+        may_attend_target: Tensor,
         memory: Tensor,
-        may_attend_source: Mask,
+        may_attend_source: Tensor,
         record: AttentionRecord | None = None,
     ) -> Tensor:
         """All target positions at once: x (batch, target, d_model). Returns x's shape."""
@@ -170,9 +174,8 @@ class Decoder(nn.Module):
         return self.norm(x)
 
     def keys_values(self, memory: Tensor) -> list[KeysValues]:
-        """What each layer attends to of the encoder's output (batch, source, d_model)."""
-        layers = (layer for layer in self.layers if isinstance(layer, DecoderLayer))
-        return [layer.cross_attention.keys_values(memory) for layer in layers]
+        """What each layer attends to of the encoder's output (…, source, d_model): each (…, heads, source, depth)."""
+        return [layer.cross_attention.keys_values(memory) for layer in self.layers]
 
 
 def look_ahead_mask(length: int, device: torch.device) -> Tensor:

@@ -1,8 +1,18 @@
-"""Sentences in one row: what works token by token computes no padding. The fast form of training on the CPU.
+"""The loss of sentences that stand in one row, one after another: what works token by token computes no padding.
 
-Three sentences of 3, 2 and 5 tokens are (10, d_model) here, not (3, 5, d_model). Only attention needs them side by
-side: it pads them in groups of similar length and takes the padding out again. Values and gradients are those of the
-plain form, `loss.token_losses`, but for rounding: tests/parity/test_fast_forms.py.
+The fast form of `loss.token_losses` on the CPU. Where the plain form computes (batch, length, d_model), this one
+computes (tokens, d_model). Only attention needs sentences side by side: it pads them in groups of similar length and
+takes the padding out again. Knows the layers' order, as layers.py has it; their weights and all they compute is theirs.
+Values and gradients are those of the plain form but for rounding: tests/parity/test_fast_forms.py.
+
+An example, in groups of two: three sentences of 3, 2 and 5 tokens, a a a | b b | c c c c c.
+
+    tokens   0 1 2 3 4 5 6 7 8 9          10 rows of x, in place of the 15 of a padded batch
+             a a a b b c c c c c
+    groups   a a a     c c c c c          padded each to its own longest sentence
+             b b .
+    slots    0 1 2 3 4 5 6 7 8 9 10       those of all groups, one after another: 11, of which slot 5 is padding
+             a a a b b . c c c c c
 """
 
 from collections.abc import Sequence
@@ -11,10 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from transformer_cli.model.attention import Attend, KeysValues
+from transformer_cli.model.attention import KeysValues, MultiHeadAttention
 from transformer_cli.model.fast.fused_loss import projected_losses
+from transformer_cli.model.layers import DecoderLayer, EncoderLayer
 from transformer_cli.model.loss import TokenLosses
-from transformer_cli.model.transformer import Transformer, look_ahead_mask
+from transformer_cli.model.transformer import Decoder, Encoder, Transformer, look_ahead_mask
 
 GROUP = 16  # sentences that attention pads together: fewer compute less padding, but in smaller products
 
@@ -22,96 +33,145 @@ GROUP = 16  # sentences that attention pads together: fewer compute less padding
 def packed_token_losses(
     model: Transformer, source: Tensor, target: Tensor, *, label_smoothing: float = 0.0
 ) -> TokenLosses:
-    """As `loss.token_losses`; fastest where sentences of similar length stand beside each other in the batch."""
+    """As `loss.token_losses`; fastest where sentences of similar length stand beside each other in the batch.
+
+    source int64 (batch, source); target int64 (batch, target) from <sos> to <eos>, padded at the end.
+    """
     labels = target[:, 1:]
-    read = Row(target[:, :-1], labels != model.pad_id)
-    asked = Row(source, source != model.pad_id)
-    x = model.source_embedding(asked.ids, asked.positions)
-    memory = model.encoder(x, Groups(asked, asked))
-    x = model.target_embedding(read.ids, read.positions)
-    hidden = model.decoder(x, Groups(read, read, look_ahead=True), memory, Groups(read, asked))
+    read = Packed(target[:, :-1], labels != model.pad_id)
+    asked = Packed(source, source != model.pad_id)
+    memory = _encode(model.encoder, model.source_embedding(asked.ids, asked.positions), asked)
+    x = model.target_embedding(read.ids, read.positions)  # (target tokens, d_model)
+    hidden = _decode(model.decoder, x, read, memory, asked)
     return projected_losses(hidden, model.output, labels[labels != model.pad_id], label_smoothing=label_smoothing)
 
 
-class Row:
-    """One side of a batch: the tokens of all sentences one after another, and where they stand when padded in groups.
+def _encode(encoder: Encoder, x: Tensor, source: "Packed") -> Tensor:
+    """`Encoder.forward`: x (source tokens, d_model). Returns x's shape."""
+    in_source = PackedAttention(source, source)
+    for layer in encoder.layers:
+        x = _encoder_layer(layer, x, in_source)
+    return encoder.norm(x)
 
-    ids, positions: int64 (tokens,). real: of each group, bool (sentences, longest), True where there is a token.
+
+def _encoder_layer(layer: EncoderLayer, x: Tensor, in_source: "PackedAttention") -> Tensor:
+    def attend_to_source(x: Tensor) -> Tensor:
+        return in_source.attend(layer.self_attention, *layer.self_attention.queries_keys_values(x))
+
+    x = layer.residuals[0](x, attend_to_source)
+    return layer.residuals[1](x, layer.feed_forward)
+
+
+def _decode(decoder: Decoder, x: Tensor, target: "Packed", memory: Tensor, source: "Packed") -> Tensor:
+    """`Decoder.forward`: x (target tokens, d_model), memory (source tokens, d_model). Returns x's shape."""
+    in_target, to_source = PackedAttention(target, target, look_ahead=True), PackedAttention(target, source)
+    for layer, keys_values in zip(decoder.layers, decoder.keys_values(memory), strict=True):
+        x = _decoder_layer(layer, x, in_target, keys_values, to_source)
+    return decoder.norm(x)
+
+
+def _decoder_layer(
+    layer: DecoderLayer, x: Tensor, in_target: "PackedAttention", memory: KeysValues, to_source: "PackedAttention"
+) -> Tensor:
+    def attend_to_target(x: Tensor) -> Tensor:
+        return in_target.attend(layer.self_attention, *layer.self_attention.queries_keys_values(x))
+
+    def attend_to_memory(x: Tensor) -> Tensor:
+        return to_source.attend(layer.cross_attention, layer.cross_attention.queries(x), memory)
+
+    x = layer.residuals[0](x, attend_to_target)
+    x = layer.residuals[1](x, attend_to_memory)
+    return layer.residuals[2](x, layer.feed_forward)
+
+
+class Packed:
+    """One side of a batch: the tokens of all sentences one after another, and where they stand in padded groups.
+
+    The example above is `Packed(ids, real)` of ids and real (3, 5). It has
+    ids         (10,): of a a a b b c c c c c
+    positions   (10,): 0 1 2 0 1 0 1 2 3 4
+    real        of each group, bool (sentences, longest), True where there is a token: (2, 3) and (1, 5)
     """
 
     def __init__(self, ids: Tensor, real: Tensor) -> None:
         """ids int64 and real bool, both (batch, length); padding stands at the end."""
         self.ids = ids[real]
         self.positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)[real]
-        numbers = (real.flatten().cumsum(0) - 1).view_as(real)  # of each token in the row
+        tokens = (real.flatten().cumsum(0) - 1).view_as(real)  # [[0 1 2 . .], [3 4 . . .], [5 6 7 8 9]]
         self.real: list[Tensor] = []
         padded = []
         for first in range(0, len(ids), GROUP):
             group = real[first : first + GROUP]
             longest = int(group.sum(dim=1).max())
             self.real.append(group[:, :longest])
-            padded.append(numbers[first : first + GROUP, :longest].flatten())
+            padded.append(tokens[first : first + GROUP, :longest].flatten())
         is_token = torch.cat([group.flatten() for group in self.real])
-        self._tokens = torch.cat(padded).masked_fill_(~is_token, 0)  # of each slot; a padded one holds any
-        self._slots = is_token.nonzero()[:, 0]  # of each token
+        # Of each slot its token, 0 1 2 3 4 0 5 6 7 8 9: a padded slot holds any, and no one attends to it.
+        self._token_of_slot = torch.cat(padded).masked_fill_(~is_token, 0)
+        self._slot_of_token = is_token.nonzero()[:, 0]  # 0 1 2 3 4 6 7 8 9 10
 
     def pad(self, x: Tensor) -> list[Tensor]:
         """x (heads, tokens, depth) → of each group (sentences, heads, longest, depth)."""
-        slots = _Pad.apply(x.transpose(0, 1), self._tokens, self._slots)
+        slots = _Pad.apply(x.transpose(0, 1), self._token_of_slot, self._slot_of_token)  # (slots, heads, depth)
         groups = slots.split([group.numel() for group in self.real])
         return [group.unflatten(0, real.shape).transpose(1, 2) for group, real in zip(groups, self.real, strict=True)]
 
     def unpad(self, groups: Sequence[Tensor]) -> Tensor:
-        """The inverse of `pad`; what stands in padded slots is dropped."""
-        slots = torch.cat([group.transpose(1, 2).flatten(0, 1) for group in groups])
-        return _Unpad.apply(slots, self._slots).transpose(0, 1)
+        """The inverse of `pad`, (heads, tokens, depth); what stands in padded slots is dropped."""
+        slots = torch.cat([group.transpose(1, 2).flatten(0, 1) for group in groups])  # (slots, heads, depth)
+        return _Unpad.apply(slots, self._slot_of_token).transpose(0, 1)
 
 
-class Groups:
-    """Which tokens of one row may attend to which of another: the masks of attention, group by group."""
+class PackedAttention:
+    """Attention from one packed side of a batch to another, or to itself, group by group.
 
-    def __init__(self, target: Row, source: Row, *, look_ahead: bool = False) -> None:
-        """Both rows are of the same sentences. look_ahead: only to those that are not later."""
+    may_attend: of each group, bool, broadcast to (sentences, heads, target, source).
+    """
+
+    def __init__(self, target: Packed, source: Packed, *, look_ahead: bool = False) -> None:
+        """Both are of the same sentences. look_ahead: mask what comes later; the two are the same side then."""
         self.target, self.source = target, source
         self.may_attend = [real[:, None, None, :] for real in source.real]  # (sentences, 1, 1, source)
         if look_ahead:
             self.may_attend = [mask & look_ahead_mask(mask.shape[-1], mask.device) for mask in self.may_attend]
 
-    def attend(self, query: Tensor, source: KeysValues, attend: Attend) -> Tensor:
-        """query (heads, target tokens, depth), keys and values (heads, source tokens, depth) → as query."""
+    def attend(self, attention: MultiHeadAttention, query: Tensor, source: KeysValues) -> Tensor:
+        """`attention.forward` of query (heads, target tokens, depth), keys and values (heads, source tokens, depth).
+
+        Returns (target tokens, d_model).
+        """
         padded = zip(self.target.pad(query), self.source.pad(source.keys), self.source.pad(source.values), strict=True)
-        return self.target.unpad(
-            [
-                attend(queries, KeysValues(keys, values), mask)
-                for (queries, keys, values), mask in zip(padded, self.may_attend, strict=True)
-            ]
-        )
+        heads = [
+            attention.attend(queries, KeysValues(keys, values), mask)
+            for (queries, keys, values), mask in zip(padded, self.may_attend, strict=True)
+        ]
+        return attention.join_heads(self.target.unpad(heads))
 
 
 class _Pad(torch.autograd.Function):
     """Tokens → slots. Backwards each token's gradient is taken from its slot: faster than adding up by index."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, tokens: Tensor, slots: Tensor) -> Tensor:
-        ctx.save_for_backward(slots)
-        return x.index_select(0, tokens)
+    def forward(ctx: Any, x: Tensor, token_of_slot: Tensor, slot_of_token: Tensor) -> Tensor:
+        ctx.save_for_backward(slot_of_token)
+        return x.index_select(0, token_of_slot)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (slots,) = ctx.saved_tensors
-        return gradients[0].index_select(0, slots), None, None
+        (slot_of_token,) = ctx.saved_tensors
+        return gradients[0].index_select(0, slot_of_token), None, None
 
 
 class _Unpad(torch.autograd.Function):
     """Slots → tokens. Backwards the padded slots get zero."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, slots: Tensor) -> Tensor:
-        ctx.save_for_backward(slots)
+    def forward(ctx: Any, x: Tensor, slot_of_token: Tensor) -> Tensor:
+        ctx.save_for_backward(slot_of_token)
         ctx.shape = x.shape
-        return x.index_select(0, slots)
+        return x.index_select(0, slot_of_token)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (slots,) = ctx.saved_tensors
-        return gradients[0].new_zeros(ctx.shape).index_copy_(0, slots, gradients[0]), None
+        (slot_of_token,) = ctx.saved_tensors
+        return gradients[0].new_zeros(ctx.shape).index_copy_(0, slot_of_token, gradients[0]), None
