@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.decoding.decoder import TransformerDecoder
 from transformer_cli.decoding.greedy import greedy
+from transformer_cli.model.attention import AttentionRecord, RecordedAttention
 from transformer_cli.model.transformer import Transformer
 
 PAD, SOS, EOS = 1, 2, 3
@@ -74,14 +75,40 @@ def test_one_pass_gives_the_logits_of_step_by_step_decoding(model: Transformer) 
     assert_close(torch.stack(steps, dim=1), model(source, target))
 
 
-def test_selected_rows_go_on_as_if_they_had_always_stood_there(model: Transformer) -> None:
-    rows = torch.tensor([4, 1, 1])
+def test_kept_sentences_go_on_as_if_they_had_always_stood_there(model: Transformer) -> None:
+    kept = torch.tensor([4, 1])
     source, target = padded(SOURCES), padded([row + [8] * 6 for row in TARGETS])[:, :4]
     cache = model.start(source)
     for position in range(3):
         model.step(target[:, position], cache)
-    cache.select(rows)
-    assert_close(model.step(target[rows, 3], cache), model(source[rows], target[rows])[:, 3])
+    cache.keep(kept)
+    assert cache.length == 3
+    assert_close(model.step(target[kept, 3], cache), model(source[kept], target[kept])[:, 3])
+
+
+def test_hypotheses_of_two_sentences_with_beam_3_are_those_decoded_alone(model: Transformer) -> None:
+    """The example of cache.py: three of each sentence, then others go on, then only the second sentence."""
+    source = padded(SOURCES[:2])
+    cache = model.start(source)
+    tokens = torch.full((2, 1), SOS)  # of each hypothesis so far
+    of_sentence = torch.tensor([0, 1])
+    for rows, newest in [
+        ([0, 0, 0, 1, 1, 1], [4, 5, 6, 7, 8, 9]),
+        ([2, 0, 0, 3, 3, 4], [5, 6, 7, 8, 9, 10]),
+        ([1, 1, 2, 5, 4, 3], [4, 11, 4, 11, 4, 11]),
+    ]:
+        assert_close(model.step(tokens[:, -1], cache), model(source[of_sentence], tokens)[:, -1])
+        cache.reorder(torch.tensor(rows))
+        tokens = torch.cat((tokens[rows], torch.tensor(newest)[:, None]), dim=1)
+        of_sentence = of_sentence[rows]
+    assert of_sentence.tolist() == [0, 0, 0, 1, 1, 1]
+    cache.keep(torch.tensor([1]))
+    whole = AttentionRecord()
+    step: list[RecordedAttention] = []
+    assert_close(model.step(tokens[3:, -1], cache, step), model(source[[1, 1, 1]], tokens[3:])[:, -1])
+    model.decode(tokens[3:], model.encode(source[[1, 1, 1]]), source[[1, 1, 1]], whole)
+    by_hypothesis = step[0].weights.transpose(1, 2).flatten(0, 1)  # (1 sentence, heads, 3, source) → (3, heads, source)
+    assert_close(by_hypothesis, whole.cross[-1].weights[:, :, -1])
 
 
 def greedily(model: Transformer, source: Sequence[int], max_tokens: int) -> list[int]:

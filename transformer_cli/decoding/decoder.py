@@ -57,7 +57,7 @@ class TransformerDecoder:
 
     def keep(self, rows: Tensor) -> None:
         """See `interface.Decoder`."""
-        self._cache.select(rows)
+        self._cache.keep(rows)
         self._is_word = self._is_word[rows]
 
 

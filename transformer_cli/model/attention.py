@@ -1,4 +1,4 @@
-"""Scaled dot-product and multi-head attention (section 3.2), and the cache that decoding keeps.
+"""Scaled dot-product and multi-head attention (section 3.2). Knows no layers, no tokens and no decoding.
 
 Masks are boolean and say who *may* attend: True = may. The model makes them from the pad id; callers never do.
 Shapes: batch, heads, target (positions that ask), source (positions that are asked), depth (of one head).
@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from transformer_cli.model.fast.dropout import Dropout
@@ -63,14 +62,6 @@ class KeysValues(NamedTuple):
 
     keys: Tensor
     values: Tensor
-
-    def select(self, rows: Tensor) -> "KeysValues":
-        """These rows of the batch: int64 (new batch,)."""
-        return KeysValues(self.keys.index_select(0, rows), self.values.index_select(0, rows))
-
-    def contiguous(self) -> "KeysValues":
-        """Each head's in one piece of memory: what is asked many times need not be put together each time."""
-        return KeysValues(self.keys.contiguous(), self.values.contiguous())
 
 
 class MultiHeadAttention(nn.Module):
@@ -146,31 +137,3 @@ class AttentionRecord:
     encoder_self: list[RecordedAttention] = field(default_factory=list)
     decoder_self: list[RecordedAttention] = field(default_factory=list)
     cross: list[RecordedAttention] = field(default_factory=list)
-
-
-@dataclass
-class Cache:
-    """What decoding need not compute twice; made by `Transformer.start`, owned by the search.
-
-    memory: keys and values of the encoder's output in each layer, computed once. past: keys and values of the target
-    positions so far in each layer, None before the first. may_attend: which source positions are real.
-    """
-
-    memory: list[KeysValues]
-    may_attend: Tensor
-    past: list[KeysValues | None]
-    length: int = 0
-
-    def append(self, layer: int, new: KeysValues) -> KeysValues:
-        """Add the newest position's keys and values to a layer; returns all of them."""
-        past = self.past[layer]
-        if past is not None:
-            new = KeysValues(torch.cat((past.keys, new.keys), dim=2), torch.cat((past.values, new.values), dim=2))
-        self.past[layer] = new
-        return new
-
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order; a row may be named more than once. rows: int64 (new batch,)."""
-        self.may_attend = self.may_attend.index_select(0, rows)
-        self.memory = [each.select(rows) for each in self.memory]
-        self.past = [each and each.select(rows) for each in self.past]

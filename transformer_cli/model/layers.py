@@ -91,7 +91,9 @@ class DecoderLayer(nn.Module):
             return self.self_attention(query, remember(new), may_attend_target, self_record)
 
         def attend_to_memory(x: Tensor) -> Tensor:
-            return self.cross_attention(self.cross_attention.queries(x), memory, may_attend_source, cross_record)
+            # Hypotheses of a sentence read its memory together, like positions: with beam 3, (6, 1, d) → (2, 3, d).
+            query = self.cross_attention.queries(x.reshape(len(memory.keys), -1, x.shape[-1]))
+            return self.cross_attention(query, memory, may_attend_source, cross_record).view_as(x)
 
         x = self.residuals[0](x, attend_to_target)
         x = self.residuals[1](x, attend_to_memory)

@@ -6,13 +6,15 @@ positions.py (3.5).
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import AttentionRecord, Cache, KeysValues, RecordedAttention
+from transformer_cli.model.attention import AttentionRecord, KeysValues, RecordedAttention
+from transformer_cli.model.cache import Cache
 from transformer_cli.model.fast.dropout import Dropout
 from transformer_cli.model.initialization import initialize
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
@@ -63,14 +65,13 @@ class Transformer(nn.Module):
 
     def start(self, source: Tensor) -> Cache:
         """Encode once, and begin to decode: source int64 (batch, source)."""
-        memory = [each.contiguous() for each in self.decoder.keys_values(self.encode(source))]
-        return Cache(memory, self._real(source), [None] * len(memory))
+        return Cache(self.decoder.keys_values(self.encode(source)), self._real(source))
 
     def step(self, tokens: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
-        """Logits of the token after `tokens` int64 (batch,), the newest of each row: (batch, vocabulary).
+        """Logits of the token after `tokens` int64 (hypotheses,), the newest of each: (hypotheses, vocabulary).
 
-        The same as the last position of `forward` over all tokens so far, which the cache remembers. cross_record:
-        where the last layer's weights over the source (batch, heads, 1, source) are kept, for those who ask.
+        The same as the last position of `forward` over all tokens so far, which the cache remembers. cross_record: a
+        list that the last layer's attention to the source is added to, (sentences, heads, beam, source).
         """
         x = self.target_embedding(tokens[:, None], torch.full_like(tokens[:, None], cache.length))
         return self.output(self.decoder.step(x, cache, cross_record)[:, 0])
@@ -159,7 +160,10 @@ class Decoder(nn.Module):
         return self.norm(x)
 
     def step(self, x: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
-        """One more target position: x (batch, 1, d_model). No mask is needed: all that is cached lies before it."""
+        """One more target position of each hypothesis: x (hypotheses, 1, d_model). Returns x's shape.
+
+        No mask is needed: all that is cached lies before it.
+        """
         last = len(self.layers) - 1
         for index, layer in enumerate(self.layers):
             x = layer(
@@ -167,10 +171,9 @@ class Decoder(nn.Module):
                 None,
                 cache.memory[index],
                 cache.may_attend,
-                remember=lambda new, index=index: cache.append(index, new),
+                remember=partial(cache.append, index),
                 cross_record=cross_record if index == last else None,
             )
-        cache.length += 1
         return self.norm(x)
 
     def keys_values(self, memory: Tensor) -> list[KeysValues]:
