@@ -6,14 +6,12 @@ fault, 2 wrong usage, 130 interrupted, 143 terminated.
 
 import errno
 import io
-import json
 import logging
 import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from enum import Enum
 from importlib.metadata import version
 from pathlib import Path
@@ -25,11 +23,13 @@ from transformer_cli.decoding.settings import DEFAULT_LIMIT
 from transformer_cli.errors import DataError, DistributedError, Interrupted, TfmError
 from transformer_cli.output import (
     inspection_as_json,
-    prepared_table,
-    results_table,
-    translation_line,
+    prepared_as_json,
+    prepared_as_table,
+    results_as_json,
+    results_as_table,
+    translation_as_json,
     words_as_json,
-    words_table,
+    words_as_table,
 )
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def prepare(
     prepared = prepare(_load(config, overrides), source_dir=source_dir)
     if not prepared.created:
         logging.getLogger(__name__).info("%s: nothing has changed, nothing to do", prepared.folder)
-    print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else prepared_table(prepared))
+    print(prepared_as_json(prepared) if as_json else prepared_as_table(prepared))
 
 
 @app.command()
@@ -173,10 +173,8 @@ def evaluate(
     files = (input_file, reference) if input_file and reference else None
     folder = find_run(run)
     judged = list(evaluate(folder, splits=split or (), files=files, device=device))
-    if as_json:
-        print(json.dumps({"run": str(folder), "results": [asdict(each.result) for each in judged]}))
-    else:
-        print(results_table([each.result for each in judged]))
+    results = [each.result for each in judged]
+    print(results_as_json(folder, results) if as_json else results_as_table(results))
     _keep(judged, output, output_tokens)
 
 
@@ -224,14 +222,14 @@ def translate(
             except DataError as error:  # one sentence too long is no reason to leave
                 print(f"tfm: error: {error}", file=sys.stderr)
             else:
-                print(translation_line(translation, tokens, as_json), flush=True)
+                print(_rendered(translation, tokens, as_json), flush=True)
     elif attention:
         (translation,) = translator.translations(list(lines), options, settings)
         _draw_cross_attention(translator, translation, attention)
-        print(translation_line(translation, tokens, as_json))
+        print(_rendered(translation, tokens, as_json))
     else:
         for translation in translator.stream(lines, options, settings, chunk=CHUNK):
-            print(translation_line(translation, tokens, as_json))
+            print(_rendered(translation, tokens, as_json))
 
 
 @app.command()
@@ -379,6 +377,12 @@ def _lines(sentences: Sequence[str] | None, path: Path | None) -> Iterable[str]:
     return read_lines(path) if path else standard_input()
 
 
+def _rendered(translation: "Translation", tokens: bool, as_json: bool) -> str:
+    if as_json:
+        return translation_as_json(translation)
+    return " ".join(translation.tokens) if tokens else translation.text
+
+
 def _draw_cross_attention(translator: "Translator", translation: "Translation", path: Path) -> None:
     from transformer_cli.inspection import cross_attention
     from transformer_cli.plots import draw_attention
@@ -401,7 +405,7 @@ def _inspect_words(sentence: str, where: str, query: str | None, is_scaled: bool
 
     with _writing(picture):
         draw_words(found, picture)
-    print(f"{words_table(found)}\n{picture}")
+    print(f"{words_as_table(found)}\n{picture}")
 
 
 def _keep(judged: Sequence["Judged"], output: Path | None, output_tokens: Path | None) -> None:

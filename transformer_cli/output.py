@@ -1,8 +1,12 @@
-"""What commands print: results as tables and as JSON. Reads no file, computes nothing; imports no torch."""
+"""Results → plain dicts, and dicts → JSON; results → tables. Reads no file, computes nothing; imports no torch.
+
+The dicts hold what JSON holds, and are what a program is given; the commands print them, or the tables for people.
+"""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,55 +15,31 @@ if TYPE_CHECKING:
     from transformer_cli.inspection import AttentionMap, Inspection, WordAttention
     from transformer_cli.translator import Translation
 
-
-def prepared_table(prepared: "Prepared") -> str:
-    """The dataset's folder, sentences, tokens and unknown words of each split, the vocabularies."""
-    manifest = prepared.manifest
-    languages = {side: manifest["settings"][side] for side in ("source", "target")}
-    rows = [("split", "sentences", "side", "tokens", "unknown", "longest")]
-    for name, counts in manifest["splits"].items():
-        for side, language in languages.items():
-            tokens, unknown, longest = (counts[side][key] for key in ("tokens", "unknown_rate", "longest"))
-            rows.append((name, f"{counts['sentences']:,}", language, f"{tokens:,}", f"{unknown:.2%}", str(longest)))
-    words = ", ".join(f"{language} {manifest['vocabulary'][side]:,}" for side, language in languages.items())
-    return (
-        f"{prepared.folder}\n{_table(rows)}\n"
-        f"vocabulary (min_freq {manifest['settings']['min_freq']}): {words}\n"
-        f"validation references that come back exactly from their tokens: {manifest['joins']['valid_restored']:.1%}"
-    )
+# Dicts
 
 
-def results_table(results: Sequence["Result"]) -> str:
-    """Losses and scores, a line a split, and the scores' signatures."""
-    rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF", "seconds"]]
-    for result in results:
-        losses = (result.loss, result.ppl, result.loss_batch_mean)
-        scores = (result.bleu, result.bleu_tokens, result.chrf)
-        rows.append([result.split, f"{result.sentences:,}", *(f"{loss:.3f}" for loss in losses)])
-        rows[-1] += [*(f"{score:.2f}" for score in scores), f"{result.seconds:.1f}"]
-    return f"{_table(rows)}\nBLEU {results[0].bleu_signature}\nchrF {results[0].chrf_signature}"
+def results_as_dict(run: Path, results: Sequence["Result"]) -> dict[str, Any]:
+    """The run's folder, and the fields of each split's Result."""
+    return {"run": str(run), "results": [asdict(result) for result in results]}
 
 
-def translation_line(translation: "Translation", tokens: bool, as_json: bool) -> str:
-    """Plain text, the decoder's tokens, or a JSON object."""
-    if as_json:
-        value = {
-            "source": translation.source,
-            "translation": translation.text,
-            "tokens": translation.tokens,
-            "log_prob": translation.log_prob,
-        }
-        return json.dumps(value, ensure_ascii=False)
-    return " ".join(translation.tokens) if tokens else translation.text
+def translation_as_dict(translation: "Translation") -> dict[str, Any]:
+    """Source and translation as text, the decoder's tokens, and their log-probability."""
+    return {
+        "source": translation.source,
+        "translation": translation.text,
+        "tokens": translation.tokens,
+        "log_prob": translation.log_prob,
+    }
 
 
-def inspection_as_json(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> str:
-    """Numbers as nested lists; a score of -inf, which JSON does not have, as null."""
+def inspection_as_dict(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> dict[str, Any]:
+    """Tensors as nested lists; a score of -inf, which JSON does not have, as None."""
 
     def finite(rows: list[list[float]]) -> list[list[float | None]]:
         return [[None if score == float("-inf") else score for score in row] for row in rows]
 
-    numbers = {
+    return {
         "source": inspection.sentence,
         "translation": inspection.translation,
         "source_tokens": inspection.source_tokens,
@@ -83,20 +63,11 @@ def inspection_as_json(inspection: "Inspection", maps: Sequence["AttentionMap"])
         },
         "repetitions": [asdict(repetition) for repetition in inspection.repetitions()],
     }
-    return json.dumps(numbers, ensure_ascii=False, allow_nan=False)
 
 
-def words_table(found: "WordAttention") -> str:
-    """The weights: a line for each word that attends."""
-    rows = [
-        [word, *(f"{weight:.2f}" for weight in row)] for word, row in zip(_queries(found), found.weights, strict=True)
-    ]
-    return _table([["", *found.words], *rows])
-
-
-def words_as_json(found: "WordAttention") -> str:
-    """Numbers as nested lists."""
-    numbers = {
+def words_as_dict(found: "WordAttention") -> dict[str, Any]:
+    """Tensors as nested lists."""
+    return {
         "words": found.words,
         "without_vector": found.without_vector,
         "queries": _queries(found),
@@ -105,18 +76,85 @@ def words_as_json(found: "WordAttention") -> str:
         "vectors": found.vectors.tolist(),
         "context_vectors": found.context.tolist(),
     }
-    return json.dumps(numbers, ensure_ascii=False, allow_nan=False)
+
+
+# JSON, each in one line
+
+
+def prepared_as_json(prepared: "Prepared") -> str:
+    """The dataset's manifest, which is a plain dict already."""
+    return json.dumps(prepared.manifest, ensure_ascii=False)
+
+
+def results_as_json(run: Path, results: Sequence["Result"]) -> str:
+    """`results_as_dict`, escaped to ASCII: a folder's name may hold bytes that no encoding prints."""
+    return json.dumps(results_as_dict(run, results))
+
+
+def translation_as_json(translation: "Translation") -> str:
+    """`translation_as_dict`."""
+    return json.dumps(translation_as_dict(translation), ensure_ascii=False)
+
+
+def inspection_as_json(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> str:
+    """`inspection_as_dict`."""
+    return json.dumps(inspection_as_dict(inspection, maps), ensure_ascii=False, allow_nan=False)
+
+
+def words_as_json(found: "WordAttention") -> str:
+    """`words_as_dict`."""
+    return json.dumps(words_as_dict(found), ensure_ascii=False, allow_nan=False)
+
+
+# Tables
+
+
+def prepared_as_table(prepared: "Prepared") -> str:
+    """The dataset's folder; sentences, tokens and unknown words of each split; the sizes of the vocabularies."""
+    manifest = prepared.manifest
+    languages = {side: manifest["settings"][side] for side in ("source", "target")}
+    rows = [("split", "sentences", "side", "tokens", "unknown", "longest")]
+    for name, counts in manifest["splits"].items():
+        for side, language in languages.items():
+            tokens, unknown, longest = (counts[side][key] for key in ("tokens", "unknown_rate", "longest"))
+            rows.append((name, f"{counts['sentences']:,}", language, f"{tokens:,}", f"{unknown:.2%}", str(longest)))
+    words = ", ".join(f"{language} {manifest['vocabulary'][side]:,}" for side, language in languages.items())
+    return (
+        f"{prepared.folder}\n{_table(rows)}\n"
+        f"vocabulary (min_freq {manifest['settings']['min_freq']}): {words}\n"
+        f"validation references that come back exactly from their tokens: {manifest['joins']['valid_restored']:.1%}"
+    )
+
+
+def results_as_table(results: Sequence["Result"]) -> str:
+    """Losses and scores, one line per split, and the signatures of the scores."""
+    rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF", "seconds"]]
+    for result in results:
+        losses = (result.loss, result.ppl, result.loss_batch_mean)
+        scores = (result.bleu, result.bleu_tokens, result.chrf)
+        rows.append([result.split, f"{result.sentences:,}", *(f"{loss:.3f}" for loss in losses)])
+        rows[-1] += [*(f"{score:.2f}" for score in scores), f"{result.seconds:.1f}"]
+    return f"{_table(rows)}\nBLEU {results[0].bleu_signature}\nchrF {results[0].chrf_signature}"
+
+
+def words_as_table(found: "WordAttention") -> str:
+    """The weights, one line for each word that attends."""
+    rows = [
+        [word, *(f"{weight:.2f}" for weight in row)] for word, row in zip(_queries(found), found.weights, strict=True)
+    ]
+    return _table([["", *found.words], *rows])
 
 
 def _queries(found: "WordAttention") -> list[str]:
+    """The words that attend: the rows of scores and weights."""
     return [found.words[position] for position in found.positions]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their longest cell; the first flush left, the others flush right."""
+    """Columns as wide as their longest cell; the first is flush left, the others are flush right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
 
-    def line(row: Sequence[Any]) -> str:
+    def line(row: Sequence[str]) -> str:
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
         return "  ".join(cells).rstrip()
 

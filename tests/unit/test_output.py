@@ -1,0 +1,171 @@
+"""What is printed of results: dicts that JSON holds, JSON as it has always been, and tables."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from transformer_cli import output
+from transformer_cli.data.prepare import Prepared
+from transformer_cli.evaluation.evaluate import Result
+from transformer_cli.inspection import Attention, Inspection, WordAttention
+from transformer_cli.translator import Translation
+
+MANIFEST: dict[str, Any] = {
+    "settings": {"source": "de", "target": "en", "min_freq": 2},
+    "vocabulary": {"source": 7851, "target": 5892},
+    "splits": {
+        "train": {
+            "sentences": 29000,
+            "source": {"tokens": 360634, "unknown_rate": 0.03, "longest": 44},
+            "target": {"tokens": 380188, "unknown_rate": 0.01034, "longest": 41},
+        }
+    },
+    "joins": {"valid_restored": 0.9974},
+    "left_out": ["größer"],
+}
+TRANSLATION = Translation(
+    source="Ein Haus.",
+    source_tokens=["ein", "haus", "."],
+    text="a “house”.",
+    tokens=["a", "<unk>", "."],
+    log_prob=-0.5,
+    source_ids=[5, 6, 7],
+    ids=[4, 0, 6],
+)
+
+
+def result(split: str, loss: float) -> Result:
+    return Result(
+        split=split,
+        sentences=1000,
+        tokens=14000,
+        loss=loss,
+        loss_batch_mean=1.75,
+        ppl=5.54,
+        bleu=35.868,
+        bleu_signature="nrefs:1|tok:13a",
+        bleu_tokens=36.0,
+        chrf=5.5,
+        chrf_signature="nrefs:1|nc:6",
+        seconds=7.64,
+    )
+
+
+@pytest.fixture
+def inspection() -> Inspection:
+    """One layer of one head, three source tokens of which one occurs twice, two target tokens."""
+    source, target = ["<sos>", "ä", "ä"], ["<sos>", "b"]
+
+    def layer(rows: list[list[float]]) -> list[Attention]:
+        scores = torch.tensor([rows])
+        return [Attention(scores, scores.softmax(-1))]
+
+    vectors = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
+    return Inspection(
+        sentence="Ä ä",
+        translation="b",
+        source_tokens=source,
+        source_ids=[2, 0, 0],
+        target_tokens=target,
+        target_ids=[2, 5],
+        encoder_self=layer([[0.0, 0.0, 0.0]] * 3),
+        decoder_self=layer([[1.0, float("-inf")], [0.0, 0.0]]),
+        cross=layer([[0.0, 0.0, 0.0]] * 2),
+        without_positions=vectors,
+        before=vectors,
+        after=vectors,
+        after_untrained=vectors,
+    )
+
+
+@pytest.fixture
+def words() -> WordAttention:
+    """Two words, the second of which attends."""
+    vectors = torch.tensor([[1.0, 0.0], [0.0, 2.0]], dtype=torch.float64)
+    weights = torch.tensor([[0.25, 0.75]], dtype=torch.float64)
+    return WordAttention(
+        words=["the", "kätzchen"],
+        without_vector=["on"],
+        positions=[1],
+        is_scaled=True,
+        vectors=vectors,
+        scores=torch.tensor([[0.0, 4.0]], dtype=torch.float64),
+        weights=weights,
+        context=weights @ vectors,
+    )
+
+
+def test_a_translation_is_one_line_of_json_with_its_text_unescaped() -> None:
+    assert output.translation_as_json(TRANSLATION) == (
+        '{"source": "Ein Haus.", "translation": "a “house”.", "tokens": ["a", "<unk>", "."], "log_prob": -0.5}'
+    )
+    assert json.loads(output.translation_as_json(TRANSLATION)) == output.translation_as_dict(TRANSLATION)
+
+
+def test_results_are_the_runs_folder_and_the_fields_of_each() -> None:
+    (found,) = output.results_as_dict(Path("runs/mine"), [result("test", 1.7)])["results"]
+    assert found == vars(result("test", 1.7))
+    text = output.results_as_json(Path("runs/mine"), [])
+    assert text == '{"run": "runs/mine", "results": []}'
+
+
+def test_a_folder_whose_name_is_no_utf_8_can_be_printed() -> None:
+    text = output.results_as_json(Path("runs/\udcff"), [])
+    assert text.encode("utf-8") == b'{"run": "runs/\\udcff", "results": []}'
+
+
+def test_results_are_a_table_with_one_line_per_split() -> None:
+    assert output.results_as_table([result("test", 1.71249), result("valid-set", 12.0)]).split("\n") == [
+        "split      sentences    loss    PPL  loss (batch mean)   BLEU  BLEU (tokens)  chrF  seconds",
+        "test           1,000   1.712  5.540              1.750  35.87          36.00  5.50      7.6",
+        "valid-set      1,000  12.000  5.540              1.750  35.87          36.00  5.50      7.6",
+        "BLEU nrefs:1|tok:13a",
+        "chrF nrefs:1|nc:6",
+    ]
+
+
+def test_a_prepared_dataset_is_its_manifest_or_a_table() -> None:
+    prepared = Prepared(Path("data/mine"), MANIFEST, created=True)
+    assert json.loads(output.prepared_as_json(prepared)) == MANIFEST
+    assert "größer" in output.prepared_as_json(prepared)
+    assert output.prepared_as_table(prepared).split("\n") == [
+        "data/mine",
+        "split  sentences  side   tokens  unknown  longest",
+        "train     29,000    de  360,634    3.00%       44",
+        "train     29,000    en  380,188    1.03%       41",
+        "vocabulary (min_freq 2): de 7,851, en 5,892",
+        "validation references that come back exactly from their tokens: 99.7%",
+    ]
+
+
+def test_an_inspection_is_numbers_and_null_where_nothing_may_be_attended_to(inspection: Inspection) -> None:
+    maps = inspection.maps(["decoder"])
+    found = output.inspection_as_dict(inspection, maps)
+    (head,) = found["attention"]
+    assert (head["kind"], head["layer"], head["head"]) == ("decoder", 1, 1)
+    assert (head["scores"], head["weights"]) == ([[1.0, None], [0.0, 0.0]], [[1.0, 0.0], [0.5, 0.5]])
+    vectors = [[1.0, 0.0], [0.0, 2.0], [0.0, 2.0]]
+    assert found["vectors"] == {"without_positions": vectors, "before": vectors, "after": vectors}
+    assert [(pair["token"], pair["positions"], pair["after"]) for pair in found["repetitions"]] == [("ä", (1, 2), 1.0)]
+    text = output.inspection_as_json(inspection, maps)
+    assert text.startswith('{"source": "Ä ä", "translation": "b", "source_tokens": ["<sos>", "ä", "ä"], "source_ids": ')
+    assert json.loads(text)["attention"] == found["attention"]
+
+
+def test_word_vectors_are_numbers_or_a_table_of_weights(words: WordAttention) -> None:
+    assert output.words_as_dict(words) == {
+        "words": ["the", "kätzchen"],
+        "without_vector": ["on"],
+        "queries": ["kätzchen"],
+        "scores": [[0.0, 4.0]],
+        "weights": [[0.25, 0.75]],
+        "vectors": [[1.0, 0.0], [0.0, 2.0]],
+        "context_vectors": [[0.25, 1.5]],
+    }
+    text = output.words_as_json(words)
+    assert text.startswith('{"words": ["the", "kätzchen"], "without_vector": ["on"], "queries": ["kätzchen"], ')
+    assert json.loads(text) == output.words_as_dict(words)
+    assert output.words_as_table(words) == "           the  kätzchen\nkätzchen  0.25      0.75"
