@@ -1,17 +1,16 @@
 """The command line: exit codes, and one line on standard error that says what was wrong."""
 
-import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from transformer_cli.cli import main
 from transformer_cli.errors import Interrupted
 
+COMMANDS = ("prepare", "train", "evaluate", "translate", "inspect", "curves")
 Tfm = Callable[..., tuple[int, str, str]]
 
 
@@ -189,55 +188,10 @@ def test_a_truncated_checkpoint(tfm: Tfm, corpus: Path, workspace: Path, file: s
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("translat",),
-        ("translate", "--beam"),
-        ("translate", "--max-tokens", "0", "Hallo"),
-        ("translate", "--tokens", "--json", "Hallo"),
-        ("translate", "--input", "file", "Hallo"),
-        ("inspect",),
-        ("inspect", "--kind", "both", "Hallo"),
-        ("inspect", "--json", "--output", "file", "Hallo"),
-        ("evaluate", "--input", "file"),
-        ("evaluate", "--reference", "file"),
-        ("evaluate", "--input", "file", "--reference", "file", "--split", "test"),
+        (),
+        *((*command, option) for option in ("-h", "--help") for command in [(), *((name,) for name in COMMANDS)]),
     ],
     ids=" ".join,
-)
-def test_wrong_usage_exits_with_2(tfm: Tfm, tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    code, out, err = tfm(*arguments, cwd=tmp_path)
-    assert (code, out) == (2, "")
-    assert "Usage: tfm" in err
-
-
-@pytest.mark.parametrize("sentences", [(), ("Hallo", "Hund"), ("--input", "file")], ids=len)
-def test_attention_is_drawn_of_one_sentence(tfm: Tfm, tmp_path: Path, sentences: tuple[str, ...]) -> None:
-    code, out, err = tfm("translate", "--attention", "a.png", *sentences, cwd=tmp_path)
-    assert (code, out) == (2, "")
-    assert "give exactly one" in err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (("--query", "the"), "go with --vectors"),
-        (("--scale", "none"), "go with --vectors"),
-        (("--vectors", "a.vec", "--run", "tiny"), "excludes --run"),
-        (("--vectors", "a.vec", "--device", "cpu"), "excludes --device"),
-        (("--vectors", "a.vec", "--kind", "cross", "--layer", "0", "--head", "1"), "excludes --kind, --layer, --head"),
-        (("--vectors", "a.vec", "--truncate"), "excludes --truncate"),
-        (("--vectors", "a.vec", "--scale", "half"), "'half'"),
-    ],
-)
-def test_options_of_a_model_and_of_word_vectors_exclude_each_other(
-    tfm: Tfm, tmp_path: Path, arguments: tuple[str, ...], complaint: str
-) -> None:
-    code, out, err = tfm("inspect", *arguments, "the cat", cwd=tmp_path)
-    assert (code, out) == (2, "")
-    assert complaint in " ".join(err.replace("│", " ").split())
-
-
-@pytest.mark.parametrize(
-    "arguments", [("--help",), (), *((name, "--help") for name in ("prepare", "train", "inspect"))]
 )
 def test_help_goes_to_standard_output(tfm: Tfm, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     code, out, err = tfm(*arguments, cwd=tmp_path)
@@ -255,30 +209,3 @@ def test_python_m_is_the_same_as_tfm(tfm: Tfm, tmp_path: Path) -> None:
 def test_the_command_line_imports_no_torch() -> None:
     program = "import sys, transformer_cli.cli, transformer_cli.config; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
-
-
-def test_a_line_typed_on_a_terminal_is_answered_before_the_next_is_read(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown = io.BytesIO()
-    answers: list[str] = []
-
-    def typed() -> Iterator[bytes]:
-        for line in (b"Der alte Hund singt im Park.\n", b"\n", b"Die Katze singt im Park.\n"):
-            yield line
-            answers.append(shown.getvalue().decode())
-
-    class Terminal:
-        buffer = typed()
-
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.chdir(project)
-    monkeypatch.setattr("transformer_cli.cli._start_log", lambda: None)
-    monkeypatch.setattr("sys.stdin", Terminal())
-    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(shown, "utf-8"))
-    with pytest.raises(SystemExit):
-        main(["translate"])
-    assert [answer.count("\n") for answer in answers] == [1, 2, 3]
-    assert answers[0] == "the old dog sings in the park.\n"

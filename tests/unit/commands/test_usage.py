@@ -1,0 +1,61 @@
+"""Wrong usage: options that need or rule out each other. Exit code 2, with the usage."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Tfm = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("translat",),
+        ("translate", "--beam"),
+        ("translate", "--max-tokens", "0", "Hallo"),
+        ("translate", "--tokens", "--json", "Hallo"),
+        ("translate", "--input", "file", "Hallo"),
+        ("inspect",),
+        ("inspect", "--kind", "both", "Hallo"),
+        ("inspect", "--json", "--output", "file", "Hallo"),
+        ("evaluate", "--input", "file"),
+        ("evaluate", "--reference", "file"),
+        ("evaluate", "--input", "file", "--reference", "file", "--split", "test"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_exits_with_2(tfm: Tfm, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    code, out, err = tfm(*arguments, cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert "Usage: tfm" in err
+
+
+@pytest.mark.parametrize("sentences", [(), ("Hallo", "Hund"), ("--input", "file")], ids=len)
+def test_attention_is_drawn_of_one_sentence(tfm: Tfm, tmp_path: Path, sentences: tuple[str, ...]) -> None:
+    code, out, err = tfm("translate", "--attention", "a.png", *sentences, cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert "give exactly one" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--query", "the"), "need --vectors"),
+        (("--scale", "none"), "need --vectors"),
+        (("--vectors", "a.vec", "--run", "tiny"), "used together with --run"),
+        (("--vectors", "a.vec", "--device", "cpu"), "used together with --device"),
+        (
+            ("--vectors", "a.vec", "--kind", "cross", "--layer", "0", "--head", "1"),
+            "together with --kind, --layer, --head",
+        ),
+        (("--vectors", "a.vec", "--truncate"), "used together with --truncate"),
+        (("--vectors", "a.vec", "--scale", "half"), "'half'"),
+    ],
+)
+def test_options_of_a_model_and_of_word_vectors_exclude_each_other(
+    tfm: Tfm, tmp_path: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    code, out, err = tfm("inspect", *arguments, "the cat", cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert complaint in " ".join(err.split())

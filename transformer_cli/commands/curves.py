@@ -1,0 +1,32 @@
+"""`tfm curves`: the histories of runs → one picture of their learning curves."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transformer_cli.commands.options import writing
+from transformer_cli.errors import DataError
+
+
+def curves(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The PNG to write.")] = Path(
+        "curves.png"
+    ),
+) -> None:
+    """Draw learning curves. Those of several runs are laid over each other."""
+    from transformer_cli.plots import draw_curves
+    from transformer_cli.runs.run import Run, find_run
+
+    folders = [find_run(run) for run in runs or (None,)]
+    histories = {str(folder): Run.open(folder).history() for folder in folders}
+    for name, history in histories.items():
+        if not history:
+            raise DataError(f"{name}: no validation yet, so there is nothing to draw; let `tfm train` reach one")
+    with writing(output):
+        draw_curves(histories, output)
+    print(output)

@@ -1,0 +1,69 @@
+"""`tfm evaluate`: a run → its losses and scores on a split, or on two files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transformer_cli.commands.options import DeviceOption, JsonOption, RunOption, unwritable, writing
+from transformer_cli.output import results_as_json, results_as_table
+
+if TYPE_CHECKING:
+    from transformer_cli.evaluation.evaluate import Judged
+
+
+def evaluate(
+    run: RunOption = None,
+    split: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SPLIT",
+            help="valid, train or a test set. Repeatable.",
+            show_default="every test set",
+        ),
+    ] = None,
+    input_file: Annotated[
+        Path | None,
+        typer.Option("--input", metavar="FILE", help="Judge on your own sentences, with --reference."),
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The reference translations of the --input file.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the translations, one per line.")] = None,
+    output_tokens: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep the decoder's tokens, one sentence per line.")
+    ] = None,
+    device: DeviceOption = "auto",
+    as_json: JsonOption = False,
+) -> None:
+    """Loss, perplexity, BLEU and chrF of a run's best checkpoint."""
+    if (input_file is None) != (reference is None):
+        raise typer.BadParameter("--input and --reference need each other")
+    if input_file and split:
+        raise typer.BadParameter("--split and --input cannot be used together")
+    for path in (output, output_tokens):
+        if path and path.is_dir():
+            raise unwritable(path, "it is a folder")
+    from transformer_cli.evaluation.evaluate import evaluate
+    from transformer_cli.runs.run import find_run
+
+    files = (input_file, reference) if input_file and reference else None
+    folder = find_run(run)
+    judged = list(evaluate(folder, splits=split or (), files=files, device=device))
+    results = [each.result for each in judged]
+    print(results_as_json(folder, results) if as_json else results_as_table(results))
+    _keep(judged, output, output_tokens)
+
+
+def _keep(judged: Sequence["Judged"], output: Path | None, output_tokens: Path | None) -> None:
+    """Write translations and tokens, the splits one after another, one line per sentence."""
+    from transformer_cli.files import write_text
+
+    translations = [translation for each in judged for translation in each.translations]
+    texts = "".join(f"{translation.text}\n" for translation in translations)
+    tokens = "".join(f"{' '.join(translation.tokens)}\n" for translation in translations)
+    for path, content in ((output, texts), (output_tokens, tokens)):
+        if path:
+            with writing(path):
+                write_text(path, content)

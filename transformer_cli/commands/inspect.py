@@ -1,0 +1,115 @@
+"""`tfm inspect`: a sentence → what attends to what, in a model or between word vectors alone, as PNG or as JSON."""
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transformer_cli.commands.options import DeviceOption, RunOption, TruncateOption, writing
+from transformer_cli.output import inspection_as_json, words_as_json, words_as_table
+
+
+class KindChoice(str, Enum):
+    """What `tfm inspect --kind` takes."""
+
+    encoder = "encoder"
+    decoder = "decoder"
+    cross = "cross"
+
+
+class ScaleChoice(str, Enum):
+    """What `tfm inspect --scale` takes."""
+
+    sqrt = "sqrt"
+    none = "none"
+
+
+def inspect(
+    sentence: Annotated[str, typer.Argument(help="The sentence to translate and look into.")],
+    run: RunOption = None,
+    device: DeviceOption = "auto",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The PNG to write.", show_default="inspect.png"),
+    ] = None,
+    kind: Annotated[
+        list[KindChoice] | None,
+        typer.Option(help="Self-attention of one stack, or attention between the two. Repeatable.", show_default="all"),
+    ] = None,
+    layer: Annotated[
+        int | None, typer.Option(metavar="N", help="Which layer, counted from 1.", show_default="the last")
+    ] = None,
+    head: Annotated[
+        list[int] | None,
+        typer.Option(metavar="N", help="Which head, counted from 1. Repeatable.", show_default="every head"),
+    ] = None,
+    truncate: TruncateOption = False,
+    vectors: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Use no model: show the attention of these word vectors over themselves. A file, or a name that "
+            "gensim knows. Words are split at white space; each has the vector of its own spelling, or else of the "
+            "lower-case one.",
+        ),
+    ] = None,
+    query: Annotated[
+        str | None, typer.Option(metavar="WORD", help="With --vectors: show only this word's rows.")
+    ] = None,
+    scale: Annotated[
+        ScaleChoice | None,
+        typer.Option(help="With --vectors: divide scores by √dimension, or not.", show_default="sqrt"),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers as JSON, with scores before softmax; no picture.")
+    ] = False,
+) -> None:
+    """Draw what attends to what in a sentence. Also draws how its token vectors move."""
+    if output and as_json:
+        raise typer.BadParameter("--output and --json cannot be used together")
+    picture = None if as_json else output or Path("inspect.png")
+    if vectors is not None:
+        of_a_model: dict[str, object] = {
+            "--run": run,
+            "--device": device != "auto",
+            "--kind": kind,
+            "--layer": layer is not None,
+            "--head": head,
+            "--truncate": truncate,
+        }
+        if given := [option for option, value in of_a_model.items() if value]:
+            raise typer.BadParameter(f"--vectors uses no model, so it cannot be used together with {', '.join(given)}")
+        _inspect_words(sentence, vectors, query, scale is not ScaleChoice.none, picture)
+        return
+    if query is not None or scale:
+        raise typer.BadParameter("--query and --scale need --vectors")
+    from transformer_cli.inspection import KINDS, inspect_sentence
+    from transformer_cli.translator import Options, Translator
+
+    inspection = inspect_sentence(Translator.load(run, device=device), sentence, Options(truncate=truncate))
+    kinds = [each for each in KINDS if not kind or KindChoice(each) in kind]
+    maps = inspection.maps(kinds, layer=layer, heads=head or ())
+    if picture is None:
+        print(inspection_as_json(inspection, maps))
+        return
+    from transformer_cli.plots import draw_inspection
+
+    with writing(picture):
+        draw_inspection(inspection, maps, picture)
+    print(f"{inspection.translation}\n{picture}")
+
+
+def _inspect_words(sentence: str, vectors: str, query: str | None, is_scaled: bool, picture: Path | None) -> None:
+    """picture: the PNG to write, or None to print JSON instead."""
+    from transformer_cli.inspection import attend_over_words
+
+    found = attend_over_words(sentence, vectors, is_scaled=is_scaled, query=query)
+    if picture is None:
+        print(words_as_json(found))
+        return
+    from transformer_cli.plots import draw_words
+
+    with writing(picture):
+        draw_words(found, picture)
+    print(f"{words_as_table(found)}\n{picture}")

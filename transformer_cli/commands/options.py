@@ -1,0 +1,72 @@
+"""What several commands take: their common options, the config that comes of two of them, and files to write."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transformer_cli.errors import DataError
+
+if TYPE_CHECKING:
+    from transformer_cli.config.schema import Config
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-c", metavar="FILE", help="A YAML file with settings.", show_default="the built-in settings"
+    ),
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="KEY=VALUE",
+        help="Override one setting, such as training.epochs=3. Repeatable.",
+    ),
+]
+RunOption = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        "-r",
+        metavar="RUN",
+        help="A run's name under runs/, or its folder.",
+        show_default="the newest",
+    ),
+]
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        metavar="DEVICE",
+        help="auto, cpu, cuda, cuda:N or mps; only cpu has been tested.",
+    ),
+]
+TruncateOption = Annotated[
+    bool, typer.Option("--truncate", help="Cut sentences that are too long for the model, instead of stopping.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def read_config(path: Path | None, overrides: Sequence[str] | None) -> "Config":
+    """The config that `--config` and `--set` name. Raises ConfigError."""
+    from transformer_cli.config.load import load_config
+
+    return load_config(path, overrides or ())
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Run a block that writes the file `path`; an OSError in it becomes a DataError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(path, error.strerror or str(error)) from None
+
+
+def unwritable(path: Path, reason: str) -> DataError:
+    """The error of an output file that cannot be written."""
+    return DataError(f"{path}: cannot be written: {reason}; name another file")

@@ -1,0 +1,21 @@
+"""`tfm train`: a dataset → a run under runs/, or an interrupted run resumed."""
+
+from typing import Annotated
+
+import typer
+
+from transformer_cli.commands.options import ConfigOption, SetOption, read_config
+
+
+def train(
+    config: ConfigOption = None,
+    overrides: SetOption = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Move an existing run of this name aside and begin a new one.")
+    ] = False,
+) -> None:
+    """Train a run under runs/. An interrupted run goes on from its last save."""
+    settings = read_config(config, overrides)
+    from transformer_cli.training.trainer import train  # after the config: a mistake there is said without torch
+
+    train(settings, fresh=fresh)

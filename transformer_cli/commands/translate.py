@@ -1,0 +1,121 @@
+"""`tfm translate`: sentences from arguments, a file, a pipe or a terminal → one line of output for each."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transformer_cli.commands.options import DeviceOption, RunOption, TruncateOption, writing
+from transformer_cli.decoding.settings import DEFAULT_LIMIT
+from transformer_cli.errors import DataError
+from transformer_cli.output import translation_as_json
+
+if TYPE_CHECKING:
+    from transformer_cli.decoding.settings import SearchSettings
+    from transformer_cli.translator import Options, Translation, Translator
+
+CHUNK = 1000  # lines that are read before they are translated together
+
+Render = Callable[["Translation"], str]
+
+log = logging.getLogger(__name__)
+
+
+def translate(
+    sentences: Annotated[
+        list[str] | None, typer.Argument(help="The sentences to translate.", show_default="standard input")
+    ] = None,
+    input_file: Annotated[
+        Path | None, typer.Option("--input", "-i", metavar="FILE", help="Translate the lines of a file.")
+    ] = None,
+    run: RunOption = None,
+    device: DeviceOption = "auto",
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=10_000, metavar="N", help="Longest translation, in tokens.", show_default=DEFAULT_LIMIT
+        ),
+    ] = None,
+    truncate: TruncateOption = False,
+    keep_unk: Annotated[
+        bool,
+        typer.Option("--keep-unk", help="Leave <unk> in place, instead of the source word that is attended to most."),
+    ] = False,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Print the decoder's tokens instead of text.")] = False,
+    attention: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw a PNG of what one sentence's translation attends to."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
+) -> None:
+    """Translate sentences, one line of output for each line of input."""
+    if sentences and input_file:
+        raise typer.BadParameter("sentences and --input cannot be used together")
+    if tokens and as_json:
+        raise typer.BadParameter("--tokens and --json cannot be used together (the JSON has the tokens)")
+    if attention and (input_file or len(sentences or ()) != 1):
+        raise typer.BadParameter("--attention draws one sentence: give exactly one, as an argument")
+    from transformer_cli.decoding.settings import SearchSettings
+    from transformer_cli.translator import Options, Translator
+
+    translator = Translator.load(run, device=device)
+    options = Options(keep_unk=keep_unk, truncate=truncate, keep_attention=attention is not None)
+    settings = SearchSettings(max_tokens=max_tokens)
+    render = translation_as_json if as_json else _tokens if tokens else _text
+    if not sentences and not input_file and sys.stdin.isatty():
+        _answer_a_terminal(translator, options, settings, render)
+        return
+    lines = _lines(sentences, input_file)
+    for translation in translator.stream(lines, options, settings, chunk=CHUNK):
+        if attention:  # of one sentence: it was refused for several
+            _draw_cross_attention(translation, attention, layer=translator.run.config.model.num_decoder_layers)
+        print(render(translation))
+
+
+def _text(translation: "Translation") -> str:
+    return translation.text
+
+
+def _tokens(translation: "Translation") -> str:
+    return " ".join(translation.tokens)
+
+
+def _answer_a_terminal(
+    translator: "Translator", options: "Options", settings: "SearchSettings", render: Render
+) -> None:
+    """Translate each line as soon as it is typed."""
+    print("Type one sentence per line; Ctrl-D ends.", file=sys.stderr)
+    for line in _lines(None, None):
+        try:
+            (translation,) = translator.translations([line], options, settings)
+        except DataError as error:  # one sentence too long is no reason to leave
+            print(f"tfm: error: {error}", file=sys.stderr)
+        else:
+            print(render(translation), flush=True)
+
+
+def _draw_cross_attention(translation: "Translation", path: Path, *, layer: int) -> None:
+    from transformer_cli.inspection import cross_attention
+    from transformer_cli.plots import draw_attention
+
+    maps = cross_attention(translation, layer=layer)
+    with writing(path):
+        draw_attention(maps, path)
+    log.info("%s: what each position of the translation attends to", path)
+
+
+def _lines(sentences: Sequence[str] | None, path: Path | None) -> Iterable[str]:
+    """The sentences given as arguments, else the lines of the file, else those of standard input."""
+    from transformer_cli.data.lines import decode_line, read_lines
+
+    def standard_input() -> Iterator[str]:
+        for number, line in enumerate(sys.stdin.buffer, start=1):
+            yield decode_line(line, "standard input", number)
+
+    if sentences:
+        return [decode_line(os.fsencode(text), "argument", number) for number, text in enumerate(sentences, start=1)]
+    return read_lines(path) if path else standard_input()
