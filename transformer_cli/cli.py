@@ -24,7 +24,6 @@ from transformer_cli.commands.translate import translate
 from transformer_cli.errors import DistributedError, Interrupted, TfmError
 
 app = typer.Typer(
-    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},  # of every command
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: rich takes a tenth of a second to import

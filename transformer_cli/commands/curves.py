@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from transformer_cli.commands import completion
 from transformer_cli.commands.options import writing
 from transformer_cli.errors import DataError
 
@@ -12,7 +13,9 @@ from transformer_cli.errors import DataError
 def curves(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(),
+        typer.Argument(
+            help="Names under runs/, or folders.", show_default="the newest", autocompletion=completion.runs
+        ),
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The PNG to write.")] = Path(
         "curves.png"

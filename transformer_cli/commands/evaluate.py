@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from transformer_cli.commands import completion
 from transformer_cli.commands.options import DeviceOption, JsonOption, RunOption, unwritable, writing
 from transformer_cli.output import results_as_json, results_as_table
 
@@ -21,6 +22,7 @@ def evaluate(
             metavar="SPLIT",
             help="valid, train or a test set. Repeatable.",
             show_default="every test set",
+            autocompletion=completion.splits,
         ),
     ] = None,
     input_file: Annotated[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from transformer_cli.commands import completion
 from transformer_cli.errors import DataError
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ SetOption = Annotated[
         "-s",
         metavar="KEY=VALUE",
         help="Override one setting, such as training.epochs=3. Repeatable.",
+        autocompletion=completion.settings,
     ),
 ]
 RunOption = Annotated[
@@ -35,6 +37,7 @@ RunOption = Annotated[
         metavar="RUN",
         help="A run's name under runs/, or its folder.",
         show_default="the newest",
+        autocompletion=completion.runs,
     ),
 ]
 DeviceOption = Annotated[
@@ -43,6 +46,7 @@ DeviceOption = Annotated[
         "--device",
         metavar="DEVICE",
         help="auto, cpu, cuda, cuda:N or mps; only cpu has been tested.",
+        autocompletion=completion.devices,
     ),
 ]
 TruncateOption = Annotated[

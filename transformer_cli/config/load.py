@@ -47,9 +47,14 @@ def dump_config(config: Config) -> str:
     return as_text(config.model_dump(mode="json"))
 
 
+def settings_by_key(config: Config) -> dict[str, Any]:
+    """Every setting by its dotted key, such as training.seed → 0, in the schema's order."""
+    return dict(_leaves(config.model_dump(mode="json")))
+
+
 def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[str]:
     """The settings in which two configs differ, as `training.seed: 0 → 1`; `ignore` names dotted keys to pass over."""
-    before, after = dict(_leaves(old.model_dump(mode="json"))), dict(_leaves(new.model_dump(mode="json")))
+    before, after = settings_by_key(old), settings_by_key(new)
     keys = dict.fromkeys([*before, *after])
     return [
         f"{key}: {as_line(before.get(key))} → {as_line(after.get(key))}"
@@ -80,7 +85,7 @@ def _absolute(path: str, folder: Path) -> str:
     try:
         return str((folder / Path(path).expanduser()).resolve())
     except (RuntimeError, ValueError) as error:  # ~nobody/…; a NUL
-        raise ConfigError(f"{path!r}: no path: {error}") from None
+        raise ConfigError(f"{path!r}: not a path: {error}") from None
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:

@@ -118,7 +118,7 @@ def test_paths_given_by_set_count_from_here_and_become_absolute(
 
 
 def test_a_home_that_nobody_has_is_an_error(path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^'~nobody-at-all/a.en': no path: "):
+    with pytest.raises(ConfigError, match=r"^'~nobody-at-all/a.en': not a path: "):
         load(path, OWN_FILES, "data.files.train.source=~nobody-at-all/a.en")
     with pytest.raises(ConfigError, match="nobody-at-all"):
         load(path, "model: {vectors: {source: ~nobody-at-all/v.vec}}")

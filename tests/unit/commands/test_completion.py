@@ -1,0 +1,97 @@
+"""Shell completion: the names that are offered, and the protocol by which a shell asks for them."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.commands import completion
+from transformer_cli.config.load import load_config
+
+Tfm = Callable[..., tuple[int, str, str]]
+
+
+def offered_by_bash(tfm: Tfm, monkeypatch: pytest.MonkeyPatch, cwd: Path, *words: str) -> list[str]:
+    """What bash offers on Tab after `tfm` and these words, the last of which is being typed."""
+    monkeypatch.setenv("_TFM_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "\n".join(["tfm", *words]))
+    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    code, out, err = tfm(cwd=cwd)
+    assert (code, err) == (0, "")
+    return out.split()
+
+
+def test_runs_and_splits_are_found_where_commands_look_for_them(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    assert (completion.runs(), completion.splits()) == (["tiny"], ["test", "train", "valid"])
+
+
+def test_where_there_is_nothing_nothing_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert (completion.runs(), completion.splits()) == ([], [])
+
+
+def test_every_setting_is_offered_and_taken_by_set() -> None:
+    offered = completion.settings("")
+    assert {"name=", "data.corpus=", "data.captions.seed=", "model.vectors.source=", "training.epochs="} <= {*offered}
+    assert all(each.endswith("=") for each in offered)
+    for each in offered:
+        (_, with_default) = completion.settings(each)
+        assert load_config(None, [with_default]) == load_config()
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("training.warm", ["training.warmup_steps=", "training.warmup_steps=0"]),
+        ("training.betas=", ["training.betas=", "training.betas=[0.9,0.999]"]),
+        ("data.fi", ["data.files=", "data.fingerprint="]),
+        ("training.epochs=3", []),
+        ("nothing", []),
+    ],
+)
+def test_a_setting_left_alone_is_offered_with_its_default(typed: str, expected: list[str]) -> None:
+    assert completion.settings(typed) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("tr",), ["train", "translate"]),
+        (("evaluate", "--run", ""), ["tiny"]),
+        (("translate", "-r", "t"), ["tiny"]),
+        (("curves", ""), ["tiny"]),
+        (("evaluate", "--split", "t"), ["test", "train"]),
+        (
+            ("train", "--set", "training.batch_"),
+            ["training.batch_size=", "training.batch_by=", "training.batch_order="],
+        ),
+        (("inspect", "--device", "c"), ["cpu", "cuda"]),
+        (("inspect", "--kind", ""), ["encoder", "decoder", "cross"]),
+        (("translate", "--input", "t"), []),
+        (("evaluate", "--run", "elsewhere/"), []),
+    ],
+    ids=str,
+)
+def test_a_shell_that_asks_is_answered(
+    tfm: Tfm, project: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], expected: list[str]
+) -> None:
+    assert offered_by_bash(tfm, monkeypatch, project, *words) == expected
+
+
+def test_the_script_for_a_shell_calls_tfm(tfm: Tfm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_TFM_COMPLETE", "source_bash")
+    code, out, err = tfm(cwd=tmp_path)
+    assert (code, err) == (0, "")
+    assert "_TFM_COMPLETE=complete_bash" in out
+    assert out.rstrip().endswith(" tfm")
+
+
+def test_completing_imports_neither_torch_nor_numpy_nor_spacy() -> None:
+    asked = "completion.runs(), completion.splits(), completion.settings('')"
+    heavy = "print(*sorted({'torch', 'spacy', 'numpy', 'rich'} & set(sys.modules)))"
+    probe = f"import sys; from transformer_cli.commands import completion; {asked}; {heavy}"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout == "\n"

@@ -1,0 +1,41 @@
+"""What Tab completes in a shell: names of runs, of splits, of settings. Finds names, opens no run; imports no torch.
+
+A name that is not offered here may still be typed, and where nothing is offered the shell completes paths.
+"""
+
+from pathlib import Path
+
+
+def devices() -> list[str]:
+    """What `--device` takes, apart from cuda:N."""
+    return ["auto", "cpu", "cuda", "mps"]
+
+
+def runs() -> list[str]:
+    """The names of the runs under runs/."""
+    return sorted(path.parent.name for path in Path("runs").glob("*/run.json"))
+
+
+def splits() -> list[str]:
+    """The names of the splits of every prepared dataset under data/."""
+    suffix = ".source.ids.npy"
+    return sorted({path.name.removesuffix(suffix) for path in Path("data").glob(f"*/*{suffix}")})
+
+
+def settings(incomplete: str) -> list[str]:
+    """Every key of the config that begins like this, as `training.epochs=`.
+
+    A key that is left alone is offered with its default too, as `training.epochs=10`: bash types a space after the only
+    candidate, but not after the common beginning of two.
+    """
+    from transformer_cli.config.load import settings_by_key
+    from transformer_cli.config.schema import Config
+    from transformer_cli.config.yamltext import as_line
+
+    defaults = settings_by_key(Config())
+    keys = [key for key in defaults if key.startswith(incomplete.rstrip("="))]
+    offered = [f"{key}=" for key in keys]
+    if len(keys) == 1:
+        default = as_line(defaults[keys[0]]).replace(", ", ",")  # a space would end the word
+        offered.append(f"{keys[0]}={default}")
+    return offered
