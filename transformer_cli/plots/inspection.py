@@ -1,0 +1,86 @@
+"""The pictures of one sentence: attention alone, or attention with the token vectors below it."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from matplotlib import rc_context
+
+from transformer_cli.inspection import AttentionMap, Inspection, WordAttention
+from transformer_cli.plots.heatmaps import Block, draw_blocks
+from transformer_cli.plots.style import STYLE, inspection_palette, save
+from transformer_cli.plots.vectors import HEIGHT, draw_vectors
+
+KINDS = {  # what stands above the maps, beside them, below them
+    "encoder": ("encoder self-attention", "source position …", "… attends to source position"),
+    "decoder": ("decoder self-attention", "target position …", "… attends to target position"),
+    "cross": ("encoder–decoder attention", "target position …", "… attends to source position"),
+}
+
+
+def draw_attention(maps: Sequence[AttentionMap], path: Path) -> None:
+    """Draw attention weights as heat maps. Replaces `path` by a PNG.
+
+    maps: at least one; those of a kind stand together, as `Inspection.maps` has them.
+    """
+    with rc_context(STYLE):
+        save(draw_blocks(_blocks(maps)), path, palette=inspection_palette())
+
+
+def draw_inspection(inspection: Inspection, maps: Sequence[AttentionMap], path: Path) -> None:
+    """Draw the same, and below it the source's vectors in the plane. Replaces `path` by a PNG."""
+    with rc_context(STYLE):
+        figure = draw_blocks(_blocks(maps), room_below=HEIGHT)
+        draw_vectors(
+            figure,
+            title="source vectors, from before the encoder (dot) to after it (arrow head)",
+            tokens=inspection.source_tokens,
+            before=inspection.before.numpy(),
+            moved=range(len(inspection.source_tokens)),
+            after=inspection.after.numpy(),
+        )
+        save(figure, path, palette=inspection_palette())
+
+
+def draw_words(words: WordAttention, path: Path) -> None:
+    """Draw the attention of word vectors over themselves, and below it the vectors. Replaces `path` by a PNG."""
+    scores = f"QKᵀ/√{words.vectors.shape[1]}" if words.is_scaled else "QKᵀ"
+    block = Block(
+        title="word vectors, no model: they are Q, K and V",
+        beside="word …",
+        below="… attends to word",
+        targets=[words.words[position] for position in words.positions],
+        sources=words.words,
+        maps=[(f"softmax({scores})", words.weights.numpy())],
+    )
+    with rc_context(STYLE):
+        figure = draw_blocks([block], room_below=HEIGHT)
+        draw_vectors(
+            figure,
+            title="word vectors (dot) and what attention makes of them (arrow head)",
+            tokens=words.words,
+            before=words.vectors.numpy(),
+            moved=words.positions,
+            after=words.context.numpy(),
+        )
+        save(figure, path, palette=inspection_palette())
+
+
+def _blocks(maps: Sequence[AttentionMap]) -> list[Block]:
+    """One block for each kind."""
+    blocks = []
+    for kind, group in groupby(maps, key=lambda each: each.kind):
+        title, beside, below = KINDS[kind]
+        heads = list(group)
+        first = heads[0]
+        blocks.append(
+            Block(
+                title=f"{title}, layer {first.layer}",
+                beside=beside,
+                below=below,
+                targets=first.target_tokens,
+                sources=first.source_tokens,
+                maps=[(f"head {each.head}", each.weights.numpy()) for each in heads],
+            )
+        )
+    return blocks
