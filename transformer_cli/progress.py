@@ -1,4 +1,7 @@
-"""Progress on standard error: bars on a terminal, a line a minute elsewhere. Knows nothing of what is counted."""
+"""Progress on standard error: bars on a terminal, a line a minute elsewhere. Knows nothing of what is counted.
+
+tqdm is imported when something is shown: help is written without it.
+"""
 
 import logging
 import sys
@@ -6,10 +9,10 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
-from tqdm import tqdm
-
 if TYPE_CHECKING:
     from typing import Any
+
+    from tqdm import tqdm
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +37,8 @@ def bar(
     """
     if as_lines or not sys.stderr.isatty():
         return Lines(description, total, unit, unit_scale=unit_scale, initial=initial)
+    from tqdm import tqdm
+
     return tqdm(
         desc=description,
         total=total,
@@ -49,6 +54,8 @@ class Lines:
     """As much of a bar as is used here, in plain lines: what the bar would show, once a minute."""
 
     def __init__(self, description: str, total: int | None, unit: str, *, unit_scale: bool, initial: int) -> None:
+        from tqdm import tqdm
+
         self.n: float = initial
         self._postfix = ""
         self._started = self._last_line = monotonic()
@@ -89,6 +96,8 @@ class LineHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""
+        from tqdm import tqdm
+
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         tqdm.write(f"{prefix}{record.getMessage()}\n", file=sys.stderr, end="")  # at once: no other can tear it
         sys.stderr.flush()
