@@ -30,7 +30,7 @@ OWNERS = {  # each library has one, typer the two that make the command line tog
     "PIL": "plots",
     "gensim": "data.vectors",
     "matplotlib": "plots",
-    "platformdirs": "data.corpora",
+    "platformdirs": "data.corpora.multi30k",
     "pydantic": "config",
     "sacrebleu": "evaluation.metrics",
     "safetensors": "runs.run",
@@ -41,7 +41,7 @@ OWNERS = {  # each library has one, typer the two that make the command line tog
     "torchtext": "data.vocabulary",
     "tqdm": "progress",
     "typer": ("cli", "commands"),
-    "urllib": "data.corpora",
+    "urllib": "data.corpora.multi30k",
     "yaml": "config.yamltext",
 }
 MOST_LINES = 300  # of a module

@@ -1,6 +1,6 @@
-"""Where parallel text comes from: Multi30k, your own files, or the embedded captions.
+"""Multi30k: its files, their addresses and sums, and the folder in which they are found or into which they come.
 
-Knows addresses, sums and folders; nothing of words. Never holds the text of a file in memory.
+Knows nothing of words.
 """
 
 import hashlib
@@ -12,26 +12,23 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 import platformdirs
 
-from transformer_cli.config.schema import DataConfig, FilePair
-from transformer_cli.data import captions
-from transformer_cli.data.lines import Pairs, count_lines, read_pairs, unreadable
+from transformer_cli.config.schema import DataConfig
+from transformer_cli.data.corpora.corpus import Corpus, file_sum
+from transformer_cli.data.lines import read_pairs
 from transformer_cli.errors import DataError, DownloadError
-from transformer_cli.files import sha256
 from transformer_cli.progress import bar
 
-MULTI30K_ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
-MULTI30K_FOLDER_VARIABLE = "TFM_MULTI30K_DIR"
-MULTI30K_TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
+ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
+FOLDER_VARIABLE = "TFM_MULTI30K_DIR"
+TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 # The files of the repository multi30k/dataset, data/task1/raw, and their SHA-256. 2017 has no Czech.
-MULTI30K_SUMS = {
+SUMS = {
     "test_2016_flickr.cs.gz": "200a4a74cc9560f051924abb9803be008d1908d77f747e9141aeb86dfd2797f1",
     "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
     "test_2016_flickr.en.gz": "611d361c6334bc7246101d48097c13cf5c4413c5befc793cc629934359d532d9",
@@ -61,49 +58,23 @@ PAUSES_S = (0.5, 1.5)  # between attempts: so there are three
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """Parallel text, split by split."""
+def open_multi30k(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
+    """Multi30k in the languages of `data`, from a folder or the user's cache.
 
-    sums: dict[str, str]
-    """what the text came from → SHA-256: `train.de.gz` (Multi30k), `train.source` (files), `captions`; no folders"""
-    splits: Mapping[str, Callable[[], Pairs]]
-    """train, valid, then test sets → a fresh pass over its (source, target) lines, without line ends"""
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    """split → its pairs, those with an empty side too; only where that is known before a split is read"""
-    left_out: tuple[str, ...] = ()
-    """test sets that exist for this pair of languages, but not in the folder that was named"""
-
-
-def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
-    """Find, fetch if need be, and verify the text that `data` names.
-
-    Multi30k is read from `source_dir`, else from the folder in the environment variable TFM_MULTI30K_DIR, else from the
-    user's cache, into which missing files are downloaded. Raises DataError: a file is missing, unreadable or not the
-    one expected; DownloadError: a file could not be fetched. A pass over a split raises DataError at text that is not
-    UTF-8, an empty side (unless `data.skip_empty`), sides out of step, no pair at all, damaged gzip.
+    The folder is `source_dir`, else the one in the environment variable TFM_MULTI30K_DIR; it may lack test sets. If
+    neither is given, files that the cache lacks are downloaded.
     """
-    if source_dir is not None and data.corpus != "multi30k":
-        log.warning("--source-dir %s is ignored: it is for corpus: multi30k, not %s", source_dir, data.corpus)
-    if data.corpus == "multi30k":
-        return _open_multi30k(data, _named_folder(source_dir))
-    if data.corpus == "files":
-        return _open_files(data)
-    return _open_captions(data)
-
-
-def _open_multi30k(data: DataConfig, folder: Path | None) -> Corpus:
-    """From `folder`, which may lack test sets; from the cache if there is none, which may lack nothing."""
+    folder = _named_folder(source_dir)
     sums, splits, left_out = {}, {}, []
-    for split in ("train", "valid", *MULTI30K_TESTS):
+    for split in ("train", "valid", *TESTS):
         names = [f"{split.replace('valid', 'val')}.{language}.gz" for language in (data.source, data.target)]
-        if not all(name in MULTI30K_SUMS for name in names):
+        if not all(name in SUMS for name in names):
             continue
-        if folder and split in MULTI30K_TESTS and not all((folder / name).exists() for name in names):
+        if folder and split in TESTS and not all((folder / name).exists() for name in names):
             left_out.append(split)
             continue
         source, target = [_from_folder(folder, name) if folder else _from_cache(name) for name in names]
-        sums.update({name: MULTI30K_SUMS[name] for name in names})
+        sums.update({name: SUMS[name] for name in names})
         splits[split] = partial(read_pairs, source, target, data.skip_empty)
     if left_out:
         log.warning("%s lacks %s: left out", folder, ", ".join(left_out))
@@ -111,10 +82,10 @@ def _open_multi30k(data: DataConfig, folder: Path | None) -> Corpus:
 
 
 def _named_folder(source_dir: Path | None) -> Path | None:
-    named = source_dir or os.environ.get(MULTI30K_FOLDER_VARIABLE)
+    named = source_dir or os.environ.get(FOLDER_VARIABLE)
     if not named:
         return None
-    by = "--source-dir" if source_dir else MULTI30K_FOLDER_VARIABLE
+    by = "--source-dir" if source_dir else FOLDER_VARIABLE
     try:
         folder = Path(named).expanduser()
     except RuntimeError as error:  # ~nobody/…
@@ -125,23 +96,23 @@ def _named_folder(source_dir: Path | None) -> Path | None:
 
 
 def _from_folder(folder: Path, name: str) -> Path:
-    path, address, expected = folder / name, f"{MULTI30K_ADDRESS}/{name}", MULTI30K_SUMS[name]
+    path, address, expected = folder / name, f"{ADDRESS}/{name}", SUMS[name]
     if not path.is_file():
         raise DataError(f"{folder}: lacks {name}; get it from {address}")
-    found = _sum(path)
+    found = file_sum(path)
     if found != expected:
         raise DataError(f"{path}: SHA-256 is {found}, expected {expected}; get it again from {address}")
     return path
 
 
 def _from_cache(name: str) -> Path:
-    path, expected = Path(platformdirs.user_cache_dir("tfm"), "multi30k", name), MULTI30K_SUMS[name]
+    path, expected = Path(platformdirs.user_cache_dir("tfm"), "multi30k", name), SUMS[name]
     if path.is_file():
-        found = _sum(path)
+        found = file_sum(path)
         if found == expected:
             return path
         log.warning("%s: SHA-256 is %s, expected %s; fetching it again", path, found, expected)
-    _download(f"{MULTI30K_ADDRESS}/{name}", path, expected)
+    _download(f"{ADDRESS}/{name}", path, expected)
     return path
 
 
@@ -161,7 +132,7 @@ def _download(address: str, path: Path, expected: str) -> None:
         time.sleep(pause)
     raise DownloadError(
         f"{address}: cannot be fetched into {path.parent}: {reason}; try again later, or name a folder that holds "
-        f"the files with --source-dir or {MULTI30K_FOLDER_VARIABLE}"
+        f"the files with --source-dir or {FOLDER_VARIABLE}"
     )
 
 
@@ -209,40 +180,3 @@ def _diagnose(error: Exception) -> tuple[str, bool]:
     if isinstance(error, socket.gaierror):
         return f"the host's name is not known here ({error.strerror})", False
     return str(error), isinstance(error, (ConnectionError, http.client.HTTPException))
-
-
-def _open_files(data: DataConfig) -> Corpus:
-    assert data.files is not None  # the config sees to it
-    sums, splits, sizes = {}, {}, {}
-    for split in dict.fromkeys(["train", "valid", *data.files]):
-        pair = data.files[split]
-        for side in FilePair.model_fields:  # source, target
-            path: Path = getattr(pair, side)
-            if not path.is_file():
-                what = "a folder, not a file" if path.is_dir() else "no such file"
-                raise DataError(f"data.files.{split}.{side}: {path}: {what}; correct the path in the config")
-            sums[f"{split}.{side}"] = _sum(path)
-        if pair.source.resolve() == pair.target.resolve():
-            log.warning("data.files.%s: source and target are the same file, %s", split, pair.source)
-        splits[split] = partial(read_pairs, pair.source, pair.target, data.skip_empty)
-        if pair.source.suffix != ".gz":  # which would have to be unpacked to be counted
-            sizes[split] = count_lines(pair.source)
-    return Corpus(sums, splits, sizes)
-
-
-def _open_captions(data: DataConfig) -> Corpus:
-    """Written anew from the seed. The sum is that of German and English, whichever is the source."""
-    total, splits, sizes = hashlib.sha256(), {}, {}
-    for split, pairs in captions.write(data.captions.sentences, data.captions.seed).items():
-        for german, english in pairs:
-            total.update(f"{split}\t{german}\t{english}\n".encode())
-        splits[split] = partial(iter, pairs if data.source == "de" else [(en, de) for de, en in pairs])
-        sizes[split] = len(pairs)
-    return Corpus({"captions": total.hexdigest()}, splits, sizes)
-
-
-def _sum(path: Path) -> str:
-    try:
-        return sha256(path)
-    except OSError as error:
-        raise unreadable(path, error) from None

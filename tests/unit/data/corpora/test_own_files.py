@@ -1,0 +1,206 @@
+"""A corpus of one's own files: what is read, and every way in which that can fail."""
+
+import gc
+import gzip
+import hashlib
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.config.schema import DataConfig
+from transformer_cli.data.corpora import open_corpus
+from transformer_cli.errors import DataError
+
+
+def own(tmp_path: Path, *, skip_empty: bool = False, **contents: str | bytes) -> DataConfig:
+    """A config whose files hold what is given as `train_source=…`, text or bytes; the others hold one sentence."""
+    sides: dict[str, dict[str, Path]] = {}
+    for split in dict.fromkeys(["train", "valid", *(key.rsplit("_", 1)[0] for key in contents)]):
+        for side in ("source", "target"):
+            content = contents.get(f"{split}_{side}", "one\n")
+            path = tmp_path / f"{split}.{side}"
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+            sides.setdefault(split, {})[side] = path
+    return DataConfig.model_validate({"corpus": "files", "files": sides, "skip_empty": skip_empty})
+
+
+def read(data: DataConfig, split: str = "train") -> list[tuple[str, str]]:
+    return list(open_corpus(data).splits[split]())
+
+
+def test_own_files_give_splits_in_order_and_sums_without_paths(tmp_path: Path) -> None:
+    data = own(tmp_path, news_source="n\n", news_target="N\n", train_source="a\nb\n", train_target="A\nB\n")
+    assert data.files is not None
+    shuffled = {split: data.files[split] for split in ("news", "valid", "train")}
+    corpus = open_corpus(data.model_copy(update={"files": {**shuffled, "again": data.files["news"]}}))
+    assert {split: list(new_pass()) for split, new_pass in corpus.splits.items()} == {
+        "train": [("a", "A"), ("b", "B")],
+        "valid": [("one", "one")],
+        "news": [("n", "N")],
+        "again": [("n", "N")],
+    }
+    assert list(corpus.splits) == ["train", "valid", "news", "again"]
+    assert set(corpus.sums) == {f"{split}.{side}" for split in corpus.splits for side in ("source", "target")}
+    assert corpus.sums["train.source"] == hashlib.sha256(b"a\nb\n").hexdigest()
+    assert corpus.sizes == {"train": 2, "valid": 1, "news": 1, "again": 1}
+    assert corpus.left_out == ()
+
+
+def test_own_files_may_be_gzip_on_one_side(tmp_path: Path) -> None:
+    data = own(tmp_path, train_source="a\nb\n", train_target="A\nB\n")
+    assert data.files is not None
+    packed = tmp_path / "train.source.gz"
+    packed.write_bytes(gzip.compress(b"a\nb\n"))
+    pair = data.files["train"].model_copy(update={"source": packed})
+    data = data.model_copy(update={"files": {**data.files, "train": pair}})
+    assert read(data) == [("a", "A"), ("b", "B")]
+    assert set(open_corpus(data).sizes) == {"valid"}  # what is packed is not counted
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("a\nb\n", ["a", "b"]),
+        ("a\nb", ["a", "b"]),
+        ("a\r\nb\r\n", ["a", "b"]),
+        ("a\r\nb\r", ["a", "b"]),
+        ("a\r\r\nb\rc\n", ["a\r", "b\rc"]),
+        ("\ufeffa\n\ufeffb\n", ["a", "\ufeffb"]),
+        (" a \n\tb\n", [" a ", "\tb"]),
+        ("a\u2028a\x85a\n\x0bb\x0cb\x1cb\n", ["a\u2028a\x85a", "\x0bb\x0cb\x1cb"]),
+        ("😀 日本語\nß\n", ["😀 日本語", "ß"]),
+    ],
+)
+def test_lines_end_at_line_feeds_and_nowhere_else(tmp_path: Path, text: str, lines: list[str]) -> None:
+    assert read(own(tmp_path, train_source=text, train_target="1\n2\n")) == list(zip(lines, "12", strict=True))
+
+
+@pytest.mark.parametrize(("split", "side"), [("train", "source"), ("valid", "target"), ("news", "source")])
+def test_an_own_file_that_is_not_there(tmp_path: Path, split: str, side: str) -> None:
+    data = own(tmp_path, news_source="n\n")
+    path = tmp_path / f"{split}.{side}"
+    path.unlink()
+    with pytest.raises(DataError, match=rf"^data\.files\.{split}\.{side}: {path}: no such file; correct the path in"):
+        open_corpus(data)
+
+
+def test_an_own_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> str:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    data = own(tmp_path)
+    monkeypatch.setattr("transformer_cli.data.corpora.corpus.sha256", refuse)
+    message = f"^{tmp_path}/train.source: cannot be read: Permission denied; correct the path or the permissions$"
+    with pytest.raises(DataError, match=message):
+        open_corpus(data)
+
+
+def test_an_own_file_that_goes_away_before_it_is_read(tmp_path: Path) -> None:
+    corpus = open_corpus(own(tmp_path))
+    (tmp_path / "train.target").unlink()
+    with pytest.raises(DataError, match=rf"^{tmp_path}/train\.target: cannot be read: No such file or directory; "):
+        list(corpus.splits["train"]())
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "byte", "value"),
+    [(b"a\nb\xe4r\n", 2, 2, "0xe4"), (b"\x1f\x8b\x08\n", 1, 2, "0x8b"), (b"a\nb\nc\xc3\n", 3, 2, "0xc3")],
+)
+def test_text_that_is_not_utf_8(tmp_path: Path, content: bytes, line: int, byte: int, value: str) -> None:
+    data = own(tmp_path, train_source="a\nb\nc\n", train_target=content)
+    message = rf"^{tmp_path}/train\.target: line {line}: byte {byte} of the line is {value}, which is not UTF-8; "
+    with pytest.raises(DataError, match=message + "convert the file"):
+        read(data)
+
+
+@pytest.mark.parametrize(("n_source", "n_target"), [(3, 5), (5, 3), (0, 2), (2, 0)])
+def test_sides_that_are_out_of_step(tmp_path: Path, n_source: int, n_target: int) -> None:
+    data = own(tmp_path, train_source="a\n" * n_source, train_target="b\n" * n_target)
+    message = rf"^{tmp_path}/train\.source has {n_source} lines, {tmp_path}/train\.target has {n_target}; line n must"
+    with pytest.raises(DataError, match=message):
+        read(data)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "side", "line"),
+    [("a\n\n", "A\nB\n", "source", 2), ("a\n", " \t\u00a0\n", "target", 1), ("a\n\r\n", "A\n\n", "source", 2)],
+)
+def test_an_empty_side(tmp_path: Path, source: str, target: str, side: str, line: int) -> None:
+    message = rf"^{tmp_path}/train\.{side}: line {line} is empty; mend it, or set data\.skip_empty: true to leave"
+    with pytest.raises(DataError, match=message):
+        read(own(tmp_path, train_source=source, train_target=target))
+
+
+def test_empty_sides_may_be_skipped_and_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = own(tmp_path, skip_empty=True, train_source="a\n\nc\nd\n", train_target="A\nB\n \nD\n")
+    new_pass = open_corpus(data).splits["train"]
+    assert list(new_pass()) == [("a", "A"), ("d", "D")]
+    source, target = tmp_path / "train.source", tmp_path / "train.target"
+    assert caplog.messages == [f"{source} and {target}: pairs with an empty side left out: 2, the first in line 2"]
+
+
+def test_nothing_is_said_where_nothing_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert read(own(tmp_path, skip_empty=True)) == [("one", "one")]
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("split", "text"), [("train", ""), ("valid", ""), ("train", "\n \n")])
+def test_a_split_without_a_pair(tmp_path: Path, split: str, text: str) -> None:
+    data = own(tmp_path, skip_empty=True, **{f"{split}_source": text, f"{split}_target": text})
+    message = rf"^{tmp_path}/{split}\.source and {tmp_path}/{split}\.target: not one pair of sentences; a split needs"
+    with pytest.raises(DataError, match=message):
+        read(data, split)
+
+
+LONG = gzip.compress("".join(f"line {n * n}\n" for n in range(20000)).encode())
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"plain text\n", "Not a gzipped file"),
+        (LONG[: len(LONG) // 2], "Compressed file ended before the end-of-stream marker"),
+        (LONG[:2000] + bytes(100) + LONG[2100:], r"Error -\d while decompressing|CRC check failed"),
+        (LONG[:-8] + bytes(8), "CRC check failed"),
+    ],
+)
+def test_gzip_that_is_damaged(tmp_path: Path, content: bytes, reason: str) -> None:
+    data = own(tmp_path, train_target="".join(f"{n}\n" for n in range(20000)))
+    assert data.files is not None
+    packed = tmp_path / "packed.gz"
+    packed.write_bytes(content)
+    pair = data.files["train"].model_copy(update={"source": packed})
+    message = rf"^{packed}: not a whole gzip file \(({reason}).*\); copy it again, or take \.gz off its name$"
+    with pytest.raises(DataError, match=message):
+        read(data.model_copy(update={"files": {**data.files, "train": pair}}))
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_pass_dropped_half_way_closes_its_files(tmp_path: Path, suffix: str) -> None:
+    text = b"a\n" * 100_000
+    path = tmp_path / f"text{suffix}"
+    path.write_bytes(gzip.compress(text) if suffix else text)
+    pair = {"source": path, "target": path}
+    data = DataConfig.model_validate({"corpus": "files", "files": {"train": pair, "valid": pair}})
+    pairs = open_corpus(data).splits["train"]()
+    assert next(pairs) == ("a", "a")
+    del pairs
+    gc.collect()  # an open file would be a ResourceWarning, and so an error
+
+
+def test_no_pass_holds_a_file_in_memory(tmp_path: Path) -> None:
+    n_lines = 50_000
+    data = own(tmp_path, train_source="a sentence of thirty letters...\n" * n_lines, train_target="b\n" * n_lines)
+    new_pass = open_corpus(data).splits["train"]
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in new_pass()) == n_lines
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000  # bytes; the file has 1.6 million
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_folder_for_multi30k_is_ignored_elsewhere_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    open_corpus(own(tmp_path), source_dir=tmp_path)
+    assert caplog.messages == [f"--source-dir {tmp_path} is ignored: it is for corpus: multi30k, not files"]

@@ -1,0 +1,32 @@
+"""A corpus of the user's own files, plain or .gz: for each split one file per side."""
+
+import logging
+from functools import partial
+from pathlib import Path
+
+from transformer_cli.config.schema import DataConfig, FilePair
+from transformer_cli.data.corpora.corpus import Corpus, file_sum
+from transformer_cli.data.lines import count_lines, read_pairs
+from transformer_cli.errors import DataError
+
+log = logging.getLogger(__name__)
+
+
+def open_files(data: DataConfig) -> Corpus:
+    """Find the files that `data.files` names. Raises DataError if one is missing or unreadable."""
+    assert data.files is not None  # the config sees to it
+    sums, splits, sizes = {}, {}, {}
+    for split in dict.fromkeys(["train", "valid", *data.files]):
+        pair = data.files[split]
+        for side in FilePair.model_fields:  # source, target
+            path: Path = getattr(pair, side)
+            if not path.is_file():
+                what = "a folder, not a file" if path.is_dir() else "no such file"
+                raise DataError(f"data.files.{split}.{side}: {path}: {what}; correct the path in the config")
+            sums[f"{split}.{side}"] = file_sum(path)
+        if pair.source.resolve() == pair.target.resolve():
+            log.warning("data.files.%s: source and target are the same file, %s", split, pair.source)
+        splits[split] = partial(read_pairs, pair.source, pair.target, data.skip_empty)
+        if pair.source.suffix != ".gz":  # which would have to be unpacked to be counted
+            sizes[split] = count_lines(pair.source)
+    return Corpus(sums, splits, sizes)
