@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 try:
     import fcntl
@@ -24,16 +24,26 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace `path` whole or not at all: written beside it, synced, renamed. A pipe or a device is written to."""
+    """Replace `path` whole or not at all. A pipe or a device is written to."""
     path = path.resolve()  # the file that a link names, not the link
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
+    with new_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Write a file that appears at `path`, or replaces it, only when the block ends well; otherwise nothing stays.
+
+    It is written beside `path`, synced and renamed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path)
     try:
         with temporary.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

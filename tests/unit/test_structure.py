@@ -32,6 +32,7 @@ OWNERS = {  # each library has one, typer the two that make the command line tog
     "matplotlib": "plots",
     "platformdirs": "data.corpora.multi30k",
     "pydantic": "config",
+    "requests": "data.corpora.download",
     "sacrebleu": "evaluation.metrics",
     "safetensors": "runs.run",
     "spacy": "data.words",
@@ -41,7 +42,6 @@ OWNERS = {  # each library has one, typer the two that make the command line tog
     "torchtext": "data.vocabulary",
     "tqdm": "progress",
     "typer": ("cli", "commands"),
-    "urllib": "data.corpora.multi30k",
     "yaml": "config.yamltext",
 }
 MOST_LINES = 300  # of a module

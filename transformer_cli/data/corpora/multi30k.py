@@ -3,26 +3,18 @@
 Knows nothing of words.
 """
 
-import hashlib
-import http.client
 import logging
 import os
-import socket
-import tempfile
-import time
-import urllib.error
-import urllib.request
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 import platformdirs
 
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.corpora.corpus import Corpus, file_sum
+from transformer_cli.data.corpora.download import download
 from transformer_cli.data.lines import read_pairs
-from transformer_cli.errors import DataError, DownloadError
-from transformer_cli.progress import bar
+from transformer_cli.errors import DataError
 
 ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 FOLDER_VARIABLE = "TFM_MULTI30K_DIR"
@@ -52,8 +44,6 @@ SUMS = {
     "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
     "val.fr.gz": "ca3106f1a72390591d25f6c45cb4cd39dec4cd3f123e099748a3ce5256c160e9",
 }
-TIMEOUT_S = 20.0
-PAUSES_S = (0.5, 1.5)  # between attempts: so there are three
 
 log = logging.getLogger(__name__)
 
@@ -112,71 +102,6 @@ def _from_cache(name: str) -> Path:
         if found == expected:
             return path
         log.warning("%s: SHA-256 is %s, expected %s; fetching it again", path, found, expected)
-    _download(f"{ADDRESS}/{name}", path, expected)
+    otherwise = f"name a folder that holds the files with --source-dir or {FOLDER_VARIABLE}"
+    download(f"{ADDRESS}/{name}", path, expected, otherwise=otherwise)
     return path
-
-
-def _download(address: str, path: Path, expected: str) -> None:
-    """Three attempts, but only where another may help: an unknown host or a 404 ends it at once."""
-    for pause in (*PAUSES_S, None):
-        try:
-            found = _fetch(address, path, expected)
-            if found == expected:
-                return
-            reason, may_pass = f"SHA-256 is {found}, expected {expected}", False
-        except (OSError, http.client.HTTPException) as error:
-            reason, may_pass = _diagnose(error)
-        if pause is None or not may_pass:
-            break
-        log.warning("%s: %s; trying again", address, reason)
-        time.sleep(pause)
-    raise DownloadError(
-        f"{address}: cannot be fetched into {path.parent}: {reason}; try again later, or name a folder that holds "
-        f"the files with --source-dir or {FOLDER_VARIABLE}"
-    )
-
-
-def _fetch(address: str, path: Path, expected: str) -> str:
-    """One attempt. `path` appears only if the sum is the expected one. Returns the sum of what came."""
-    log.info("fetching %s", address)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with urllib.request.urlopen(address, timeout=TIMEOUT_S) as response:
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with open(descriptor, "wb") as file:
-                found = _copy(response, file, path.name)
-            if found == expected:
-                os.chmod(temporary, 0o644)
-                os.replace(temporary, path)
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-    return found
-
-
-def _copy(response: http.client.HTTPResponse, file: BinaryIO, name: str) -> str:
-    """All that the server sends. Returns its SHA-256."""
-    total, n_expected = hashlib.sha256(), response.length
-    with bar(f"Fetching {name}", n_expected, "B", unit_scale=True) as progress:
-        while block := response.read(1 << 16):
-            file.write(block)
-            total.update(block)
-            progress.update(len(block))
-    if n_expected is not None and file.tell() < n_expected:  # not every Python notices
-        raise http.client.IncompleteRead(b"", n_expected - file.tell())
-    return total.hexdigest()
-
-
-def _diagnose(error: Exception) -> tuple[str, bool]:
-    """What went wrong, in a few words, and whether it may pass."""
-    if isinstance(error, urllib.error.HTTPError):
-        error.close()
-        return f"HTTP {error.code} {error.reason}", error.code in (408, 429) or error.code >= 500
-    if isinstance(error, urllib.error.URLError) and isinstance(error.reason, Exception):
-        error = error.reason
-    if isinstance(error, http.client.IncompleteRead):
-        return "the answer broke off", True
-    if isinstance(error, TimeoutError):
-        return f"no answer for {TIMEOUT_S:g} s", True
-    if isinstance(error, socket.gaierror):
-        return f"the host's name is not known here ({error.strerror})", False
-    return str(error), isinstance(error, (ConnectionError, http.client.HTTPException))

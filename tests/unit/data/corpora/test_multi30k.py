@@ -2,15 +2,12 @@
 
 import gzip
 import hashlib
-import logging
+import os
 import re
 import socket
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -37,71 +34,28 @@ PUBLISHED = dict(multi30k.SUMS)  # the tests put SUMS in its place
 GERMAN_ENGLISH = {name for name in FILES if ".cs." not in name}
 
 
-@dataclass(frozen=True)
-class Cut:
-    """An answer of which only the first bytes come."""
-
-    n_bytes: int
-
-
-class Server(ThreadingHTTPServer):
-    """Serves FILES under /raw/, but first what `answers` holds: a status, bytes, a Cut, or None for silence."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answers: dict[str, list[int | bytes | Cut | None]] = {}
-        self.requests: list[str] = []
-        self.released = threading.Event()
-        self.address = f"http://127.0.0.1:{self.server_address[1]}/raw"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        name = self.path.removeprefix("/raw/")
-        self.server.requests.append(name)
-        answers = self.server.answers.get(name)
-        answer = answers.pop(0) if answers else FILES.get(name, 404)
-        if answer is None:
-            self.server.released.wait(10)
-        elif isinstance(answer, int):
-            self.send_error(answer)
-        elif isinstance(answer, Cut):
-            self._send(FILES[name][: answer.n_bytes], len(FILES[name]))
-        else:
-            self._send(answer, len(answer))
-
-    def _send(self, content: bytes, promised: int) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", str(promised))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No named folder, no proxy, no pauses, a cache of our own, and a Multi30k of our own."""
+    """No named folder, no proxy, a cache of our own, and a Multi30k of our own."""
     monkeypatch.delenv(multi30k.FOLDER_VARIABLE, raising=False)
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(multi30k, "PAUSES_S", (0.0, 0.0))
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache" / name))
     monkeypatch.setattr(multi30k, "SUMS", SUMS)
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        monkeypatch.setattr(multi30k, "ADDRESS", server.address)
-        yield server
-        server.released.set()
-        server.shutdown()
-        thread.join()
+def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A network that always works; what is fetched from it."""
+    addresses = []
+
+    def download(address: str, path: Path, expected: str, *, otherwise: str) -> None:
+        assert expected == SUMS[path.name]
+        addresses.append(address)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(FILES[path.name])
+
+    monkeypatch.setattr(multi30k, "download", download)
+    return addresses
 
 
 @pytest.fixture
@@ -216,139 +170,55 @@ def test_the_real_table_has_each_file_of_each_pair_of_languages() -> None:
     assert len(set(PUBLISHED.values())) == len(PUBLISHED) == 22
 
 
-# Multi30k from the network
+# Multi30k from the cache
 
 
-def test_multi30k_is_fetched_once_and_checked_at_every_use(
-    server: Server, cache: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
+def test_multi30k_is_fetched_once(fetched: list[str], cache: Path) -> None:
     corpus = open_corpus(DataConfig())
     assert everything(corpus)["train"] == [("Ein Hund läuft .", "A dog runs ."), ("Zwei Männer .", "Two men .")]
-    assert sorted(server.requests) == sorted(GERMAN_ENGLISH)
-    assert set(caplog.messages) == {f"fetching {server.address}/{name}" for name in GERMAN_ENGLISH}
-    assert {path.name: path.read_bytes() for path in cache.iterdir()} == {name: FILES[name] for name in GERMAN_ENGLISH}
-    again = open_corpus(DataConfig())
-    assert again.sums == corpus.sums
-    assert len(server.requests) == len(GERMAN_ENGLISH)
+    assert sorted(fetched) == sorted(f"{multi30k.ADDRESS}/{name}" for name in GERMAN_ENGLISH)
+    assert {path.name for path in cache.iterdir()} == GERMAN_ENGLISH
+    assert open_corpus(DataConfig()).sums == corpus.sums
+    assert len(fetched) == len(GERMAN_ENGLISH)
 
 
-def test_a_damaged_file_in_the_cache_is_fetched_again(
-    server: Server, cache: Path, caplog: pytest.LogCaptureFixture
+def test_a_file_in_the_cache_is_checked_at_every_use_and_fetched_again_if_it_is_damaged(
+    fetched: list[str], cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     open_corpus(DataConfig())
     (cache / "val.de.gz").write_bytes(b"damaged")
-    server.requests.clear()
+    fetched.clear()
     assert list(open_corpus(DataConfig()).splits["valid"]()) == [("Ein Kind .", "A child .")]
-    assert server.requests == ["val.de.gz"]
+    assert fetched == [f"{multi30k.ADDRESS}/val.de.gz"]
     found = hashlib.sha256(b"damaged").hexdigest()
     wanted = SUMS["val.de.gz"]
     assert caplog.messages == [f"{cache}/val.de.gz: SHA-256 is {found}, expected {wanted}; fetching it again"]
 
 
-def test_a_damaged_file_in_the_cache_that_comes_damaged_again(server: Server, cache: Path) -> None:
-    cache.mkdir(parents=True)
-    (cache / "train.de.gz").write_bytes(b"damaged")
-    server.answers["train.de.gz"] = [b"other"]
-    with pytest.raises(DownloadError, match=rf"train\.de\.gz: .* SHA-256 is {hashlib.sha256(b'other').hexdigest()}, "):
-        open_corpus(DataConfig())
-    assert server.requests == ["train.de.gz"]
-
-
-def test_a_corrupt_download_never_lands(server: Server, cache: Path) -> None:
-    server.answers["train.de.gz"] = [b"<html>please log in</html>"]
+def test_without_a_network_one_line_says_what_to_do(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    monkeypatch.setattr(multi30k, "ADDRESS", address)
+    monkeypatch.setattr("transformer_cli.data.corpora.download.PAUSES_S", ())
     message = (
-        f"^{server.address}/train.de.gz: cannot be fetched into {cache}: SHA-256 is [0-9a-f]{{64}}, expected "
-        f"{SUMS['train.de.gz']}; try again later, or name a folder that holds the files with --source-dir or "
-        "TFM_MULTI30K_DIR$"
+        rf"^{address}/train\.de\.gz: cannot be fetched into {cache}: \[Errno \d+\] Connection refused; "
+        r"try again later, or name a folder that holds the files with --source-dir or TFM_MULTI30K_DIR$"
     )
     with pytest.raises(DownloadError, match=message):
         open_corpus(DataConfig())
-    assert server.requests == ["train.de.gz"]
     assert list(cache.iterdir()) == []
 
 
-def test_a_busy_server_is_asked_again(server: Server, cache: Path, caplog: pytest.LogCaptureFixture) -> None:
-    server.answers["train.de.gz"] = [503, 429]
-    open_corpus(DataConfig())
-    assert server.requests[:4] == ["train.de.gz"] * 3 + ["train.en.gz"]
-    assert (cache / "train.de.gz").read_bytes() == FILES["train.de.gz"]
-    address = f"{server.address}/train.de.gz"
-    assert caplog.messages == [
-        f"{address}: HTTP 503 Service Unavailable; trying again",
-        f"{address}: HTTP 429 Too Many Requests; trying again",
-    ]
-
-
-def test_three_attempts_are_all(server: Server, cache: Path) -> None:
-    server.answers["train.de.gz"] = [503, 502, 500, FILES["train.de.gz"]]
-    with pytest.raises(DownloadError, match=r"train\.de\.gz: cannot be fetched into .*: HTTP 500 Internal Server"):
-        open_corpus(DataConfig())
-    assert server.requests == ["train.de.gz"] * 3
-    assert list(cache.glob("*")) == []
-
-
-@pytest.mark.parametrize("name", ["train.de.gz", "test_2017_flickr.en.gz"])
-def test_a_file_that_is_not_there_is_asked_for_once_even_a_test_set(server: Server, name: str) -> None:
-    server.answers[name] = [404]
-    with pytest.raises(DownloadError, match=rf"/{name}: cannot be fetched into .*: HTTP 404 Not Found; try again"):
-        open_corpus(DataConfig())
-    assert server.requests.count(name) == 1
-
-
-def test_an_answer_that_breaks_off_is_asked_for_again(
-    server: Server, cache: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    n_bytes = len(FILES["train.de.gz"])
-    server.answers["train.de.gz"] = [Cut(n_bytes - 7), Cut(n_bytes - 3)]
-    open_corpus(DataConfig())
-    assert (cache / "train.de.gz").read_bytes() == FILES["train.de.gz"]
-    address = f"{server.address}/train.de.gz"
-    assert caplog.messages == [
-        f"{address}: the answer broke off; trying again",
-        f"{address}: the answer broke off; trying again",
-    ]
-
-
-def test_answers_that_always_break_off_leave_nothing(server: Server, cache: Path) -> None:
-    server.answers["train.de.gz"] = [Cut(5)] * 3
-    with pytest.raises(DownloadError, match="the answer broke off; try again later"):
-        open_corpus(DataConfig())
-    assert list(cache.iterdir()) == []
-
-
-def test_a_server_that_falls_silent(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multi30k, "TIMEOUT_S", 0.1)
-    server.answers["train.de.gz"] = [None] * 3
-    with pytest.raises(DownloadError, match=r"train\.de\.gz: cannot be fetched into .*: no answer for 0\.1 s; try"):
-        open_corpus(DataConfig())
-    assert server.requests == ["train.de.gz"] * 3
-
-
-def test_a_port_where_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    monkeypatch.setattr(multi30k, "ADDRESS", f"http://127.0.0.1:{port}")
-    with pytest.raises(DownloadError, match=r"train\.de\.gz: cannot be fetched into .*: \[Errno \d+\] .*refused"):
-        open_corpus(DataConfig())
-
-
-def test_an_unknown_host_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def no_names(*arguments: Any, **_: Any) -> None:
-        asked.append(arguments[0])
-        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-
-    monkeypatch.setattr(socket, "getaddrinfo", no_names)
-    with pytest.raises(DownloadError, match=r"the host's name is not known here \(Temporary failure in name res"):
-        open_corpus(DataConfig())
-    assert asked == ["raw.githubusercontent.com"]
-
-
-def test_a_cache_that_cannot_be_written(server: Server, cache: Path) -> None:
-    cache.parent.mkdir(parents=True)
-    cache.write_text("a file where the folder should be")
-    with pytest.raises(DownloadError, match=rf"train\.de\.gz: cannot be fetched into {cache}: .*File exists"):
-        open_corpus(DataConfig())
-    assert server.requests == []
+def test_what_is_in_the_cache_needs_no_library_for_the_network(cache: Path) -> None:
+    cache.mkdir(parents=True)
+    for name, content in FILES.items():
+        (cache / name).write_bytes(content)
+    probe = (
+        "import sys, platformdirs; from pathlib import Path; from transformer_cli.data.corpora import multi30k as m; "
+        f"m.SUMS = {SUMS!r}; platformdirs.user_cache_dir = lambda name: Path({str(cache.parents[1])!r}, name); "
+        "from transformer_cli.config.schema import DataConfig; m.open_multi30k(DataConfig()); "
+        "print(*{'requests', 'urllib3'} & set(sys.modules))"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != multi30k.FOLDER_VARIABLE}
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, env=environment)
+    assert (done.stdout, done.stderr) == ("\n", "")
