@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import platform
 import re
@@ -16,6 +17,8 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+log = logging.getLogger(__name__)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -87,12 +90,20 @@ def new_folder(path: Path) -> Iterator[Path]:
 def exclusive(path: Path) -> Iterator[None]:
     """Hold a lock on the file `path` during the block; the system lifts it when the process ends, however it ends.
 
-    Raises BlockingIOError at once if another process holds it. Where the system has no such locks, nothing is held.
+    Raises BlockingIOError at once if somebody else holds it, in this process or in another one. Where the file system
+    has no locks (some of NFS and FUSE), a warning says so and nothing is held; on Windows nothing is held.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                log.warning(
+                    "%s cannot be locked (%s); see to it that nobody else does this meanwhile", path, error.strerror
+                )
         yield
 
 

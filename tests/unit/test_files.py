@@ -1,5 +1,6 @@
 """Files and folders that appear whole or not at all."""
 
+import errno
 import hashlib
 import os
 import platform
@@ -30,6 +31,10 @@ def names(folder: Path) -> list[str]:
 
 def refuse(*_: Any, **__: Any) -> None:
     raise OSError("no")
+
+
+def refuse_with(number: int) -> None:
+    raise OSError(number, os.strerror(number))
 
 
 # Text
@@ -145,12 +150,47 @@ def test_sha256_is_that_of_the_bytes(tmp_path: Path, content: bytes) -> None:
     assert sha256(tmp_path / "a") == hashlib.sha256(content).hexdigest()
 
 
+# Locks
+
+
 def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path) -> None:
     path = tmp_path / "runs" / ".mine.lock"
     with exclusive(path), pytest.raises(BlockingIOError), exclusive(path):
         pass
     with exclusive(path):
         pass
+
+
+def test_the_lock_of_a_killed_process_is_lifted(tmp_path: Path) -> None:
+    hold = "from pathlib import Path; from transformer_cli.files import exclusive; "
+    hold += f"lock = exclusive(Path({str(tmp_path)!r}, 'lock')); lock.__enter__(); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        with pytest.raises(BlockingIOError), exclusive(tmp_path / "lock"):
+            pass
+        process.kill()
+        process.wait()
+        with exclusive(tmp_path / "lock"):
+            pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP])
+def test_a_file_system_without_locks_is_warned_of(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("fcntl.flock", lambda *_: refuse_with(number))
+    reached = False
+    with exclusive(tmp_path / "lock"):
+        reached = True
+    assert reached
+    reason = os.strerror(number)
+    assert caplog.messages == [
+        f"{tmp_path}/lock cannot be locked ({reason}); see to it that nobody else does this meanwhile"
+    ]
+
+
+# Links, pipes, permissions
 
 
 def test_a_link_stays_a_link_and_a_pipe_is_written_to(tmp_path: Path) -> None:
