@@ -21,6 +21,7 @@ from transformer_cli.commands.inspect import inspect
 from transformer_cli.commands.prepare import prepare
 from transformer_cli.commands.train import train
 from transformer_cli.commands.translate import translate
+from transformer_cli.compute import threads
 from transformer_cli.errors import DistributedError, Interrupted, TfmError
 
 app = typer.Typer(
@@ -92,6 +93,7 @@ app.command()(curves)
 
 def _set_up_process() -> None:
     """What belongs to the whole process and has to be set before any command runs, and before torch is imported."""
+    threads.bound_spinning()
     for stream, errors in ((sys.stdout, "strict"), (sys.stderr, "replace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)  # as the input is read, whatever the locale

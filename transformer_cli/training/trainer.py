@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from transformer_cli import progress
+from transformer_cli.compute import threads
 from transformer_cli.compute.devices import autocast, choose_device_of, choose_precision, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
@@ -56,8 +57,7 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     device = choose_device_of(world, config.training.device)
     if config.training.tensorboard:
         events.check_installed()
-    if config.training.num_threads:
-        torch.set_num_threads(config.training.num_threads)
+    threads.set_num_threads(config.training.num_threads)
     folder = runs_dir / config.name
     with world.joined(device), ExitStack() as locks:
         if world.is_first:

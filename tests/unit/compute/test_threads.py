@@ -1,0 +1,192 @@
+"""How many threads compute, and how they wait: set before torch is loaded, never for others."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from transformer_cli.compute.threads import SPIN_COUNT, SideBySide, bound_spinning, set_num_threads
+
+COMMAND = """\
+import os, sys
+from transformer_cli.cli import main
+before = os.environ.get("GOMP_SPINCOUNT")
+try:
+    main(["--version"])
+except SystemExit:
+    print(before, os.environ.get("GOMP_SPINCOUNT"), "torch" in sys.modules)
+"""
+PACKAGE = """\
+import os
+before = dict(os.environ)
+import transformer_cli, transformer_cli.cli, transformer_cli.translator
+print(before == os.environ)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_number() -> Iterator[None]:
+    """Four threads of torch; afterwards one again, as in all tests."""
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, {"GOMP_SPINCOUNT": str(SPIN_COUNT)}),
+        ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
+        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
+    ],
+)
+def test_spinning_is_bounded_unless_the_user_has_said_how_to_wait(
+    given: dict[str, str], found: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = dict(given)
+    monkeypatch.setattr("os.environ", environment)
+    bound_spinning()
+    assert environment == found
+
+
+def test_the_command_line_sets_it_before_torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    assert _printed_by(COMMAND).split("\n")[1] == f"None {SPIN_COUNT} False"
+
+
+def test_importing_the_package_sets_nothing() -> None:
+    assert _printed_by(PACKAGE) == "True\n"
+
+
+def test_the_process_computes_with_the_number_that_was_set() -> None:
+    set_num_threads(3)
+    set_num_threads(None)
+    assert _numbers_elsewhere() == (3, 3)
+
+
+@pytest.mark.parametrize(("workers", "share"), [(2, 2), (3, 1), (4, 1), (6, 1)])
+def test_each_worker_has_its_share_and_nobody_else_notices(workers: int, share: int) -> None:
+    with SideBySide(workers) as side_by_side:
+        assert _numbers_of_workers(side_by_side) == {share}
+        assert _numbers_elsewhere() == (4, 4)
+        torch.set_num_threads(5)
+        assert _numbers_of_workers(side_by_side) == {share}
+        assert _numbers_elsewhere() == (5, 5)
+    assert _numbers_elsewhere() == (5, 5)
+
+
+def test_two_live_at_the_same_time_and_one_is_made_by_a_worker_of_the_other() -> None:
+    with SideBySide(2) as one:
+        (other, *_) = one.run(lambda _: SideBySide(4), [None])
+        with other:
+            assert _numbers_of_workers(one) == {2}
+            assert _numbers_of_workers(other) == {1}
+            assert _numbers_elsewhere() == (4, 4)
+        assert _numbers_of_workers(one) == {2}
+
+
+def test_many_made_at_the_same_time_leave_the_process_its_number() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(SideBySide, [2, 3, 4, 2, 3, 4]))
+    assert [_numbers_of_workers(each) for each in made] == [{2}, {1}, {1}] * 2
+    assert _numbers_elsewhere() == (4, 4)
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_results_come_in_order_and_items_are_taken_as_they_are_needed(workers: int) -> None:
+    taken = []
+
+    def items() -> Iterator[int]:
+        for item in range(100):
+            taken.append(item)
+            yield item
+
+    with SideBySide(workers) as side_by_side:
+        results = side_by_side.run(lambda item: item * item, items())
+        assert taken == []
+        assert [next(results) for _ in range(10)] == [item * item for item in range(10)]
+        assert len(taken) <= 10 + 2 * workers
+        assert list(results) == [item * item for item in range(10, 100)]
+
+
+def test_one_worker_is_the_thread_that_asks() -> None:
+    with SideBySide(1) as side_by_side:
+        assert list(side_by_side.run(_where, [0])) == [(threading.get_ident(), 4)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_comes_at_the_place_of_its_item_and_ends_the_rest(workers: int) -> None:
+    done = []
+
+    def work(item: int) -> int:
+        if item == 3:
+            raise ValueError("item 3")
+        done.append(item)
+        return item
+
+    with SideBySide(workers) as side_by_side:
+        results = side_by_side.run(work, range(100))
+        assert [next(results) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(ValueError, match="item 3"):
+            next(results)
+        assert len(done) < 3 + 2 * workers
+        assert list(side_by_side.run(work, [7, 8])) == [7, 8]
+
+
+def test_what_is_left_early_is_no_longer_running() -> None:
+    running = 0
+    count = threading.Lock()
+    both_run = threading.Barrier(2)
+
+    def work(item: int) -> None:
+        nonlocal running
+        with count:
+            running += 1
+        if item < 2:
+            both_run.wait()
+        with count:
+            running -= 1
+
+    with SideBySide(2) as side_by_side:
+        results = side_by_side.run(work, range(10))
+        next(results)
+        results.close()
+        assert running == 0
+
+
+def _where(_: object) -> tuple[int, int]:
+    return threading.get_ident(), torch.get_num_threads()
+
+
+def _numbers_of_workers(side_by_side: SideBySide) -> set[int]:
+    """torch's number of threads in each worker; all of them are asked, because each waits for the others."""
+    all_ask = threading.Barrier(side_by_side.workers)
+
+    def ask(_: int) -> tuple[int, int]:
+        all_ask.wait()
+        return _where(_)
+
+    found = dict(side_by_side.run(ask, range(side_by_side.workers)))
+    assert len(found) == side_by_side.workers
+    return set(found.values())
+
+
+def _numbers_elsewhere() -> tuple[int, int]:
+    """torch's number of threads in this thread, and in one that has just been started."""
+    return torch.get_num_threads(), _in_a_new_thread(torch.get_num_threads)
+
+
+def _in_a_new_thread(function: Callable[[], int]) -> int:
+    with ThreadPoolExecutor(1) as fresh:
+        return fresh.submit(function).result()
+
+
+def _printed_by(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
