@@ -20,20 +20,24 @@ from typing import Any
 
 import torch
 
+from measure.busy import PROGRAMS, Work, busy_speed
 from measure.commands import large_prepare_speed, prepare_speed, start_up, training_memory
 from measure.decoding import ctranslate2_speed, greedy_speed, open_run
 from measure.figures import Figure, Unavailable, table
 from measure.training import training_profile, training_speed
 from measure.zipf import large_corpus
+from transformer_cli.compute.devices import choose_precision
 from transformer_cli.config.load import load_config
 from transformer_cli.data.prepare import prepare
 from transformer_cli.errors import TfmError
 from transformer_cli.runs.run import find_run
 
 DATA = Path("data")
-SECTIONS = ("train", "greedy", "ctranslate2", "prepare", "memory", "start", "profile")
+SECTIONS = ("train", "greedy", "ctranslate2", "prepare", "memory", "start", "busy", "profile")
 HEAD = ("section", "figure", "unit", "ours", "reference", "ratio", "of matrix rate", "mark")
 LARGE_PAIRS = 2_000_000
+SMALL = Path(__file__).parents[1] / "configs/demo.yaml"
+WORKS = ("training, float32", "training, bfloat16", "training of a small model, float32", "greedy")
 FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd", "bf16", "i8mm")
 MARKS = {  # of the ratio, unless a unit is named
     ("train", "float32"): "≥ 2",
@@ -47,6 +51,8 @@ MARKS = {  # of the ratio, unless a unit is named
     ("start", "tfm --help"): "≤ 0.35 s",
     ("start", "tfm evaluate --help"): "≤ 0.35 s",
     ("start", "tfm translate"): "≤ 1.25 × reference + 0.5 s",
+    **{("busy", f"{work}: quiet"): "≥ 0.97" for work in WORKS},
+    **{("busy", f"{work}: {state}"): "≥ 0.4" for work in WORKS for state in PROGRAMS},
 }
 
 
@@ -88,6 +94,8 @@ def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
         return measure(*open_run(run, DATA))
     config = load_config()
     prepare(config, data_dir=DATA)
+    if section == "busy":
+        return busy_speed(_works(find_run(run)))
     if section in ("train", "profile"):
         return (training_speed if section == "train" else training_profile)(config, DATA)
     figures = prepare_speed(config) if section == "prepare" else training_memory(config.name, DATA)
@@ -98,6 +106,17 @@ def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
         return figures + large_prepare_speed(yaml, LARGE_PAIRS)
     prepare(load_config(yaml), data_dir=large / "data")
     return figures + training_memory("large", large / "data", "--config", str(yaml))
+
+
+def _works(run: Path) -> list[Work]:
+    """What is measured beside other programs: with an operation's threads meeting rarely, often, and hardly ever."""
+    prepare(load_config(SMALL), data_dir=DATA)
+    default, bfloat16, small, greedy = WORKS
+    works = [Work(default, ("train", str(DATA), "float32"))]
+    if choose_precision("auto", torch.device("cpu")) == "bfloat16":
+        works.append(Work(bfloat16, ("train", str(DATA), "bfloat16")))
+    works.append(Work(small, ("train", str(DATA), "float32", str(SMALL))))
+    return [*works, Work(greedy, ("greedy", str(DATA), str(run)))]
 
 
 def machine() -> dict[str, Any]:

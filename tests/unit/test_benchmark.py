@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 import benchmark
-from measure import commands, decoding, figures, training, work, zipf
+from measure import busy, commands, decoding, figures, steady, training, work, zipf
 from measure.figures import Figure, Unavailable, alternate
 from oracles.plain import is_plain
 from transformer_cli.config.load import load_config
@@ -150,3 +151,42 @@ def test_the_made_up_corpus_is_the_same_each_time_and_its_words_are_unequal(tmp_
     words, counts = np.unique(" ".join(texts[0]).replace(".", "").split(), return_counts=True)
     assert 0.03 < counts.max() / counts.sum() < 0.07  # the first of a million: ln 2 / ln 1,000,000 = 5 %
     assert len(words) > 5000
+
+
+def test_speed_beside_other_programs(corpus: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(busy, "PROGRAMS", {"beside one program": 1})
+    small = busy.Work("tiny", ("train", str(project / "data"), "float32", str(corpus / "tiny.yaml")))
+    quiet, ours, theirs = busy.busy_speed([small], rounds=1, seconds=0.01)
+    assert [quiet.name, ours.name, theirs.name] == [
+        "tiny: quiet",
+        "tiny: beside one program",
+        "tiny: beside one program, as torch waits",
+    ]
+    assert (quiet.ours, quiet.reference) == (ours.reference, theirs.reference)
+    assert min(quiet.ours, ours.ours, theirs.ours) > 0
+
+
+def test_a_measured_process_that_ends_ends_the_section(project: Path) -> None:
+    with pytest.raises(Unavailable, match="has ended, with exit code 1"):
+        busy.busy_speed([busy.Work("none", ("greedy", str(project / "data"), "no-such-run"))])
+
+
+def test_each_work_counts_its_target_tokens(corpus: Path, project: Path) -> None:
+    steps = steady.train(project / "data", "float32", str(corpus / "tiny.yaml"))
+    lines = list(read_lines(corpus / "train.en"))
+    assert 16 * 5 < next(steps) < 16 * max(len(line) for line in lines)
+    translations = steady.greedy(project / "data", str(project / "runs/tiny"))
+    assert next(translations) == next(translations) > 30
+
+
+def test_the_speed_of_steady_work_is_that_of_the_time_it_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def work() -> Iterator[int]:
+        while True:
+            clock[0] += 1.0
+            yield 100
+
+    monkeypatch.setattr("time.perf_counter", lambda: clock[0])
+    assert steady.speed(work(), 2.5) == 100.0
+    assert clock == [3.0]

@@ -1,0 +1,69 @@
+"""One kind of work without end, in a process of its own. measure/busy.py says how long, and reads how fast it was.
+
+    python -m measure.steady train DATA PRECISION [CONFIG]     steps of `tfm train`
+    python -m measure.steady greedy DATA RUN                   translations of some hundred sentences
+
+It prints an empty line when it has warmed up. Then it reads lines from standard input, each a number of seconds, works
+for about as long, and prints how many target tokens/s that were.
+"""
+
+import itertools
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from measure.decoding import open_run
+from transformer_cli.config.load import load_config
+from transformer_cli.data.batching import plan_epoch
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.runs.run import Run
+from transformer_cli.training.trainer import Trainer
+
+BATCHES = 24  # over and over
+SENTENCES = 300
+WARM_UP = 3  # steps, or rounds of translations
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Warm up, then work whenever asked to, until standard input ends."""
+    kind, data_dir, *rest = arguments
+    work = (train if kind == "train" else greedy)(Path(data_dir), *rest)
+    for _ in range(WARM_UP):
+        next(work)
+    print(flush=True)
+    for line in sys.stdin:
+        print(speed(work, float(line)), flush=True)
+
+
+def speed(work: Iterator[int], seconds: float) -> float:
+    """Target tokens/s of so many seconds of the work, and a little more: until what was begun is done."""
+    tokens, started = 0, time.perf_counter()
+    while True:
+        tokens += next(work)
+        taken = time.perf_counter() - started
+        if taken >= seconds:
+            return tokens / taken
+
+
+def train(data_dir: Path, precision: str, config_file: str | None = None) -> Iterator[int]:
+    """Take step after step on random batches; yields each one's target tokens, <eos> included."""
+    config = load_config(config_file, [f"training.precision={precision}", "training.device=cpu"])
+    dataset = Dataset.open(find_dataset(config.data, data_dir))
+    with TemporaryDirectory() as folder:
+        trainer = Trainer(Run.create(Path(folder) / "run", config, dataset), dataset, torch.device("cpu"))
+    lengths = trainer.train_split.target.lengths
+    plan = plan_epoch(trainer.train_split, trainer.train_rows, config.training, epoch=1)[:BATCHES]
+    for rows in itertools.cycle(plan):
+        trainer._step([rows])
+        yield int((lengths[rows] + 1).sum())
+
+
+def greedy(data_dir: Path, run: str) -> Iterator[int]:
+    """Translate the same sentences again and again; yields their target tokens, <eos> included."""
+    translator, sentences = open_run(run, data_dir)
+    while True:
+        yield sum(len(each.tokens) + 1 for each in translator.translations(sentences[:SENTENCES]))
