@@ -1,7 +1,6 @@
 """Translator: text → ids → search → text, in the order the sentences came. The one road from text to text."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from transformer_cli import progress
 from transformer_cli.compute.devices import choose_device
+from transformer_cli.compute.threads import SideBySide
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.lengths import fits, groups_by_length
 from transformer_cli.data.vocabulary import MARKERS
@@ -160,17 +160,8 @@ class Translator:
     ) -> Iterator[list[Hypothesis]]:
         """Each batch's hypotheses, in order; some batches at a time, which share torch's threads."""
         decode_one = partial(decode, self.model, settings=settings, keep_attention=options.keep_attention)
-        threads = torch.get_num_threads()
-        workers = min(self.batches_at_a_time, len(batches))
-        if workers < 2:
-            yield from map(decode_one, batches)
-            return
-        try:
-            share = max(1, threads // workers)
-            with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(share,)) as pool:
-                yield from pool.map(decode_one, batches)
-        finally:
-            torch.set_num_threads(threads)  # what the workers set for themselves would be the next new thread's too
+        with SideBySide(min(self.batches_at_a_time, len(batches)) or 1) as workers:
+            yield from workers.run(decode_one, batches)
 
     def _translation(self, sentence: str, read: Encoded, found: Hypothesis, options: Options) -> Translation:
         target = self.run.codecs.target
