@@ -53,7 +53,7 @@ def settings_by_key(config: Config) -> dict[str, Any]:
 
 
 def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[str]:
-    """The settings in which two configs differ, as `training.seed: 0 → 1`; `ignore` names dotted keys to pass over."""
+    """The settings in which two configs differ, as `training.seed: 0 → 1`; `ignore` names dotted keys to leave out."""
     before, after = settings_by_key(old), settings_by_key(new)
     keys = dict.fromkeys([*before, *after])
     return [

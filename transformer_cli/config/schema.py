@@ -17,7 +17,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Section(BaseModel):
-    """Strict and frozen: no unknown keys, no `no` read as 0, no change after loading."""
+    """Strict and frozen: unknown keys and values of another type are errors, and nothing changes after loading."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
@@ -25,7 +25,7 @@ class Section(BaseModel):
 
 
 class FilePair(Section):
-    """The two sides of one split of your own text: plain UTF-8 or .gz, a sentence a line."""
+    """The two sides of one split of your own text: plain UTF-8 or .gz, one sentence per line."""
 
     source: Annotated[Path, Field(strict=False)]
     """file of source sentences"""
@@ -60,9 +60,9 @@ class DataConfig(Section):
     skip_empty: bool = False
     """leave out pairs with an empty side, counted in a warning, instead of stopping at the first"""
     files: dict[str, FilePair] | None = None
-    """corpus: files → a source and a target file for train, valid and each test set by name"""
+    """with corpus: files, the source and the target file of train, of valid and of each test set by its name"""
     captions: CaptionsConfig = CaptionsConfig()
-    """corpus: captions → its size and seed"""
+    """with corpus: captions, its size and seed"""
     fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")] | None = None
     """train on exactly this dataset (null: the newest that has these settings); a run records its own here"""
 
@@ -93,9 +93,9 @@ class VectorsConfig(Section):
     """Pretrained word vectors for the embeddings: a file, or a name that gensim's downloader knows."""
 
     source: Annotated[str, Field(min_length=1)] | None = None
-    """of the source embedding: a path (with a "/" or a "."), or a name such as glove-wiki-gigaword-100"""
+    """vectors of the source embedding: a path (with a "/" or a "."), or a name such as glove-wiki-gigaword-100"""
     target: Annotated[str, Field(min_length=1)] | None = None
-    """of the target embedding, likewise"""
+    """vectors of the target embedding, likewise"""
     freeze: bool = False
     """keep the vectors as they are; words without one learn"""
 
@@ -134,7 +134,7 @@ class ModelConfig(Section):
     scale_embeddings: bool = True
     """multiply token embeddings by √d_model (section 3.4)"""
     tie_embeddings: Literal["none", "target+output", "all"] = "none"
-    """which of source embedding, target embedding and output projection are one matrix"""
+    """which of the source embedding, the target embedding and the output projection share one matrix"""
     qkv_bias: bool = True
     """biases in the query, key and value projections"""
     dropout: Fraction = 0.1
@@ -142,7 +142,7 @@ class ModelConfig(Section):
     attention_dropout: Fraction | None = None
     """on attention weights (null: as dropout)"""
     vectors: VectorsConfig = VectorsConfig()
-    """what the embeddings begin with, where it is not random"""
+    """pretrained vectors that the embeddings begin with, instead of random ones"""
 
     @property
     def pretrained(self) -> dict[str, str]:
@@ -198,13 +198,13 @@ class TrainingConfig(Section):
     clip_grad_norm: Annotated[float, Field(gt=0.0)] | None = 1.0
     """largest norm of the whole gradient (null: no clipping)"""
     patience: Positive | None = None
-    """stop after so many validations without a new best (null: never)"""
+    """stop after this many validations without a new best one (null: never)"""
     save_minutes: Annotated[float, Field(gt=0.0)] = 10
     """minutes between saves within an epoch: the most that a kill can lose"""
     tensorboard: bool = False
     """keep the history as a TensorBoard event file too (needs the extra of that name)"""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """of initialisation, batches and dropout"""
+    """seed of initialisation, batches and dropout"""
     fast: bool = True
     """on the CPU: no padding, loss in chunks, cheap dropout masks; false: the plain forms (the same but for rounding,
     and for which numbers dropout draws)"""
