@@ -1,0 +1,67 @@
+"""What pyproject.toml says of the package, held against the package. Builds nothing."""
+
+import ast
+import re
+import sys
+from importlib import import_module
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import transformer_cli
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pytest brings it
+
+PACKAGE = Path(transformer_cli.__file__).parent
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        return dict(tomllib.load(file)["project"])
+
+
+def test_every_library_that_is_imported_is_declared_and_the_other_way_round(project: dict[str, Any]) -> None:
+    imported = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add(str(node.module).partition(".")[0])
+    libraries = imported - sys.stdlib_module_names - {"transformer_cli"}
+    distributions = packages_distributions()
+    used = {_normal(distributions[library][0]) for library in libraries}
+    extras = project["optional-dependencies"]
+    needed = {_name(requirement) for requirement in project["dependencies"]}
+    on_request = {_name(requirement) for extra in ("vectors", "tensorboard") for requirement in extras[extra]}
+    assert used == needed | on_request
+
+
+def test_the_command_is_what_the_tests_call(project: dict[str, Any]) -> None:
+    module, _, function = project["scripts"]["tfm"].partition(":")
+    assert getattr(import_module(module), function) is import_module("transformer_cli.cli").main
+
+
+def test_files_that_the_metadata_names_are_there(project: dict[str, Any]) -> None:
+    assert [name for name in (project["readme"], *project["license-files"]) if not (ROOT / name).is_file()] == []
+    assert (PACKAGE / "py.typed").is_file()  # the package's types are for others too
+
+
+def test_the_changelog_begins_with_this_version(project: dict[str, Any]) -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\S+)", changelog, flags=re.MULTILINE)[0] == project["version"]
+
+
+def _name(requirement: str) -> str:
+    return _normal(re.split(r"[^A-Za-z0-9._-]", requirement)[0])
+
+
+def _normal(name: str) -> str:
+    return name.lower().replace("_", "-")
