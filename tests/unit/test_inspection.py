@@ -121,10 +121,11 @@ def test_a_word_that_occurs_again_is_the_same_vector_only_without_positions(insp
 
 
 def test_the_untrained_encoder_is_that_of_the_runs_seed(translator: Translator, inspection: Inspection) -> None:
-    codecs = (translator.run.codecs.source, translator.run.codecs.target)
-    sizes = {f"{side}_vocabulary": len(each) for side, each in zip(("source", "target"), codecs, strict=True)}
-    torch.manual_seed(translator.run.config.training.seed)
-    untrained = Transformer(translator.run.config.model, **sizes, pad_id=PAD).eval()
+    config, codecs = translator.run.config, translator.run.codecs
+    torch.manual_seed(config.training.seed)
+    untrained = Transformer(
+        config.model, source_vocabulary=len(codecs.source), target_vocabulary=len(codecs.target), pad_id=PAD
+    ).eval()
     with torch.inference_mode():
         assert inspection.after_untrained is not None
         assert torch.equal(inspection.after_untrained, untrained.encode(ids(inspection.source_ids))[0])

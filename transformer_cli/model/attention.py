@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from transformer_cli.model.fast.dropout import Dropout
-
 
 class RecordedAttention(NamedTuple):
     """What one layer's attention computed on the way, for those who ask."""
@@ -70,13 +68,22 @@ class MultiHeadAttention(nn.Module):
     W_Q, W_K and W_V of all heads stand one below the other in one matrix, so that self-attention is one product.
     """
 
-    def __init__(self, d_model: int, num_heads: int, head_dim: int, *, qkv_bias: bool, dropout: float) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        num_heads: int,
+        head_dim: int,
+        *,
+        qkv_bias: bool,
+        dropout: float,
+        dropout_class: type[nn.Dropout] = nn.Dropout,
+    ) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.inner = num_heads * head_dim
         self.qkv = nn.Linear(d_model, 3 * self.inner, bias=qkv_bias)
         self.output = nn.Linear(self.inner, d_model)
-        self.dropout = Dropout(dropout)
+        self.dropout = dropout_class(dropout)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
         """Self-attention: all three from the same x (…, length, d_model), each (…, heads, length, depth)."""

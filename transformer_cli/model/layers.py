@@ -6,17 +6,16 @@ from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.attention import KeysValues, MultiHeadAttention, RecordedAttention
-from transformer_cli.model.fast.dropout import Dropout
 
 
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x·W_1 + b_1)·W_2 + b_2, at each position alone (eq. 2), with dropout after the activation."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, dropout_class: type[nn.Dropout] = nn.Dropout) -> None:
         super().__init__()
         self.inner = nn.Linear(config.d_model, config.d_ff)
         self.activation = nn.ReLU() if config.activation == "relu" else nn.GELU()
-        self.dropout = Dropout(config.dropout)
+        self.dropout = dropout_class(config.dropout)
         self.outer = nn.Linear(config.d_ff, config.d_model)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -27,10 +26,10 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """LayerNorm(x + Dropout(Sublayer(x))) as in the paper, or x + Dropout(Sublayer(LayerNorm(x))) with norm: pre."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, dropout_class: type[nn.Dropout] = nn.Dropout) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.d_model)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = dropout_class(config.dropout)
         self.norm_first = config.norm == "pre"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -43,11 +42,11 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, dropout_class: type[nn.Dropout] = nn.Dropout) -> None:
         super().__init__()
-        self.self_attention = _attention(config)
-        self.feed_forward = FeedForward(config)
-        self.residuals = nn.ModuleList(Residual(config) for _ in range(2))
+        self.self_attention = _attention(config, dropout_class)
+        self.feed_forward = FeedForward(config, dropout_class)
+        self.residuals = nn.ModuleList(Residual(config, dropout_class) for _ in range(2))
 
     def forward(self, x: Tensor, may_attend: Tensor, record: list[RecordedAttention] | None = None) -> Tensor:
         """x (batch, source, d_model); may_attend (batch, 1, 1, source). Returns x's shape."""
@@ -63,12 +62,12 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention to the encoder's output, feed-forward."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, dropout_class: type[nn.Dropout] = nn.Dropout) -> None:
         super().__init__()
-        self.self_attention = _attention(config)
-        self.cross_attention = _attention(config)
-        self.feed_forward = FeedForward(config)
-        self.residuals = nn.ModuleList(Residual(config) for _ in range(3))
+        self.self_attention = _attention(config, dropout_class)
+        self.cross_attention = _attention(config, dropout_class)
+        self.feed_forward = FeedForward(config, dropout_class)
+        self.residuals = nn.ModuleList(Residual(config, dropout_class) for _ in range(3))
 
     def forward(
         self,
@@ -100,11 +99,12 @@ class DecoderLayer(nn.Module):
         return self.residuals[2](x, self.feed_forward)
 
 
-def _attention(config: ModelConfig) -> MultiHeadAttention:
+def _attention(config: ModelConfig, dropout_class: type[nn.Dropout]) -> MultiHeadAttention:
     return MultiHeadAttention(
         config.d_model,
         config.num_heads,
         config.head_dim or config.d_model // config.num_heads,
         qkv_bias=config.qkv_bias,
         dropout=config.dropout if config.attention_dropout is None else config.attention_dropout,
+        dropout_class=dropout_class,
     )

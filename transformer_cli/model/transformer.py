@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.attention import AttentionRecord, KeysValues, RecordedAttention
 from transformer_cli.model.cache import Cache
-from transformer_cli.model.fast.dropout import Dropout
 from transformer_cli.model.initialization import initialize
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
 from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions
@@ -24,16 +23,31 @@ from transformer_cli.model.positions import LearnedPositions, SinusoidalPosition
 class Transformer(nn.Module):
     """Source ids and target ids in, a score for every word of the target vocabulary out (figure 1)."""
 
-    def __init__(self, config: ModelConfig, *, source_vocabulary: int, target_vocabulary: int, pad_id: int) -> None:
-        """The vocabularies are given by their sizes; pad_id is the same in both."""
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        source_vocabulary: int,
+        target_vocabulary: int,
+        pad_id: int,
+        dropout_class: type[nn.Dropout] = nn.Dropout,
+    ) -> None:
+        """The vocabularies are given by their sizes; pad_id is the same in both.
+
+        dropout_class: torch's dropout, or a form of it that is cheaper in training, `fast.dropout.FastDropout`.
+        """
         super().__init__()
         self.config = config
         self.pad_id = pad_id
         may_freeze = config.pretrained if config.vectors.freeze else {}
-        self.source_embedding = Embedding(config, source_vocabulary, may_freeze="source" in may_freeze)
-        self.target_embedding = Embedding(config, target_vocabulary, may_freeze="target" in may_freeze)
-        self.encoder = Encoder(config)
-        self.decoder = Decoder(config)
+        self.source_embedding = Embedding(
+            config, source_vocabulary, may_freeze="source" in may_freeze, dropout_class=dropout_class
+        )
+        self.target_embedding = Embedding(
+            config, target_vocabulary, may_freeze="target" in may_freeze, dropout_class=dropout_class
+        )
+        self.encoder = Encoder(config, dropout_class)
+        self.decoder = Decoder(config, dropout_class)
         self.output = nn.Linear(config.d_model, target_vocabulary)
         if config.tie_embeddings == "all":
             assert source_vocabulary == target_vocabulary, "one matrix needs one vocabulary"
@@ -86,13 +100,15 @@ class Embedding(nn.Module):
 
     frozen: Tensor | None
 
-    def __init__(self, config: ModelConfig, vocabulary: int, *, may_freeze: bool) -> None:
+    def __init__(
+        self, config: ModelConfig, vocabulary: int, *, may_freeze: bool, dropout_class: type[nn.Dropout]
+    ) -> None:
         """may_freeze: which rows are frozen, so far none, is kept with the weights."""
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, config.d_model)
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.positions = _positions(config)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = dropout_class(config.dropout)
         self.register_buffer("frozen", torch.zeros(vocabulary, dtype=torch.bool) if may_freeze else None)
 
     def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -117,9 +133,9 @@ class Embedding(nn.Module):
 class Encoder(nn.Module):
     """A stack of identical layers (3.1)."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, dropout_class: type[nn.Dropout]) -> None:
         super().__init__()
-        layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        layers = nn.ModuleList(EncoderLayer(config, dropout_class) for _ in range(config.num_encoder_layers))
         self.layers = cast(Sequence[EncoderLayer], layers)  # as its type has it, a ModuleList holds any module
         self.norm = _final_norm(config)
 
@@ -133,9 +149,9 @@ class Encoder(nn.Module):
 class Decoder(nn.Module):
     """A stack of identical layers that also attend to the encoder's output (3.1)."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, dropout_class: type[nn.Dropout]) -> None:
         super().__init__()
-        layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
+        layers = nn.ModuleList(DecoderLayer(config, dropout_class) for _ in range(config.num_decoder_layers))
         self.layers = cast(Sequence[DecoderLayer], layers)  # as in Encoder
         self.norm = _final_norm(config)
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, load_model, save_file, save_model
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
@@ -30,6 +30,7 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.vocabulary import PAD
 from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.files import new_folder, sweep, write_json, write_text
+from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.transformer import Transformer
 
@@ -138,6 +139,7 @@ class Run:
             source_vocabulary=len(self.codecs.source),
             target_vocabulary=len(self.codecs.target),
             pad_id=PAD,
+            dropout_class=FastDropout if self.config.training.fast else nn.Dropout,
         )
 
     def checkpoint(self, pointer: str) -> Path:

@@ -28,7 +28,6 @@ from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import ConfigError, DataError, Interrupted
 from transformer_cli.evaluation.losses import corpus_losses, perplexity
-from transformer_cli.model.fast.dropout import Dropout
 from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.loss import TokenLoss, token_losses
 from transformer_cli.model.transformer import count_frozen, count_parameters
@@ -95,9 +94,6 @@ class Trainer:
         self.valid_split, self.valid_rows = self._usable("valid")
         self.model = run.new_model().to(device)
         self.packs = self.settings.fast and device.type == "cpu"
-        for module in self.model.modules():
-            if isinstance(module, Dropout):
-                module.fast = self.settings.fast
         self.token_loss = world.share_gradients(
             TokenLoss(
                 self.model,

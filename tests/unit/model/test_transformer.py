@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig, TrainingConfig, VectorsConfig
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, RecordedAttention
-from transformer_cli.model.fast.dropout import Dropout
+from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer, count_frozen, count_parameters
 from transformer_cli.training.optim import make_optimizer
@@ -160,14 +160,16 @@ def test_the_stacks_end_in_a_norm_where_asked(final_norm: bool) -> None:
     assert (means.abs().max().item() < 1e-6) == final_norm
 
 
+@pytest.mark.parametrize("dropout_class", [nn.Dropout, FastDropout])
 @pytest.mark.parametrize(("attention_dropout", "on_weights"), [(None, 0.1), (0.3, 0.3), (0.0, 0.0)])
 def test_dropout_acts_where_the_paper_and_the_tutorials_have_it(
-    attention_dropout: float | None, on_weights: float
+    attention_dropout: float | None, on_weights: float, dropout_class: type[nn.Dropout]
 ) -> None:
-    model = make_model(dropout=0.1, attention_dropout=attention_dropout)
+    config = SMALL.model_copy(update={"dropout": 0.1, "attention_dropout": attention_dropout})
+    model = Transformer(config, source_vocabulary=12, target_vocabulary=12, pad_id=PAD, dropout_class=dropout_class)
     dropped: Counter[tuple[float, tuple[int, ...]]] = Counter()
     for module in model.modules():
-        if isinstance(module, Dropout):
+        if type(module) is dropout_class:
             module.register_forward_hook(lambda module, _, out: dropped.update([(module.p, tuple(out.shape))]))
     model(SOURCE, TARGET)
     assert dropped == {

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from oracles.draws import Draws
 from transformer_cli.config.schema import Config, DataConfig, ModelConfig
@@ -17,6 +18,7 @@ from transformer_cli.data.vocabulary import PAD, SPECIALS, UNK, Vocabulary
 from transformer_cli.data.words import Joins
 from transformer_cli.errors import CheckpointError
 from transformer_cli.files import write_text
+from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs import run as module
 from transformer_cli.runs.run import Run, RunningLoss, TrainingState, find_run
@@ -131,6 +133,17 @@ def test_the_untrained_model_follows_from_the_runs_seed_and_from_nothing_else(ru
     assert_identical(seeded(run, 3).new_model().state_dict(), drawn.state_dict())
     assert_identical(by_hand.state_dict(), drawn.state_dict())
     assert not torch.equal(seeded(run, 4).new_model().output.weight, drawn.output.weight)
+
+
+@pytest.mark.parametrize(("fast", "dropout_class"), [(True, FastDropout), (False, nn.Dropout)])
+def test_models_are_made_with_the_dropout_that_the_config_names(
+    run: Run, fast: bool, dropout_class: type[nn.Dropout]
+) -> None:
+    training = run.config.training.model_copy(update={"fast": fast})
+    chosen = replace(run, config=run.config.model_copy(update={"training": training}))
+    for model in (chosen.new_model(), chosen.empty_model()):
+        found = [type(module) for module in model.modules() if isinstance(module, nn.Dropout)]
+        assert set(found) == {dropout_class}
 
 
 @pytest.mark.parametrize("tie_embeddings", ["none", "target+output", "all"])

@@ -11,24 +11,16 @@ LEVELS = 1 << 16
 INT64_LOWEST = -(1 << 63)
 
 
-class Dropout(nn.Module):
+class FastDropout(nn.Dropout):
     """Zero a share `p` of the elements in training and scale the others by 1/(1-p) (section 5.4)."""
 
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
-        self.fast = True
-
     def forward(self, x: Tensor) -> Tensor:
-        """x of any shape. Returns the same shape."""
+        """x of any shape. Returns the same shape. On devices other than the CPU it is torch's own."""
         if not self.training or self.p == 0.0:
             return x
-        if not self.fast or x.device.type != "cpu":
-            return nn.functional.dropout(x, self.p)
+        if x.device.type != "cpu":
+            return super().forward(x)
         return x * keep_mask(x, self.p)
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
 
 
 def keep_mask(x: Tensor, p: float) -> Tensor:
