@@ -1,8 +1,9 @@
 """Tokenises sentence pairs chunk by chunk, in order: in this process, or in worker processes on several cores.
 
-A worker is a Python of its own that reads chunks from its standard input and writes what they hold to its standard
-output. No fork: the caller may run threads (torch does), and a fork of a process with threads may hang. No
-`multiprocessing` either: without fork it runs the caller's script again in every worker.
+A worker is a Python process that reads chunks of text from its standard input and writes their tokens to its standard
+output. It is not forked, because the caller may run threads (torch does), and a fork of a process with threads may
+hang. `multiprocessing` is not used either: without fork it runs the caller's script again in every worker. loky does
+neither; docs/design.md says why it is not used. Knows nothing of vocabularies and files.
 """
 
 import marshal
@@ -27,28 +28,36 @@ from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import ConfigError, DataError
 
 Pair = tuple[str, str]
-Texts = tuple[tuple[str, ...], ...]  # of a chunk: (source, target)
+Texts = tuple[tuple[str, ...], ...]  # (source texts, target texts) of a chunk
 
-CHUNK = 1_000  # pairs that are tokenised together: a tenth of a second
-WAITING = 2  # chunks for each worker that are begun before the first of them is needed
+CHUNK = 1_000  # pairs that a worker gets at once; it tokenises them in a tenth of a second
+WAITING = 2  # chunks per worker that are handed out before the first of them is needed
 START = "import sys; sys.path[:] = sys.argv[1:]; from transformer_cli.data.workers import serve; serve()"
 
 
 @dataclass(frozen=True)
 class TokenizedSide:
-    """One side of some sentences: what tokens there are, and which stand where."""
+    """One side of some sentences: which tokens there are, and which of them stand where.
+
+    "Ein Hund, ein Mann." and "Ein Hund", in lower case, are
+
+        forms    ein  hund  ,  mann  .
+        ids      0  1  2  0  3  4    0  1
+        lengths  6                   2
+        glued    -  x  -  -  x  x    -  x
+    """
 
     forms: list[str]
-    """the distinct tokens, in the order of first sight"""
+    """the distinct tokens, in the order in which they first appear"""
     ids: NDArray[np.int32]
-    """(tokens,) all sentences end to end: forms[ids[i]] is token i"""
+    """(tokens,) of all sentences, end to end: token i is forms[ids[i]]"""
     lengths: NDArray[np.int64]
-    """(sentences,) tokens of each"""
+    """(sentences,) how many tokens each sentence has"""
     glued: NDArray[np.bool_]
-    """(tokens,) whether no space stood between a token and the next one"""
+    """(tokens,) True if no space follows the token in the text: glued to the next one, or at the end of the text"""
 
     def sentences(self) -> Iterator[list[str]]:
-        """The tokens of each sentence."""
+        """Yield the tokens of each sentence."""
         words = [self.forms[index] for index in self.ids.tolist()]
         start = 0
         for length in self.lengths.tolist():
@@ -62,7 +71,7 @@ class TokenizedPairs:
 
     texts: Texts
     sides: Sequence[TokenizedSide]
-    """of source, target"""
+    """[source, target]"""
 
     def __len__(self) -> int:
         return len(self.texts[0])
@@ -73,9 +82,11 @@ Tokenize = Callable[[Iterable[Pair]], Iterator[TokenizedPairs]]
 
 @contextmanager
 def tokenizing(source: str, target: str, *, lowercase: bool, processes: int) -> Iterator[Tokenize]:
-    """A function from pairs to their tokens, chunk by chunk in the same order, whatever the number of processes.
+    """Yields a function from pairs to their tokens. It gives the same chunks in the same order for any `processes`.
 
-    source, target: languages. One process: this one. At the end of the block no worker is left.
+    source and target are languages. If `processes` is 1, this process does the work; otherwise so many workers do, and
+    none of them is left at the end of the block.
+
     Raises ConfigError as Tokenizer does (with workers, at the first chunk), DataError if a worker dies.
     """
     if processes == 1:
@@ -90,14 +101,14 @@ def tokenizing(source: str, target: str, *, lowercase: bool, processes: int) -> 
 
 
 def available_cores() -> int:
-    """Cores that this process may run on."""
+    """How many cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def serve() -> None:
-    """What a worker runs: the settings first, then chunk after chunk, until there is nothing to read."""
+    """What a worker runs: it reads the settings, then one chunk after another, until its input ends."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what a library prints must not get among the answers
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that nothing that a library prints gets among the answers
     if not entry_points(group="spacy_factories"):  # a plug-in of spaCy's may need torch
         sys.modules["torch"] = None  # type: ignore[assignment]  # spaCy imports it where it can: seconds, 200 MB
     try:
@@ -108,17 +119,17 @@ def serve() -> None:
     except ConfigError as error:
         _send(answers, str(error))
     except (EOFError, BrokenPipeError):
-        os._exit(0)  # nobody asks, nobody listens; what was not written is to be forgotten
+        os._exit(0)  # the caller is gone: at once, without writing what is left
 
 
 class _Tokenizers:
-    """Those of both sides."""
+    """The tokenisers of both sides."""
 
     def __init__(self, source: str, target: str, lowercase: bool) -> None:
         self._tokenizers = [Tokenizer(language, lowercase=lowercase) for language in (source, target)]
 
     def tokenize(self, texts: Texts) -> list[TokenizedSide]:
-        """[source, target] of a chunk."""
+        """Tokenise both sides of a chunk; returns [source, target]."""
         return [_tokenize(*side) for side in zip(self._tokenizers, texts, strict=True)]
 
 
@@ -138,7 +149,7 @@ def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> TokenizedSide:
 
 
 class _Worker:
-    """A worker process, seen from outside. When we are gone, however we went, it finds its input at an end."""
+    """A worker process, seen from outside. However this process ends, the worker's input ends with it."""
 
     def __init__(self, *settings: object) -> None:
         command = [sys.executable, "-c", START, *sys.path]
@@ -165,17 +176,17 @@ class _Worker:
         ]
 
     def kill(self) -> None:
-        """It holds nothing that would be lost."""
+        """End the process at once; it holds nothing that would be lost."""
         self._process.kill()
 
     def close(self) -> None:
-        """Wait for its end."""
-        with suppress(BrokenPipeError):  # what it was not sent
+        """Wait for the end of the process."""
+        with suppress(BrokenPipeError):  # of what could not be sent
             self._process.__exit__(None, None, None)
 
     def _request(self, value: Any) -> None:
         assert self._process.stdin
-        with suppress(BrokenPipeError):  # it has ended: its answer, or the lack of one, says why
+        with suppress(BrokenPipeError):  # it has ended, and its answer, or the lack of one, says why
             _send(self._process.stdin, value)
 
     def _death(self) -> DataError:
@@ -188,7 +199,7 @@ class _Worker:
 
 
 class _Workers:
-    """Each idle worker takes the next chunk. A thread waits for each; the answers come in the chunks' order."""
+    """Gives each chunk to an idle worker. A thread waits for each worker; answers come in the order of the chunks."""
 
     def __init__(self, workers: Sequence[_Worker]) -> None:
         self._workers = workers
@@ -208,7 +219,7 @@ class _Workers:
             yield _finished(*begun.popleft())
 
     def end(self) -> None:
-        """Kill all workers; what they were doing is not wanted."""
+        """Kill all workers, whatever they are doing."""
         for worker in self._workers:
             worker.kill()
         self._threads.shutdown(cancel_futures=True)
@@ -234,7 +245,7 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[Texts]:
 
 
 def _send(file: IO[bytes], value: Any) -> None:
-    """Plain values only, as marshal writes them, after their length. Raises BrokenPipeError if nobody listens."""
+    """Write the length in 8 bytes, then what marshal makes of `value`. Raises BrokenPipeError if nobody reads."""
     content = marshal.dumps(value)
     file.write(len(content).to_bytes(8, "little"))
     file.write(content)
@@ -242,7 +253,7 @@ def _send(file: IO[bytes], value: Any) -> None:
 
 
 def _receive(file: IO[bytes]) -> Any:
-    """What was sent. Raises EOFError if the sender is gone."""
+    """Read what `_send` wrote. Raises EOFError if the sender is gone."""
     length = int.from_bytes(file.read(8), "little")
     content = file.read(length)
     if not length or len(content) < length:
@@ -252,7 +263,7 @@ def _receive(file: IO[bytes]) -> Any:
 
 @contextmanager
 def _ctrl_c_held_back() -> Iterator[None]:
-    """A process started in this block never sees Ctrl-C, which a terminal sends to all: we tell it when to end."""
+    """A process that is started in this block ignores Ctrl-C, which a terminal sends to all processes: we end it."""
     if os.name != "posix":
         yield
         return
