@@ -80,7 +80,8 @@ class Dataset:
         except DataError as error:
             raise DataError(f"{error}; {_REMAKE}") from None
         except (ValueError, KeyError) as error:
-            raise DataError(f"{folder / 'manifest.json'}: damaged settings: {error}; {_REMAKE}") from None
+            reason = " ".join(str(error).split())
+            raise DataError(f"{folder / 'manifest.json'}: damaged settings: {reason}; {_REMAKE}") from None
         for side, codec in zip(SIDES, (codecs.source, codecs.target), strict=True):
             if len(codec) != manifest["vocabulary"][side]:
                 raise _damaged(folder / f"{side}.vocab.txt", f"{len(codec)} tokens", manifest["vocabulary"][side])

@@ -115,6 +115,14 @@ def test_another_format_version(folder: Path) -> None:
         Dataset.open(folder)
 
 
+@pytest.mark.parametrize("settings", [None, {"source": 5}, {"corpus": "nowhere"}])
+def test_settings_in_the_manifest_that_are_none(folder: Path, settings: dict[str, Any] | None) -> None:
+    edit(folder / "manifest.json", lambda manifest: manifest.update(settings=settings))
+    with pytest.raises(DataError, match=rf"^{folder}.*; delete the folder and run `tfm prepare` again$") as caught:
+        Dataset.open(folder)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [

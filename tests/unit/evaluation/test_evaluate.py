@@ -1,15 +1,23 @@
 """Judging a run: what is left out, what is cut, which splits are taken, and how often a text is tokenised."""
 
+import logging
+import re
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from transformer_cli.config.load import dump_config, load_config
+from transformer_cli.data.prepare import prepare
 from transformer_cli.data.vocabulary import UNK
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.evaluate import ParallelText, evaluate, judge
+from transformer_cli.files import write_text
+from transformer_cli.runs.run import Run
+from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
 SOURCE = "Der alte Bado schläft zu Hause."
@@ -71,3 +79,46 @@ def test_each_text_is_tokenised_once(
     list(evaluate("tiny", files=files, data_dir=project / "data", runs_dir=project / "runs"))
     lines = [line for side in ("de", "en") for line in (corpus / f"test.{side}").read_text("utf-8").split("\n")[:-1]]
     assert seen == Counter(lines)
+
+
+def test_a_dataset_without_test_sets_asks_for_a_split(corpus: Path, tmp_path: Path, tiny: Run) -> None:
+    config = load_config(corpus / "tiny.yaml")
+    files = {name: pair for name, pair in (config.data.files or {}).items() if name != "test"}
+    data = config.data.model_copy(update={"files": files, "fingerprint": None})
+    dataset = prepare(config.model_copy(update={"data": data}), data_dir=tmp_path / "data")
+    run = shutil.copytree(tiny.folder, tmp_path / "run")
+    pinned = data.model_copy(update={"fingerprint": dataset.manifest["fingerprint"]})
+    write_text(run / "config.yaml", dump_config(tiny.config.model_copy(update={"data": pinned})))
+    with pytest.raises(DataError, match=r"has no test set; name a split, such as --split valid$"):
+        list(evaluate(run, data_dir=tmp_path / "data"))
+    assert [each.result.split for each in evaluate(run, splits=["valid"], data_dir=tmp_path / "data")] == ["valid"]
+
+
+@pytest.mark.parametrize(
+    ("sources", "references", "message"),
+    [
+        ("", "", "empty; name a file with one sentence per line"),
+        ("a\nb\n", "a\n", "has 2 lines, .* has 1; line n must"),
+    ],
+)
+def test_files_that_cannot_be_judged(
+    project: Path, tmp_path: Path, sources: str, references: str, message: str
+) -> None:
+    (tmp_path / "a.de").write_text(sources)
+    (tmp_path / "a.en").write_text(references)
+    with pytest.raises(DataError, match=f"^{tmp_path}/a.de.*{message}"):
+        list(evaluate(project / "runs/tiny", files=(tmp_path / "a.de", tmp_path / "a.en")))
+
+
+def test_captions_come_with_the_baseline_of_a_dictionary(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    shape = ["model.d_model=8", "model.num_heads=1", "model.num_encoder_layers=1", "model.num_decoder_layers=1"]
+    corpus = ["data.corpus=captions", "data.captions.sentences=100", "data.min_freq=1", "model.d_ff=8"]
+    config = load_config(None, [*shape, *corpus, "training.epochs=1", "training.device=cpu"])
+    prepare(config, data_dir=tmp_path / "data")
+    run = train(config, data_dir=tmp_path / "data", runs_dir=tmp_path / "runs")
+    with caplog.at_level(logging.INFO):
+        list(evaluate(run.folder, data_dir=tmp_path / "data"))
+    (said,) = (message for message in caplog.messages if "baseline" in message)
+    found = re.fullmatch(r"test: word by word with a dictionary, the baseline: BLEU (\d+\.\d\d)", said)
+    assert found
+    assert 5 < float(found[1]) < 60
