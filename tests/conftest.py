@@ -101,10 +101,11 @@ def workspace(project: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def train_tiny(corpus: Path, project: Path) -> Callable[..., Run]:
-    """train_tiny(runs_dir, *overrides): train, or go on with, the tiny run in a folder of one's own."""
+    """train_tiny(runs_dir, *overrides, fresh=False): train, or go on with, the tiny run in a folder of one's own."""
 
-    def train_with(runs_dir: Path, *overrides: str) -> Run:
-        return train(load_config(corpus / "tiny.yaml", overrides), data_dir=project / "data", runs_dir=runs_dir)
+    def train_with(runs_dir: Path, *overrides: str, fresh: bool = False) -> Run:
+        config = load_config(corpus / "tiny.yaml", overrides)
+        return train(config, data_dir=project / "data", runs_dir=runs_dir, fresh=fresh)
 
     return train_with
 

@@ -8,6 +8,7 @@ runs/multi30k/
     tensorboard/                    the same as an event file, where the config asks for it
     checkpoints/step-0004540/       model.safetensors, state.safetensors (Adam's moments), state.json
     best  last                      text files that name a checkpoint
+    unsaved                         until `last` is written for the first time: a kill before that loses nothing saved
 runs/latest                         a text file that names the newest run
 """
 
@@ -35,6 +36,8 @@ from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.transformer import Transformer
 
 FORMAT_VERSION = 1
+UNSAVED = "unsaved"
+RESTORE = "restore it, or give `tfm train` --fresh to move this run aside and begin anew"
 
 
 @dataclass
@@ -76,6 +79,11 @@ class TrainingState:
     validations_since_best: int = 0
     running: RunningLoss = field(default_factory=RunningLoss)
 
+    @property
+    def is_best(self) -> bool:
+        """Whether the last validation stands right before this state, and was the best so far."""
+        return self.best_valid_loss is not None and self.batch == self.validations_since_best == 0
+
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "TrainingState":
         """The inverse of dataclasses.asdict."""
@@ -92,10 +100,10 @@ class Run:
 
     @staticmethod
     def create(folder: Path, config: Config, dataset: Dataset) -> "Run":
-        """Make the folder of a run that has no checkpoint yet."""
+        """Make the folder of a run, or make it anew where `is_new`: nothing that was saved is in it."""
+        assert is_new(folder), folder
         folder.mkdir(parents=True, exist_ok=True)
-        for pointer in ("best", "last"):
-            (folder / pointer).unlink(missing_ok=True)
+        write_text(folder / UNSAVED, "nothing has been saved yet\n")
         dataset.codecs.save(folder)
         write_text(folder / "config.yaml", dump_config(config))
         write_text(folder / "history.jsonl", "")
@@ -110,14 +118,14 @@ class Run:
         except FileNotFoundError:
             raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{folder / 'run.json'}: damaged: {error}") from None
+            raise CheckpointError(f"{folder / 'run.json'}: damaged: {error}; {RESTORE}") from None
         if found != FORMAT_VERSION:
             raise CheckpointError(f"{folder}: format version {found}, this tfm reads {FORMAT_VERSION}; train it again")
         try:
             config = load_config(folder / "config.yaml")
             return Run(folder, config, Codecs.load(folder, config.data))
         except TfmError as error:
-            raise CheckpointError(f"{folder}: damaged run: {error}") from None
+            raise CheckpointError(f"{folder}: damaged run: {error}; {RESTORE}") from None
 
     def new_model(self) -> Transformer:
         """The untrained model, on the CPU: every call draws the same weights from the run's seed.
@@ -150,7 +158,7 @@ class Run:
             raise CheckpointError(f"{self.folder}: no {pointer} checkpoint yet; let `tfm train` reach one") from None
         folder = self.folder / "checkpoints" / name
         if not name or not folder.is_dir():
-            raise CheckpointError(f"{self.folder / pointer} names {name}, which is not in checkpoints/")
+            raise CheckpointError(f"{self.folder / pointer} names {name}, which is not in checkpoints/; {RESTORE}")
         return folder
 
     def has_checkpoint(self, pointer: str) -> bool:
@@ -167,20 +175,40 @@ class Run:
         """Put the last checkpoint's weights and moments in place; returns where training stood. Writes nothing."""
         folder = self.checkpoint("last")
         _load_weights(model, folder)
+        state = self.read_state()
         try:
             moments = load_file(folder / "state.safetensors")
-            state = TrainingState.from_json(json.loads((folder / "state.json").read_text(encoding="utf-8")))
             for name, parameter in model.named_parameters() if moments else ():  # none before the first step
                 optimizer.state[parameter] = {
                     key: moments[f"{key}.{name}"].to(parameter.device) for key in ("step", "exp_avg", "exp_avg_sq")
                 }
-        except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{folder}: the training state cannot be read: {_one_line(error)}") from None
+        except (SafetensorError, OSError, KeyError) as error:
+            raise _unreadable_state(folder, error) from None
         return state
+
+    def read_state(self) -> TrainingState:
+        """Where training stood at the last checkpoint. Raises CheckpointError."""
+        folder = self.checkpoint("last")
+        try:
+            return TrainingState.from_json(json.loads((folder / "state.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise _unreadable_state(folder, error) from None
+
+    def check_saved(self) -> None:
+        """Raises CheckpointError if what was saved has lost a part that training needs, or would delete, to go on."""
+        state = self.read_state()
+        found = sum(entry["step"] <= state.step for entry in self.history())
+        if found < state.epoch - 1:  # an epoch ends with its validation
+            path = self.folder / "history.jsonl"
+            raise CheckpointError(f"{path}: damaged: {found} of {state.epoch - 1} validations; {RESTORE}")
+        if state.epoch > 1 and not state.is_best:
+            if not self.has_checkpoint("best"):
+                raise _missing(self.folder, "best")
+            self.checkpoint("best")
 
     def mend(self, state: TrainingState) -> None:
         """Finish a save that a kill cut off between its two pointers; state: of the last checkpoint."""
-        if state.best_valid_loss is not None and state.batch == state.validations_since_best == 0:
+        if state.is_best:
             write_text(self.folder / "best", f"{self.checkpoint('last').name}\n")
             self._delete_all_but_pointed_to()
 
@@ -197,6 +225,7 @@ class Run:
             save_file(_moments(model, optimizer), folder / "state.safetensors")
             write_json(folder / "state.json", asdict(state))
         write_text(self.folder / "last", f"{name}\n")
+        (self.folder / UNSAVED).unlink(missing_ok=True)
         if is_best:
             write_text(self.folder / "best", f"{name}\n")
         self._delete_all_but_pointed_to()
@@ -207,7 +236,7 @@ class Run:
         try:
             return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{path}: damaged: {error}") from None
+            raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
 
     def write_history(self, entries: list[dict[str, Any]]) -> None:
         """Replace the history, whole."""
@@ -236,12 +265,43 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
     return folder
 
 
+def is_new(folder: Path) -> bool:
+    """Whether nothing has been saved in a run's folder, so that training may begin in it; the folder may be absent.
+
+    Raises CheckpointError if something has, but `run.json` or `last` is gone: then the run is damaged, not new.
+    """
+    saved = _saved(folder)
+    if not saved or ((folder / UNSAVED).is_file() and not {"best", "last"} & set(saved)):
+        return True  # begun by nobody, or by somebody who was killed before the first save was complete
+    for name in ("run.json", "last"):
+        if not (folder / name).is_file():
+            raise _missing(folder, name)
+    return False
+
+
+def _saved(folder: Path) -> list[str]:
+    """What training has left in a run's folder: [] in one that it never came to."""
+    found = [name for name in ("last", "best") if (folder / name).exists()]
+    found += sorted(f"checkpoints/{path.name}" for path in (folder / "checkpoints").glob("step-*"))
+    history = folder / "history.jsonl"
+    return found + ["history.jsonl"] * (history.exists() and history.stat().st_size > 0)
+
+
+def _missing(folder: Path, name: str) -> CheckpointError:
+    there = ", ".join(_saved(folder))
+    return CheckpointError(f"{folder / name} is missing, but the run has been trained (it has {there}); {RESTORE}")
+
+
+def _unreadable_state(folder: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(f"{folder}: the training state cannot be read: {_one_line(error)}; {RESTORE}")
+
+
 def _load_weights(model: Transformer, folder: Path) -> None:
     path = folder / "model.safetensors"
     try:
         load_model(model, path)
     except (SafetensorError, OSError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: weights that cannot be read: {_one_line(error)}") from None
+        raise CheckpointError(f"{path}: weights that cannot be read: {_one_line(error)}; {RESTORE}") from None
 
 
 def _moments(model: Transformer, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

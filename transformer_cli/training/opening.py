@@ -14,7 +14,7 @@ from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.files import exclusive, write_text
-from transformer_cli.runs.run import Run
+from transformer_cli.runs.run import Run, is_new
 from transformer_cli.training.pretrained import Rows, read_pretrained
 
 log = logging.getLogger(__name__)
@@ -27,14 +27,13 @@ MAY_CHANGE = tuple(
 def open_run(
     folder: Path, config: Config, *, device: torch.device, data_dir: Path, fresh: bool
 ) -> tuple[Run, Dataset, list[Rows]]:
-    """The run on disk if it has a checkpoint to go on from, else a new one; its dataset; and vectors to begin with.
+    """The run on disk if anything of it was saved, else a new one; its dataset; and vectors to begin with.
 
     fresh: move a run that is there aside. Raises DataError without a dataset, ConfigError if the run on disk was begun
-    with other settings.
+    with other settings, CheckpointError if a part of it is gone; then it is left as it is.
     """
-    old = Run.open(folder) if not fresh and (folder / "run.json").is_file() else None
-    if old is not None and old.has_checkpoint("last"):
-        run = _resume(old, config)
+    if not fresh and not is_new(folder):
+        run = _resume(Run.open(folder), config)
         dataset, pretrained = Dataset.open(find_dataset(run.config.data, data_dir)), []
     else:
         dataset = Dataset.open(find_dataset(config.data, data_dir))
@@ -71,7 +70,7 @@ def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:
 
 
 def _resume(run: Run, config: Config) -> Run:
-    """The run, with those settings that may change taken from `config`. Raises ConfigError if others differ."""
+    """The run, with those settings that may change taken from `config`. Raises ConfigError, CheckpointError."""
     ignore = [*MAY_CHANGE]
     if config.data.fingerprint is None:
         ignore.append("data.fingerprint")
@@ -88,6 +87,7 @@ def _resume(run: Run, config: Config) -> Run:
             f"training.epochs: {config.training.epochs}, but the cosine schedule of {run.folder} falls to 0 over "
             f"{run.config.training.epochs}; give that to go on, another name, or --fresh to begin anew"
         )
+    run.check_saved()
     update = {key.split(".")[1]: getattr(config.training, key.split(".")[1]) for key in MAY_CHANGE}
     resolved = run.config.model_copy(update={"training": run.config.training.model_copy(update=update)})
     write_text(run.folder / "config.yaml", dump_config(resolved))

@@ -377,7 +377,7 @@ def test_a_pointer_that_is_missing_or_leads_nowhere(run: Run, pointer: str) -> N
         (run.folder / "checkpoints").mkdir(exist_ok=True)
         (run.folder / pointer).write_text(f"{name}\n")
         with pytest.raises(
-            CheckpointError, match=f"^{run.folder}/{pointer} names {name}, which is not in checkpoints/$"
+            CheckpointError, match=f"^{run.folder}/{pointer} names {name}, which is not in checkpoints/; restore it, or"
         ):
             run.checkpoint(pointer)
 

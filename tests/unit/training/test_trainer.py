@@ -16,7 +16,7 @@ from torch import Tensor
 from transformer_cli.config.load import load_config
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.lengths import Rows
-from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.training import trainer as module
 from transformer_cli.training.trainer import Trainer
@@ -385,13 +385,16 @@ def test_history_beyond_the_last_save_is_dropped(
     assert outcome(train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")) == uninterrupted
 
 
-def test_a_run_without_a_checkpoint_begins_again(
-    train_tiny: TrainTiny, tmp_path: Path, uninterrupted: dict[str, Any], caplog: pytest.LogCaptureFixture
+def test_a_trained_run_without_its_pointers_is_damaged_not_new(
+    train_tiny: TrainTiny, tmp_path: Path, uninterrupted: dict[str, Any]
 ) -> None:
-    run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1", "training.seed=7")
+    run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")
     for pointer in ("last", "best"):
-        (run.folder / pointer).unlink()
-    with caplog.at_level(logging.INFO):
-        again = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")
-    assert outcome(again) == uninterrupted
-    assert "resuming" not in caplog.text
+        (run.folder / pointer).rename(run.folder / f"{pointer} elsewhere")
+    with pytest.raises(
+        CheckpointError, match=rf"^{run.folder}/last is missing, but the run has been trained .* --fresh"
+    ):
+        train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")
+    for pointer in ("last", "best"):
+        (run.folder / f"{pointer} elsewhere").rename(run.folder / pointer)
+    assert outcome(train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")) == uninterrupted

@@ -1,0 +1,157 @@
+"""Which run is trained: a new one, or the one on disk, which is refused and left alone where a part of it is gone."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.errors import CheckpointError
+from transformer_cli.runs.run import Run, is_new
+from transformer_cli.training.trainer import Trainer
+
+TrainTiny = Callable[..., Run]
+
+STUCK = (
+    "training.batch_size=100",
+    "training.learning_rate=1e-30",
+)  # an epoch of two steps; only the first is a best one
+CHECKPOINTS = "checkpoints/step-0000002, checkpoints/step-0000006"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder, byte for byte."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def trained(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of three epochs whose best checkpoint is not its last. Not to be written to."""
+    run = train_tiny(tmp_path_factory.mktemp("trained"), *STUCK, "training.epochs=3")
+    assert [run.checkpoint(pointer).name for pointer in ("best", "last")] == ["step-0000002", "step-0000006"]
+    return run.folder
+
+
+@pytest.fixture
+def folder(trained: Path, tmp_path: Path) -> Path:
+    """A copy of that run."""
+    return Path(shutil.copytree(trained, tmp_path / "runs/tiny"))
+
+
+def go_on(train_tiny: TrainTiny, folder: Path, *overrides: str) -> Run:
+    return train_tiny(folder.parent, *STUCK, "training.epochs=4", *overrides)
+
+
+# What is missing, and what is then said
+
+
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        (
+            ["last"],
+            "/last is missing, but the run has been trained (it has best, CHECKPOINTS, history.jsonl); restore it",
+        ),
+        (["last", "best"], "/last is missing, but the run has been trained (it has CHECKPOINTS, history.jsonl)"),
+        (["last", "best", "history.jsonl"], "/last is missing, but the run has been trained (it has CHECKPOINTS)"),
+        (["last", "best", "checkpoints"], "/last is missing, but the run has been trained (it has history.jsonl)"),
+        (["last", "checkpoints", "history.jsonl"], "/last is missing, but the run has been trained (it has best)"),
+        (["run.json"], "/run.json is missing, but the run has been trained (it has last, best, CHECKPOINTS, history"),
+        (["run.json", "last", "best"], "/run.json is missing, but the run has been trained (it has CHECKPOINTS, hist"),
+        (["best"], "/best is missing, but the run has been trained (it has last, CHECKPOINTS, history.jsonl)"),
+        (["history.jsonl"], "/history.jsonl: damaged: [Errno 2] No such file"),
+        (["checkpoints"], "/last names step-0000006, which is not in checkpoints/; restore it"),
+        (["config.yaml"], ": damaged run: FOLDER/config.yaml: no such config file; restore it"),
+        (["source.vocab.txt"], ": damaged run: FOLDER/source.vocab.txt: no vocabulary: [Errno 2]"),
+        (
+            ["target.joins.json"],
+            ": damaged run: FOLDER/target.joins.json: damaged: [Errno 2]",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_trained_run_that_lacks_a_file_is_refused_and_left_as_it_is(
+    train_tiny: TrainTiny, folder: Path, missing: list[str], message: str
+) -> None:
+    for name in missing:
+        path = folder / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    before = contents(folder)
+    with pytest.raises(CheckpointError) as refused:
+        go_on(train_tiny, folder)
+    message = message.replace("FOLDER", str(folder)).replace("CHECKPOINTS", CHECKPOINTS)
+    assert str(refused.value).startswith(f"{folder}{message}")
+    assert str(refused.value).endswith(
+        "; restore it, or give `tfm train` --fresh to move this run aside and begin anew"
+    )
+    assert "\n" not in str(refused.value)
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize(
+    "history", ["", '{"epoch": 1, "step": 2, "best": true}\n'], ids=["no validation", "one validation of three"]
+)
+def test_a_history_that_is_too_short_is_damaged(train_tiny: TrainTiny, folder: Path, history: str) -> None:
+    (folder / "history.jsonl").write_text(history, encoding="utf-8")
+    before = contents(folder)
+    message = rf"/history\.jsonl: damaged: {history.count('best')} of 3 validations; restore it, or .* --fresh"
+    with pytest.raises(CheckpointError, match=f"^{folder}{message}"):
+        go_on(train_tiny, folder)
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("missing", ["last", "best", "run.json", "history.jsonl"])
+def test_fresh_begins_anew_beside_a_damaged_run(train_tiny: TrainTiny, folder: Path, missing: str) -> None:
+    (folder / missing).unlink()
+    before = contents(folder)
+    run = train_tiny(folder.parent, *STUCK, "training.epochs=1", fresh=True)
+    assert [entry["epoch"] for entry in run.history()] == [1]
+    assert contents(folder.with_name("tiny.old-1")) == before
+
+
+def test_a_run_goes_on_without_what_is_only_drawn_or_found(train_tiny: TrainTiny, folder: Path) -> None:
+    (folder / "curves.png").unlink()
+    (folder.parent / "latest").unlink(missing_ok=True)
+    assert [entry["epoch"] for entry in go_on(train_tiny, folder).history()] == [1, 2, 3, 4]
+    assert (folder.parent / "latest").read_text(encoding="utf-8") == "tiny\n"
+
+
+# What is simply begun
+
+
+def test_a_run_that_was_killed_before_its_first_save_is_begun_with_any_settings(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "run_epochs", lambda _: None)
+        run = train_tiny(tmp_path, *STUCK, "training.seed=7")
+    assert (run.history(), (run.folder / "run.json").is_file(), is_new(run.folder)) == ([], True, True)
+    again = train_tiny(tmp_path, *STUCK, "training.epochs=1")
+    assert (len(again.history()), again.config.training.seed, is_new(again.folder)) == (1, 0, False)
+
+
+def test_a_run_of_an_older_version_that_was_killed_before_its_first_save_is_begun(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "run_epochs", lambda _: None)
+        run = train_tiny(tmp_path, *STUCK)
+    (run.folder / "unsaved").unlink()
+    assert len(train_tiny(tmp_path, *STUCK, "training.epochs=1").history()) == 1
+
+
+def test_a_first_save_that_was_cut_off_is_no_damage(folder: Path) -> None:
+    for pointer in ("best", "last"):
+        (folder / pointer).unlink()
+    (folder / "unsaved").touch()  # it goes when `last` has been written
+    assert is_new(folder)
+    (folder / "best").write_text("step-0000002\n", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="last is missing"):
+        is_new(folder)
+
+
+def test_a_folder_with_other_files_is_no_run(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny/notes.txt").write_text("mine", encoding="utf-8")
+    assert len(train_tiny(tmp_path, *STUCK, "training.epochs=1").history()) == 1
+    assert (tmp_path / "tiny/notes.txt").read_text(encoding="utf-8") == "mine"
