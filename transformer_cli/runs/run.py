@@ -13,6 +13,7 @@ runs/latest                         a text file that names the newest run
 """
 
 import json
+import logging
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -34,6 +35,8 @@ from transformer_cli.files import new_folder, sweep, write_json, write_text
 from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.transformer import Transformer
+
+log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 1
 UNSAVED = "unsaved"
@@ -180,7 +183,8 @@ class Run:
             moments = load_file(folder / "state.safetensors")
             for name, parameter in model.named_parameters() if moments else ():  # none before the first step
                 optimizer.state[parameter] = {
-                    key: moments[f"{key}.{name}"].to(parameter.device) for key in ("step", "exp_avg", "exp_avg_sq")
+                    key: moments[f"{key}.{name}"].to(parameter.device, copy=True)  # else it would stay mapped
+                    for key in ("step", "exp_avg", "exp_avg_sq")
                 }
         except (SafetensorError, OSError, KeyError) as error:
             raise _unreadable_state(folder, error) from None
@@ -210,7 +214,7 @@ class Run:
         """Finish a save that a kill cut off between its two pointers; state: of the last checkpoint."""
         if state.is_best:
             write_text(self.folder / "best", f"{self.checkpoint('last').name}\n")
-            self._delete_all_but_pointed_to()
+            self._clean_up()
 
     def save(
         self, model: Transformer, optimizer: torch.optim.Optimizer, state: TrainingState, *, is_best: bool = False
@@ -218,7 +222,7 @@ class Run:
         """Write a checkpoint, point `last` (and `best`) at it, delete those that nothing points to."""
         name = f"step-{state.step:07d}"
         checkpoints = self.folder / "checkpoints"
-        self._delete_all_but_pointed_to()  # a kill may have left one of this name
+        self._clean_up()  # a kill may have left one of this name
         sweep(self.folder)
         with new_folder(checkpoints / name) as folder:
             save_model(model, str(folder / "model.safetensors"))
@@ -228,7 +232,8 @@ class Run:
         (self.folder / UNSAVED).unlink(missing_ok=True)
         if is_best:
             write_text(self.folder / "best", f"{name}\n")
-        self._delete_all_but_pointed_to()
+        for folder, reason in self._clean_up().items():
+            log.warning("%s could not be deleted (%s); the next save tries again", folder, reason)
 
     def history(self) -> list[dict[str, Any]]:
         """The validations so far, oldest first. Raises CheckpointError if they are missing or damaged."""
@@ -242,11 +247,17 @@ class Run:
         """Replace the history, whole."""
         write_text(self.folder / "history.jsonl", "".join(f"{json.dumps(entry)}\n" for entry in entries))
 
-    def _delete_all_but_pointed_to(self) -> None:
+    def _clean_up(self) -> dict[Path, str]:
+        """Delete the checkpoints that nothing points to. Returns those that could not be deleted, and why."""
         kept = {self.checkpoint(pointer) for pointer in ("best", "last") if self.has_checkpoint(pointer)}
+        failed = {}
         for folder in (self.folder / "checkpoints").glob("step-*"):
             if folder not in kept:
-                shutil.rmtree(folder)
+                try:
+                    shutil.rmtree(folder)
+                except OSError as error:  # on NFS: a file that somebody has open
+                    failed[folder] = error.strerror or str(error)
+        return failed
 
 
 def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> Path:

@@ -1,5 +1,6 @@
 """A run on disk: what comes back bit for bit, what is kept, what is refused, and which one is found."""
 
+import errno
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -160,6 +161,18 @@ def test_training_goes_on_bit_for_bit(tmp_path: Path, tie_embeddings: str) -> No
     assert_identical(numbers(before), numbers(after))
 
 
+def test_what_is_loaded_is_a_copy_that_keeps_no_file_open(run: Run) -> None:
+    save(run, 2)
+    expected, loaded = numbers(trained(run)), begin(run)
+    run.load_last(*loaded)
+    for file in (run.folder / "checkpoints").rglob("*.safetensors"):
+        with file.open("r+b") as opened:  # in place: a mapping of the file would change with it
+            opened.write(bytes(file.stat().st_size))
+    assert_identical(numbers(loaded), expected)
+    maps = Path("/proc/self/maps")
+    assert not maps.exists() or str(run.folder) not in maps.read_text()  # NFS could not delete a mapped file
+
+
 def test_tied_weights_stay_one_matrix(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", config("target+output"), DATASET)
     save(run, 2, best=2)
@@ -247,6 +260,26 @@ def test_what_a_kill_left_is_replaced(run: Run) -> None:
     save(run, 2)
     assert not (orphan / "model.safetensors").read_bytes().startswith(b"of another")
     assert run.load_last(*begin(run)).step == 2
+
+
+def test_an_old_checkpoint_that_cannot_be_deleted_is_a_warning_until_a_later_save_deletes_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def busy(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOTEMPTY, "Directory not empty", str(run.folder / "checkpoints/step-0000001"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", busy)
+        save(run, 1, 2)
+    assert checkpoints(run) == ["step-0000001", "step-0000002"]
+    assert run.load_last(*begin(run)).step == 2
+    (said,) = caplog.messages
+    assert said == (
+        f"{run.folder}/checkpoints/step-0000001 could not be deleted (Directory not empty); the next save tries again"
+    )
+    save(run, 3)
+    assert checkpoints(run) == ["step-0000003"]
+    assert caplog.messages == [said]
 
 
 def test_a_save_that_fails_leaves_the_last(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
