@@ -82,9 +82,19 @@ def test_killed_again_and_again_training_ends_as_if_it_never_was(
     assert {path.name for path in (run / "checkpoints").iterdir()} == {checkpoint(run, p)[0] for p in ("best", "last")}
 
 
+@pytest.mark.parametrize(
+    ("option", "command"), [((), "the same command"), (("--fresh",), "the same command without --fresh")]
+)
 @pytest.mark.parametrize(("stop", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_at_the_end_of_its_step_and_training_goes_on(
-    tfm: Tfm, corpus: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch, stop: signal.Signals, expected: int
+    tfm: Tfm,
+    corpus: Path,
+    prepared: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: signal.Signals,
+    expected: int,
+    option: tuple[str, ...],
+    command: str,
 ) -> None:
     config = ("--config", corpus / "tiny.yaml", "--set", "training.epochs=1")
     step = Trainer._step
@@ -96,9 +106,9 @@ def test_a_signal_saves_at_the_end_of_its_step_and_training_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_step", signalled)
-        code, _, err = tfm("train", *config, cwd=prepared)
+        code, _, err = tfm("train", *option, *config, cwd=prepared)
     assert code == expected
-    assert err.endswith("\ntfm: stopped and saved at step 7; the same command goes on\n")
+    assert err.endswith(f"\ntfm: stopped and saved at step 7; {command} goes on\n")
     code, _, err = tfm("train", *config, cwd=prepared)
     assert code == 0
     assert "resuming from the save at step 7 (epoch 1, 7 batches into it)" in err

@@ -192,10 +192,7 @@ class World:
         except RuntimeError as error:
             if not isinstance(error, dist.DistError) and "gloo" not in str(error):
                 raise
-            raise DistributedError(
-                f"rank {self.rank}: another process of this training has ended or died; "
-                "start the same command again: it goes on from the last save"
-            ) from None
+            raise DistributedError(f"rank {self.rank}: another process of this training has ended or died") from None
 
 
 ALONE = World()

@@ -10,8 +10,8 @@ alone speaks, and writes.
 import logging
 import math
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import collate, parts_by_length, plan_epoch, rows_within, share_of
 from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.data.lengths import Rows
-from transformer_cli.errors import ConfigError, DataError, Interrupted
+from transformer_cli.errors import ConfigError, DataError, DistributedError, Interrupted
 from transformer_cli.evaluation.losses import corpus_losses, perplexity
 from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.loss import TokenLoss, token_losses
@@ -69,14 +69,15 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
             world.follow()
             run = Run.open(folder)
             dataset, pretrained = Dataset.open(find_dataset(run.config.data, data_dir)), []
-        trainer = Trainer(run, dataset, device, world)
-        if run.has_checkpoint("last"):
-            trainer.restore()
-        else:
-            load_pretrained(trainer.model, pretrained)
-            world.copy_from_first(trainer.model)
-        trainer.announce()
-        trainer.run_epochs()
+        with _told_how_to_go_on(fresh=fresh):
+            trainer = Trainer(run, dataset, device, world)
+            if run.has_checkpoint("last"):
+                trainer.restore()
+            else:
+                load_pretrained(trainer.model, pretrained)
+                world.copy_from_first(trainer.model)
+            trainer.announce()
+            trainer.run_epochs()
     return run
 
 
@@ -298,7 +299,7 @@ class Trainer:
             log.warning("TensorBoard's event file could not be written: %s", error)
 
     def _stopped(self, signal_number: int) -> Interrupted:
-        return Interrupted(f"stopped and saved at step {self.state.step:,}; the same command goes on", signal_number)
+        return Interrupted(f"stopped and saved at step {self.state.step:,}", signal_number)
 
     def _patience_is_spent(self) -> bool:
         patience = self.settings.patience
@@ -334,6 +335,19 @@ class Trainer:
         loss = running.nll / max(1, running.target_tokens)
         bar.set_postfix_str(f"loss {loss:.3f}, PPL {perplexity(loss):.1f}", refresh=False)
         bar.update(running.target_tokens - bar.n)
+
+
+@contextmanager
+def _told_how_to_go_on(*, fresh: bool) -> Iterator[None]:
+    """Add to what ends training before its time which command goes on; with --fresh it would begin anew once more."""
+    without = " without --fresh" if fresh else ""
+    try:
+        yield
+    except Interrupted as stopped:
+        raise Interrupted(f"{stopped}; the same command{without} goes on", stopped.signal_number) from None
+    except DistributedError as lost:
+        how = f"start the same command again{without}: it goes on from the last save"
+        raise DistributedError(f"{lost}; {how}") from None
 
 
 def _dropout_seed(seed: int, step: int, rank: int) -> int:

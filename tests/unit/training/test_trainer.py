@@ -16,7 +16,7 @@ from torch import Tensor
 from transformer_cli.config.load import load_config
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.lengths import Rows
-from transformer_cli.errors import CheckpointError, ConfigError, DataError
+from transformer_cli.errors import CheckpointError, ConfigError, DataError, DistributedError
 from transformer_cli.runs.run import Run
 from transformer_cli.training import trainer as module
 from transformer_cli.training.trainer import Trainer
@@ -269,6 +269,21 @@ def test_history_stays_json_when_a_loss_is_not_finite(
     monkeypatch.setattr(Trainer, "_backward", spoil)
     run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1")
     assert "NaN" not in (run.folder / "history.jsonl").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("fresh", "without"), [(False, ""), (True, " without --fresh")])
+def test_a_lost_process_is_said_with_the_command_that_goes_on(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh: bool, without: str
+) -> None:
+    def lose(_: Trainer) -> None:
+        raise DistributedError("rank 0: another process has ended")
+
+    monkeypatch.setattr(Trainer, "run_epochs", lose)
+    message = (
+        f"^rank 0: another process has ended; start the same command again{without}: it goes on from the last save$"
+    )
+    with pytest.raises(DistributedError, match=message):
+        train_tiny(tmp_path, *TWO_STEPS, fresh=fresh)
 
 
 def test_divergence_is_one_error_that_names_the_learning_rate(train_tiny: TrainTiny, tmp_path: Path) -> None:
