@@ -20,6 +20,7 @@ from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
+from transformer_cli.runs.checkpoints import load_best
 from transformer_cli.runs.run import Run, find_run
 
 BATCH_POSITIONS = 2048  # padded source positions decoded together
@@ -71,7 +72,7 @@ class Translator:
         """
         self.run = run
         self.device = device
-        self.model = run.load_best(device)
+        self.model = load_best(run, device)
         self.batches_at_a_time = batches_at_a_time or (torch.get_num_threads() if device.type == "cpu" else 1)
 
     @staticmethod

@@ -54,12 +54,12 @@ def train(data_dir: Path, precision: str, config_file: str | None = None) -> Ite
     config = load_config(config_file, [f"training.precision={precision}", "training.device=cpu"])
     dataset = Dataset.open(find_dataset(config.data, data_dir))
     with TemporaryDirectory() as folder:
-        trainer = Trainer(Run.create(Path(folder) / "run", config, dataset), dataset, torch.device("cpu"))
-    lengths = trainer.train_split.target.lengths
-    plan = plan_epoch(trainer.train_split, trainer.train_rows, config.training, epoch=1)[:BATCHES]
+        trainer = Trainer.begin(Run.create(Path(folder) / "run", config, dataset), dataset, torch.device("cpu"))
+    split, usable = trainer.train_sentences.split, trainer.train_sentences.rows
+    plan = plan_epoch(split, usable, config.training, epoch=1)[:BATCHES]
     for rows in itertools.cycle(plan):
-        trainer._step([rows])
-        yield int((lengths[rows] + 1).sum())
+        trainer.step([rows])
+        yield int((split.target.lengths[rows] + 1).sum())
 
 
 def greedy(data_dir: Path, run: str) -> Iterator[int]:

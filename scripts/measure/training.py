@@ -79,20 +79,21 @@ def _contest(config: Config, data_dir: Path, precision: Precision, batches: int)
     config = config.model_copy(update={"training": training})
     dataset = Dataset.open(find_dataset(config.data, data_dir))
     with TemporaryDirectory() as folder:
-        trainer = Trainer(Run.create(Path(folder) / "run", config, dataset), dataset, CPU)
-        plain = PlainTransformer(trainer.model)
+        trainer = Trainer.begin(Run.create(Path(folder) / "run", config, dataset), dataset, CPU)
+        model = trainer.learner.model
+        plain = PlainTransformer(model)
         optimizer = torch.optim.Adam(plain.parameters(), lr=training.learning_rate)
-        split = trainer.train_split
-        warm_up, *plan = plan_epoch(split, trainer.train_rows, training, epoch=1)[: batches + 1]
+        split = trainer.train_sentences.split
+        warm_up, *plan = plan_epoch(split, trainer.train_sentences.rows, training, epoch=1)[: batches + 1]
 
         def step(rows: Rows) -> None:
             batch = collate(split, rows)
             plain_step(plain, optimizer, batch.source, batch.target)
 
-        trainer._step([warm_up])
+        trainer.step([warm_up])
         step(warm_up)
         tokens = sum(int((split.target.lengths[rows] + 1).sum()) for rows in plan)
-        yield Contest(trainer.model, split, tokens, _each(lambda rows: trainer._step([rows]), plan), _each(step, plan))
+        yield Contest(model, split, tokens, _each(lambda rows: trainer.step([rows]), plan), _each(step, plan))
 
 
 def _each(step: Callable[[Rows], None], plan: list[Rows]) -> Callable[[], None]:

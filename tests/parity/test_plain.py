@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from oracles.plain import PlainTransformer, plain_greedy, plain_loss, plain_state, plain_step
-from transformer_cli.config.schema import ModelConfig
+from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.data.batching import collate
-from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
+from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, PAD, SOS
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.run import Run
-from transformer_cli.training.trainer import Trainer
+from transformer_cli.training.step import Learner
 from transformer_cli.translator import Translator
 
 VOCABULARY = 300
@@ -54,25 +53,21 @@ def test_the_plain_model_gives_the_same_logits(split: EncodedSplit, ours: Transf
 
 
 @pytest.fixture(scope="module")
-def trainer(project: Path, split: EncodedSplit, ours: Transformer) -> Trainer:
-    """Of the tiny run, but with a model of the default shape and sentences of Multi30k's lengths."""
-    run = Run.open(project / "runs/tiny")
-    trainer = Trainer(run, Dataset.open(find_dataset(run.config.data, project / "data")), torch.device("cpu"))
-    trainer.model, trainer.token_loss.model, trainer.train_split = ours, ours, split
-    return trainer
+def learner(ours: Transformer) -> Learner:
+    return Learner(ours, TrainingConfig(precision="float32"), torch.device("cpu"))
 
 
 def test_a_step_has_the_plain_loss_and_gradient_of_a_whole_padded_batch(
-    trainer: Trainer, split: EncodedSplit, ours: Transformer, plain: PlainTransformer
+    learner: Learner, split: EncodedSplit, ours: Transformer, plain: PlainTransformer
 ) -> None:
     batch = collate(split, ROWS)
     ours.zero_grad()
-    nll, tokens = trainer._backward([ROWS])
+    found_loss = learner.backward(split, [ROWS])
     loss = plain_loss(plain.train(), batch.source, batch.target)
     plain.zero_grad()
     loss.backward()
-    assert tokens == int((batch.target[:, 1:] != PAD).sum())
-    assert nll / tokens == pytest.approx(loss.item(), rel=1e-5)
+    assert found_loss.tokens == int((batch.target[:, 1:] != PAD).sum())
+    assert found_loss.nll / found_loss.tokens == pytest.approx(loss.item(), rel=1e-5)
     found = plain_state({name: _gradient(weight) for name, weight in ours.named_parameters()})
     expected = {name: _gradient(weight) for name, weight in plain.named_parameters()}
     assert found.keys() == expected.keys()

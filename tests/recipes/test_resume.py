@@ -97,7 +97,7 @@ def test_a_signal_saves_at_the_end_of_its_step_and_training_goes_on(
     command: str,
 ) -> None:
     config = ("--config", corpus / "tiny.yaml", "--set", "training.epochs=1")
-    step = Trainer._step
+    step = Trainer.step
 
     def signalled(trainer: Trainer, batches: Sequence[Rows]) -> None:
         if trainer.state.step == 6:
@@ -105,7 +105,7 @@ def test_a_signal_saves_at_the_end_of_its_step_and_training_goes_on(
         step(trainer, batches)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_step", signalled)
+        patch.setattr(Trainer, "step", signalled)
         code, _, err = tfm("train", *option, *config, cwd=prepared)
     assert code == expected
     assert err.endswith(f"\ntfm: stopped and saved at step 7; {command} goes on\n")

@@ -36,14 +36,14 @@ from transformer_cli.config.load import load_config
 from transformer_cli.training.trainer import Trainer, train
 
 train(load_config({config!r}, {accumulated!r}), runs_dir=Path("accumulated"))
-backward = Trainer._backward
+step = Trainer.step
 
 def die(trainer, batches):
-    if trainer.world.rank == 1 and trainer.state.step == 4:
+    if trainer.world.rank == 1 and trainer.state.step == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-    return backward(trainer, batches)
+    return step(trainer, batches)
 
-Trainer._backward = die
+Trainer.step = die
 main()
 """
 

@@ -1,9 +1,9 @@
-"""Which run is trained: the one on disk, or a new one. Knows settings and folders, nothing of steps."""
+"""Which run is trained: the one on disk, or a new one. Knows settings and folders, nothing of models or steps."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -14,8 +14,10 @@ from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.files import exclusive, write_text
-from transformer_cli.runs.run import Run, is_new
-from transformer_cli.training.pretrained import Rows, read_pretrained
+from transformer_cli.runs.checkpoints import load_state
+from transformer_cli.runs.run import Run, is_new, lost
+from transformer_cli.training.pretrained import VectorRows, read_pretrained
+from transformer_cli.training.record import read_validations
 
 log = logging.getLogger(__name__)
 
@@ -24,25 +26,40 @@ MAY_CHANGE = tuple(
 )
 
 
-def open_run(
-    folder: Path, config: Config, *, device: torch.device, data_dir: Path, fresh: bool
-) -> tuple[Run, Dataset, list[Rows]]:
-    """The run on disk if anything of it was saved, else a new one; its dataset; and vectors to begin with.
+@dataclass(frozen=True)
+class Opened:
+    """A run that is ready to be trained."""
 
-    fresh: move a run that is there aside. Raises DataError without a dataset, ConfigError if the run on disk was begun
-    with other settings, CheckpointError if a part of it is gone; then it is left as it is.
+    run: Run
+    dataset: Dataset
+    vectors: Sequence[VectorRows] = ()
+    """what a new run's embeddings begin with, where `model.vectors` says so"""
+
+
+@contextmanager
+def open_run(folder: Path, config: Config, *, device: torch.device, data_dir: Path, fresh: bool) -> Iterator[Opened]:
+    """The run on disk if anything of it was saved, else a new one; nobody else trains it during the block.
+
+    fresh: move a run that is there aside, and make a new one. Raises DataError without a dataset, CheckpointError if a
+    part of the run on disk is gone, ConfigError if it was begun with other settings or somebody else is training it;
+    then nothing has been moved or written.
     """
-    if not fresh and not is_new(folder):
-        run = _resume(Run.open(folder), config)
-        dataset, pretrained = Dataset.open(find_dataset(run.config.data, data_dir)), []
-    else:
-        dataset = Dataset.open(find_dataset(config.data, data_dir))
-        pretrained = read_pretrained(config, dataset)  # its errors leave the old run in place
-        if fresh and folder.exists():
-            log.info("moved the old run to %s", _move_aside(folder))
-        run = Run.create(folder, _resolve(config, dataset, device), dataset)
-    write_text(folder.with_name("latest"), f"{config.name}\n")
-    return run, dataset, pretrained
+    is_begun = not fresh and not is_new(folder)
+    data = Run.open(folder).config.data if is_begun else config.data
+    dataset = Dataset.open(find_dataset(data, data_dir))  # first of all: its error leaves no trace in runs_dir
+    with locked(folder):
+        if is_begun:
+            opened = Opened(_resume(folder, config), dataset)
+        else:
+            opened = _begin(folder, config, dataset, device=device, fresh=fresh)
+        write_text(folder.with_name("latest"), f"{config.name}\n")
+        yield opened
+
+
+def join_run(folder: Path, data_dir: Path) -> Opened:
+    """The run that another process has opened with `open_run`. Raises CheckpointError, DataError."""
+    run = Run.open(folder)
+    return Opened(run, Dataset.open(find_dataset(run.config.data, data_dir)))
 
 
 @contextmanager
@@ -52,10 +69,17 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             locks.enter_context(exclusive(folder.with_name(f".{folder.name}.lock")))
         except BlockingIOError:
-            raise ConfigError(
-                f"{folder} is being trained by another process; wait for it, or choose another name"
-            ) from None
+            raise _is_trained(folder) from None
         yield
+
+
+def _begin(folder: Path, config: Config, dataset: Dataset, *, device: torch.device, fresh: bool) -> Opened:
+    vectors = read_pretrained(config, dataset)  # its errors leave the old run in place
+    if fresh and folder.exists():
+        log.info("moved the old run to %s", _move_aside(folder))
+    if not is_new(folder):  # since `open_run` has looked
+        raise _is_trained(folder)
+    return Opened(Run.create(folder, _resolve(config, dataset, device), dataset), dataset, vectors)
 
 
 def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:
@@ -69,8 +93,19 @@ def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:
     )
 
 
-def _resume(run: Run, config: Config) -> Run:
-    """The run, with those settings that may change taken from `config`. Raises ConfigError, CheckpointError."""
+def _resume(folder: Path, config: Config) -> Run:
+    """The run on disk, with those settings that may change taken from `config`."""
+    run = Run.open(folder)
+    _check_settings(run, config)
+    _check_saved(run)
+    update = {key.split(".")[1]: getattr(config.training, key.split(".")[1]) for key in MAY_CHANGE}
+    resolved = run.config.model_copy(update={"training": run.config.training.model_copy(update=update)})
+    write_text(folder / "config.yaml", dump_config(resolved))
+    return replace(run, config=resolved)
+
+
+def _check_settings(run: Run, config: Config) -> None:
+    """Raises ConfigError if the run was begun with other settings than those that may change."""
     ignore = [*MAY_CHANGE]
     if config.data.fingerprint is None:
         ignore.append("data.fingerprint")
@@ -87,11 +122,16 @@ def _resume(run: Run, config: Config) -> Run:
             f"training.epochs: {config.training.epochs}, but the cosine schedule of {run.folder} falls to 0 over "
             f"{run.config.training.epochs}; give that to go on, another name, or --fresh to begin anew"
         )
-    run.check_saved()
-    update = {key.split(".")[1]: getattr(config.training, key.split(".")[1]) for key in MAY_CHANGE}
-    resolved = run.config.model_copy(update={"training": run.config.training.model_copy(update=update)})
-    write_text(run.folder / "config.yaml", dump_config(resolved))
-    return replace(run, config=resolved)
+
+
+def _check_saved(run: Run) -> None:
+    """Raises CheckpointError if a part is gone that training needs to go on, or that it would then delete."""
+    state = load_state(run)
+    read_validations(run, state)
+    if state.epoch > 1 and not state.is_best:  # otherwise there is no best yet, or the last save is the best
+        if not run.has_checkpoint("best"):
+            raise lost(run.folder, "best")
+        run.checkpoint("best")
 
 
 def _move_aside(folder: Path) -> Path:
@@ -100,3 +140,7 @@ def _move_aside(folder: Path) -> Path:
         number += 1
     folder.rename(aside)
     return aside
+
+
+def _is_trained(folder: Path) -> ConfigError:
+    return ConfigError(f"{folder} is being trained by another process; wait for it, or choose another name")

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Rows:
+class VectorRows:
     """The vectors of one side's vocabulary."""
 
     side: str
@@ -32,7 +32,7 @@ class Rows:
     """float32 (n, d_model)"""
 
 
-def read_pretrained(config: Config, dataset: Dataset) -> list[Rows]:
+def read_pretrained(config: Config, dataset: Dataset) -> list[VectorRows]:
     """The vectors that model.vectors names, of all words that have one; says how many these are.
 
     Raises ConfigError if they are not model.d_model wide, DataError if no word has one, or as `read_vectors` says.
@@ -55,11 +55,11 @@ def read_pretrained(config: Config, dataset: Dataset) -> list[Rows]:
             )
         log.info("%s vectors: %s", side, _coverage(where, words, vectors))
         ids = torch.tensor([index for index, word in zip(all_ids, words, strict=True) if word in vectors.found])
-        found.append(Rows(side, ids, torch.from_numpy(np.stack(list(vectors.found.values())))))
+        found.append(VectorRows(side, ids, torch.from_numpy(np.stack(list(vectors.found.values())))))
     return found
 
 
-def load_pretrained(model: Transformer, pretrained: Sequence[Rows]) -> None:
+def load_pretrained(model: Transformer, pretrained: Sequence[VectorRows]) -> None:
     """Put them in place of the random rows."""
     embeddings = {"source": model.source_embedding, "target": model.target_embedding}
     for rows in pretrained:

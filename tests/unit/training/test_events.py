@@ -3,17 +3,17 @@
 import logging
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from transformer_cli import plots
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
 from transformer_cli.training.events import EventFile
-from transformer_cli.training.trainer import Trainer
 
 TrainTiny = Callable[..., Run]
 
@@ -119,11 +119,11 @@ def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(
 def test_a_file_that_is_lost_is_written_anew_and_whole(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def lose(trainer: Trainer) -> None:
-        if len(trainer.history) == 2:
-            shutil.rmtree(trainer.run.folder / "tensorboard")
+    def lose(histories: Mapping[str, list[Any]], path: Path) -> None:
+        if len(histories["tiny"]) == 2:
+            shutil.rmtree(path.parent / "tensorboard")
 
-    monkeypatch.setattr(Trainer, "_draw_curves", lose)
+    monkeypatch.setattr(plots, "draw_curves", lose)
     run = train_tiny(tmp_path, *ON, "training.epochs=3")
     assert len(warnings(caplog)) == 1
     assert_says(reader(run.folder / "tensorboard"), run.history())

@@ -81,14 +81,14 @@ def test_beside_the_main_thread_no_handler_is_set() -> None:
 def test_training_stops_within_an_epoch_of_the_signal(
     train_tiny: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_size: int, step: int
 ) -> None:
-    backward = Trainer._backward
+    take_step = Trainer.step
 
-    def interrupt(trainer: Trainer, batches: Sequence[Rows]) -> tuple[float, int]:
-        if trainer.state.step == step:
+    def interrupt(trainer: Trainer, batches: Sequence[Rows]) -> None:
+        if trainer.state.step + 1 == step:
             signal.raise_signal(signal.SIGTERM)
-        return backward(trainer, batches)
+        take_step(trainer, batches)
 
-    monkeypatch.setattr(Trainer, "_backward", interrupt)
+    monkeypatch.setattr(Trainer, "step", interrupt)
     with pytest.raises(Interrupted, match=r"^stopped and saved at step \d;") as stopped:
         train_tiny(tmp_path, f"training.batch_size={batch_size}", "training.epochs=4")
     assert stopped.value.signal_number == signal.SIGTERM

@@ -88,16 +88,22 @@ def test_a_trained_run_that_lacks_a_file_is_refused_and_left_as_it_is(
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize(
-    "history", ["", '{"epoch": 1, "step": 2, "best": true}\n'], ids=["no validation", "one validation of three"]
-)
-def test_a_history_that_is_too_short_is_damaged(train_tiny: TrainTiny, folder: Path, history: str) -> None:
-    (folder / "history.jsonl").write_text(history, encoding="utf-8")
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_a_history_that_is_too_short_is_damaged(train_tiny: TrainTiny, folder: Path, kept: int) -> None:
+    lines = (folder / "history.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "history.jsonl").write_text("".join(lines[:kept]), encoding="utf-8")
     before = contents(folder)
-    message = rf"/history\.jsonl: damaged: {history.count('best')} of 3 validations; restore it, or .* --fresh"
+    message = rf"/history\.jsonl: damaged: {kept} of 3 validations; restore it, or .* --fresh"
     with pytest.raises(CheckpointError, match=f"^{folder}{message}"):
         go_on(train_tiny, folder)
     assert contents(folder) == before
+
+
+@pytest.mark.parametrize("line", ['{"epoch": 1, "step": 2}', "[]", "1"])
+def test_a_line_of_the_history_that_is_no_validation_is_damage(train_tiny: TrainTiny, folder: Path, line: str) -> None:
+    (folder / "history.jsonl").write_text(f"{line}\n", encoding="utf-8")
+    with pytest.raises(CheckpointError, match=rf"^{folder}/history\.jsonl: damaged: .* --fresh"):
+        go_on(train_tiny, folder)
 
 
 @pytest.mark.parametrize("missing", ["last", "best", "run.json", "history.jsonl"])

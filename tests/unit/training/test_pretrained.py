@@ -102,7 +102,7 @@ def test_rows_begin_as_the_file_says_and_the_others_at_random(
     begun: list[Tensor] = []
 
     def note(trainer: Trainer) -> None:
-        begun.append(trainer.model.source_embedding.tokens.weight.detach().clone())
+        begun.append(trainer.learner.model.source_embedding.tokens.weight.detach().clone())
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Trainer, "run_epochs", note)

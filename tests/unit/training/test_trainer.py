@@ -13,12 +13,14 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from oracles.draws import Draws
 from transformer_cli.config.load import load_config
-from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import CheckpointError, ConfigError, DataError, DistributedError
 from transformer_cli.runs.run import Run
-from transformer_cli.training import trainer as module
+from transformer_cli.training import step as module
+from transformer_cli.training.step import BatchLoss, Learner, dropout_seed
 from transformer_cli.training.trainer import Trainer
 
 TrainTiny = Callable[..., Run]
@@ -163,23 +165,33 @@ def test_label_smoothing_changes_what_is_learned_but_not_what_is_reported(
 
 
 def test_training_begins_with_the_runs_untrained_model(tiny: Run, project: Path) -> None:
-    trainer = Trainer(tiny, Dataset.open(find_dataset(tiny.config.data, project / "data")), torch.device("cpu"))
+    dataset = Dataset.open(find_dataset(tiny.config.data, project / "data"))
+    begun = Trainer.begin(tiny, dataset, torch.device("cpu")).learner.model.state_dict()
     untrained = tiny.new_model().state_dict()
-    assert untrained.keys() == trainer.model.state_dict().keys()
-    assert [name for name, value in trainer.model.state_dict().items() if not torch.equal(value, untrained[name])] == []
+    assert untrained.keys() == begun.keys()
+    assert [name for name, value in begun.items() if not torch.equal(value, untrained[name])] == []
+
+
+def test_a_resumed_run_draws_no_weights(tiny: Run, project: Path) -> None:
+    dataset = Dataset.open(find_dataset(tiny.config.data, project / "data"))
+    with Draws() as draws:
+        trainer = Trainer.resume(tiny, dataset, torch.device("cpu"))
+    assert draws.counts == {}
+    saved = weights(tiny)
+    assert all(value.equal(saved[name]) for name, value in trainer.learner.model.state_dict().items())
 
 
 def test_every_step_of_every_run_has_dropout_of_its_own(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seeds: list[int] = []
-    backward = Trainer._backward
+    backward = Learner.backward
 
-    def note(trainer: Trainer, batches: Sequence[Rows]) -> tuple[float, int]:
+    def note(learner: Learner, split: EncodedSplit, batches: Sequence[Rows]) -> BatchLoss:
         seeds.append(torch.initial_seed())
-        return backward(trainer, batches)
+        return backward(learner, split, batches)
 
-    monkeypatch.setattr(Trainer, "_backward", note)
+    monkeypatch.setattr(Learner, "backward", note)
     for seed in (0, 1):
         train_tiny(tmp_path / str(seed), *TWO_STEPS, "training.epochs=2", f"training.seed={seed}")
     assert len(set(seeds)) == len(seeds) == 8
@@ -187,11 +199,11 @@ def test_every_step_of_every_run_has_dropout_of_its_own(
 
 
 def test_every_process_has_dropout_of_its_own_and_the_first_that_of_a_process_alone() -> None:
-    seeds = {module._dropout_seed(0, step, rank) for step in range(1, 50) for rank in range(4)}
+    seeds = {dropout_seed(0, step, rank) for step in range(1, 50) for rank in range(4)}
     assert len(seeds) == 49 * 4
     for step in (1, 2, 77):
         alone = np.random.SeedSequence([5, step]).generate_state(1)[0]
-        assert module._dropout_seed(5, step, 0) == alone
+        assert dropout_seed(5, step, 0) == alone
 
 
 def test_pairs_too_long_are_left_out_and_counted(
@@ -230,24 +242,24 @@ def test_patience_counts_validations_without_a_new_best(
 def test_a_gradient_that_is_not_finite_changes_no_weight_and_is_counted(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float
 ) -> None:
-    backward, step = Trainer._backward, Trainer._step
-    changed = []
+    backward, step = Learner.backward, Trainer.step
+    changed: list[bool] = []
 
-    def spoil(trainer: Trainer, batches: Sequence[Rows]) -> tuple[float, int]:
-        sums = backward(trainer, batches)
-        if trainer.state.step in (2, 3):
-            gradient = trainer.model.output.bias.grad
+    def spoil(learner: Learner, split: EncodedSplit, batches: Sequence[Rows]) -> BatchLoss:
+        loss = backward(learner, split, batches)
+        if len(changed) + 1 in (2, 3):  # the step's number
+            gradient = learner.model.output.bias.grad
             assert gradient is not None
             gradient[0] = value
-        return sums
+        return loss
 
     def compare(trainer: Trainer, batches: Sequence[Rows]) -> None:
-        before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
+        before = [parameter.detach().clone() for parameter in trainer.learner.model.parameters()]
         step(trainer, batches)
-        changed.append(not all(map(torch.equal, before, trainer.model.parameters())))
+        changed.append(not all(map(torch.equal, before, trainer.learner.model.parameters())))
 
-    monkeypatch.setattr(Trainer, "_backward", spoil)
-    monkeypatch.setattr(Trainer, "_step", compare)
+    monkeypatch.setattr(Learner, "backward", spoil)
+    monkeypatch.setattr(Trainer, "step", compare)
     run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=3")
     assert changed == [True, False, False, True, True, True]
     assert [entry["skipped_steps"] for entry in run.history()] == [1, 1, 0]
@@ -256,17 +268,18 @@ def test_a_gradient_that_is_not_finite_changes_no_weight_and_is_counted(
 def test_history_stays_json_when_a_loss_is_not_finite(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backward = Trainer._backward
+    backward, taken = Learner.backward, []
 
-    def spoil(trainer: Trainer, batches: Sequence[Rows]) -> tuple[float, int]:
-        nll, tokens = backward(trainer, batches)
-        if trainer.state.step != 2:
-            return nll, tokens
-        for parameter in trainer.model.parameters():
+    def spoil(learner: Learner, split: EncodedSplit, batches: Sequence[Rows]) -> BatchLoss:
+        loss = backward(learner, split, batches)
+        taken.append(loss)
+        if len(taken) != 2:
+            return loss
+        for parameter in learner.model.parameters():
             parameter.grad = torch.full_like(parameter, math.nan)
-        return math.nan, tokens
+        return BatchLoss(math.nan, loss.tokens)
 
-    monkeypatch.setattr(Trainer, "_backward", spoil)
+    monkeypatch.setattr(Learner, "backward", spoil)
     run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1")
     assert "NaN" not in (run.folder / "history.jsonl").read_text(encoding="utf-8")
 
@@ -335,15 +348,15 @@ COSINE = ("training.schedule=cosine", "training.warmup_steps=2", "training.batch
 
 def note_rates(patch: pytest.MonkeyPatch, rates: list[float], power_cut_at: int | None = None) -> None:
     """Keep the rate of each step; end like a kill before one of them."""
-    step = Trainer._step
+    step = Trainer.step
 
     def note(trainer: Trainer, batches: Sequence[Rows]) -> None:
         if trainer.state.step + 1 == power_cut_at:
             raise PowerCut
-        rates.append(trainer.optimizer.param_groups[0]["lr"])
+        rates.append(trainer.learner.learning_rate)
         step(trainer, batches)
 
-    patch.setattr(Trainer, "_step", note)
+    patch.setattr(Trainer, "step", note)
 
 
 def test_cosine_falls_over_all_epochs_and_a_resumed_run_is_on_the_same_curve(

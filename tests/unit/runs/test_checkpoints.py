@@ -1,0 +1,304 @@
+"""What a run saves: what comes back bit for bit, what is kept on disk, and what is refused."""
+
+import errno
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from oracles.draws import Draws
+from small_run import make_run
+from transformer_cli.errors import CheckpointError
+from transformer_cli.files import write_text
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs import checkpoints as module
+from transformer_cli.runs.checkpoints import (
+    RunningLoss,
+    TrainingState,
+    finish_save,
+    load_best,
+    load_last,
+    load_state,
+    save,
+    set_moments,
+)
+from transformer_cli.runs.run import Run
+from transformer_cli.training.optim import make_optimizer
+
+CPU = torch.device("cpu")
+Training = tuple[Transformer, torch.optim.Adam]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return make_run(tmp_path / "runs/first")
+
+
+def step(training: Training, seed: int) -> None:
+    model, optimizer = training
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+    optimizer.step()
+
+
+def trained(run: Run) -> Training:
+    model = run.new_model()
+    training = model, make_optimizer(model, run.config.training)
+    step(training, 1)
+    step(training, 2)
+    return training
+
+
+def saved(run: Run) -> Training:
+    """What the last save gives back, ready to take steps."""
+    last = load_last(run)
+    optimizer = make_optimizer(last.model, run.config.training)
+    set_moments(optimizer, last.model, last.moments)
+    return last.model, optimizer
+
+
+def save_after(run: Run, *steps: int, best: int = 0) -> None:
+    """Checkpoints after these steps; `best` is the better one."""
+    training = trained(run)
+    for number in steps:
+        save(run, *training, TrainingState(step=number), is_best=number == best)
+
+
+def numbers(training: Training) -> dict[str, torch.Tensor]:
+    """All weights and all of Adam's state, by name."""
+    model, optimizer = training
+    moments = {
+        f"{key}.{name}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state[parameter].items()
+    }
+    return {**model.state_dict(), **moments}
+
+
+def assert_identical(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> None:
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) and one[name].dtype == other[name].dtype for name in one)
+
+
+def checkpoints(run: Run) -> list[str]:
+    return sorted(path.name for path in (run.folder / "checkpoints").iterdir())
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+@pytest.mark.parametrize("tie_embeddings", ["none", "target+output", "all"])
+def test_training_goes_on_bit_for_bit(tmp_path: Path, tie_embeddings: str) -> None:
+    run = make_run(tmp_path, tie_embeddings)
+    before = trained(run)
+    save(run, *before, TrainingState(step=2))
+    after = saved(Run.open(run.folder))
+    assert_identical(numbers(before), numbers(after))
+    step(before, 3)
+    step(after, 3)
+    assert_identical(numbers(before), numbers(after))
+
+
+def test_what_is_loaded_is_a_copy_that_keeps_no_file_open(run: Run) -> None:
+    save_after(run, 2)
+    expected, loaded = numbers(trained(run)), saved(run)
+    for file in (run.folder / "checkpoints").rglob("*.safetensors"):
+        with file.open("r+b") as opened:  # in place: a mapping of the file would change with it
+            opened.write(bytes(file.stat().st_size))
+    assert_identical(numbers(loaded), expected)
+    maps = Path("/proc/self/maps")
+    assert not maps.exists() or str(run.folder) not in maps.read_text()  # NFS could not delete a mapped file
+
+
+def test_tied_weights_stay_one_matrix(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "target+output")
+    save_after(run, 2, best=2)
+    model = load_best(run, CPU)
+    assert model.output.weight is model.target_embedding.tokens.weight
+
+
+def test_the_best_is_loaded_for_evaluation(run: Run) -> None:
+    training = trained(run)
+    save(run, *training, TrainingState(step=2), is_best=True)
+    expected = {name: value.clone() for name, value in training[0].state_dict().items()}
+    step(training, 3)
+    save(run, *training, TrainingState(step=3))
+    best = load_best(run, CPU)
+    assert not best.training
+    assert_identical(best.state_dict(), expected)
+
+
+@pytest.mark.parametrize("tie_embeddings", ["none", "target+output", "all"])
+def test_loading_draws_no_weights(tmp_path: Path, tie_embeddings: str) -> None:
+    run = make_run(tmp_path, tie_embeddings)
+    training = trained(run)
+    save(run, *training, TrainingState(step=2), is_best=True)
+    before = torch.get_rng_state()
+    with Draws() as draws:
+        loaded = load_best(run, CPU)
+    assert draws.counts == {}
+    assert torch.equal(torch.get_rng_state(), before)
+    assert_identical(loaded.state_dict(), training[0].state_dict())
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        TrainingState(),
+        TrainingState(7, 3, 2, 0.1 + 0.2, 4, RunningLoss(1 / 3, 10**12, 1e-300, 5, 1, math.pi)),
+        TrainingState(step=1, best_valid_loss=5e-324),
+    ],
+)
+def test_the_state_comes_back_exactly(run: Run, state: TrainingState) -> None:
+    training = trained(run)
+    save(run, *training, state)
+    assert load_last(run).state == load_state(run) == state
+
+
+def test_nothing_is_a_pickle(run: Run) -> None:
+    save_after(run, 2, best=2)
+    suffixes = {path.suffix for path in run.folder.rglob("*") if path.is_file()}
+    assert suffixes == {".json", ".jsonl", ".yaml", ".txt", ".safetensors", ""}
+    assert (run.folder / "best").read_text() == (run.folder / "last").read_text() == "step-0000002\n"
+
+
+# What is kept
+
+
+@pytest.mark.parametrize(
+    ("steps", "best", "kept"),
+    [
+        ([1], 0, ["step-0000001"]),
+        ([1, 2], 0, ["step-0000002"]),
+        ([1, 2], 1, ["step-0000001", "step-0000002"]),
+        ([1, 2, 3], 1, ["step-0000001", "step-0000003"]),
+        ([1, 2, 3], 3, ["step-0000003"]),
+    ],
+)
+def test_only_the_last_and_the_best_are_kept(run: Run, steps: list[int], best: int, kept: list[str]) -> None:
+    save_after(run, *steps, best=best)
+    assert checkpoints(run) == kept
+    assert run.has_checkpoint("best") == bool(best)
+
+
+def test_what_a_kill_left_is_replaced(run: Run) -> None:
+    orphan = run.folder / "checkpoints" / "step-0000002"
+    orphan.mkdir(parents=True)
+    (orphan / "model.safetensors").write_text("of another attempt")
+    save_after(run, 2)
+    assert not (orphan / "model.safetensors").read_bytes().startswith(b"of another")
+    assert load_state(run).step == 2
+
+
+def test_an_old_checkpoint_that_cannot_be_deleted_is_a_warning_until_a_later_save_deletes_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def busy(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOTEMPTY, "Directory not empty", str(run.folder / "checkpoints/step-0000001"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", busy)
+        save_after(run, 1, 2)
+    assert checkpoints(run) == ["step-0000001", "step-0000002"]
+    assert load_state(run).step == 2
+    (said,) = caplog.messages
+    assert said == (
+        f"{run.folder}/checkpoints/step-0000001 could not be deleted (Directory not empty); the next save tries again"
+    )
+    save_after(run, 3)
+    assert checkpoints(run) == ["step-0000003"]
+    assert caplog.messages == [said]
+
+
+def test_a_save_that_fails_leaves_the_last(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError("no space left")
+
+    save_after(run, 1)
+    monkeypatch.setattr(module, "save_file", full)
+    with pytest.raises(OSError, match="no space left"):
+        save_after(run, 2)
+    assert checkpoints(run) == ["step-0000001"]
+    assert load_state(run).step == 1
+
+
+def test_a_kill_between_the_pointers_loses_no_best(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = trained(run)
+    save(run, *training, TrainingState(step=1, epoch=2, best_valid_loss=2.0), is_best=True)
+
+    def killed(path: Path, text: str) -> None:
+        if path.name == "best":
+            raise KeyboardInterrupt
+        write_text(path, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write_text", killed)
+        with pytest.raises(KeyboardInterrupt):
+            save(run, *training, TrainingState(step=2, epoch=3, best_valid_loss=1.0), is_best=True)
+    state = load_state(run)
+    assert state.best_valid_loss == 1.0
+    finish_save(run, state)
+    assert run.checkpoint("best").name == "step-0000002"
+
+
+def test_resuming_within_an_epoch_or_after_a_worse_one_keeps_the_best(run: Run) -> None:
+    training = trained(run)
+    save(run, *training, TrainingState(step=1, epoch=2, best_valid_loss=2.0), is_best=True)
+    for state in (
+        TrainingState(step=2, epoch=2, batch=1, best_valid_loss=2.0),
+        TrainingState(step=3, epoch=3, best_valid_loss=2.0, validations_since_best=1),
+    ):
+        save(run, *training, state)
+        finish_save(run, load_state(run))
+        assert run.checkpoint("best").name == "step-0000001"
+
+
+# What is refused
+
+
+def lose_moments(path: Path) -> None:
+    save_file({"step.output.bias": torch.ones(())}, path)
+
+
+def open_best(run: Run) -> None:
+    load_best(run, CPU)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "load", "message"),
+    [
+        ("model.safetensors", cut, open_best, "/model.safetensors: weights that cannot be read: .*incomplete"),
+        ("model.safetensors", cut, load_last, "/model.safetensors: weights that cannot be read: .*incomplete"),
+        ("model.safetensors", Path.unlink, open_best, "/model.safetensors: weights that cannot be read: No such file"),
+        ("state.safetensors", cut, load_last, ": the training state cannot be read: .*incomplete"),
+        ("state.safetensors", Path.unlink, load_last, ": the training state cannot be read: No such file"),
+        ("state.safetensors", lose_moments, load_last, ": the training state cannot be read: 'exp_avg.decoder"),
+        ("state.json", cut, load_last, ": the training state cannot be read: Expecting"),
+        ("state.json", lambda path: path.write_text("{}"), load_last, ": the training state cannot be read: 'running'"),
+        ("state.json", lambda path: path.write_text('{"stpe": 1, "running": {}}'), load_last, ": the .* 'stpe'"),
+    ],
+)  # fmt: skip
+def test_a_damaged_checkpoint_says_where(
+    run: Run, name: str, damage: Callable[[Path], Any], load: Callable[[Run], object], message: str
+) -> None:
+    save_after(run, 2, best=2)
+    folder = run.folder / "checkpoints" / "step-0000002"
+    damage(folder / name)
+    with pytest.raises(CheckpointError, match=f"^{folder}{message}") as caught:
+        load(run)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_of_another_shape_are_named(run: Run) -> None:
+    save_after(run, 2, best=2)
+    shutil.copy(run.folder / "source.vocab.txt", run.folder / "target.vocab.txt")  # one more word than rows of weights
+    with pytest.raises(CheckpointError, match=r"weights that cannot be read: .*size mismatch for output") as caught:
+        load_best(Run.open(run.folder), CPU)
+    assert "\n" not in str(caught.value)

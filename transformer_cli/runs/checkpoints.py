@@ -1,0 +1,206 @@
+"""What a run saves in order to go on: weights, Adam's moments, and where training stood. The one owner of safetensors.
+
+checkpoints/step-0004540/
+    model.safetensors               the weights
+    state.safetensors               Adam's moments, by the names of the weights
+    state.json                      the TrainingState
+
+No pickle: opening a checkpoint runs nobody's code. Knows nothing of how a step or a validation is computed.
+"""
+
+import json
+import logging
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, load_model, save_file, save_model
+from torch import Tensor
+
+from transformer_cli.errors import CheckpointError
+from transformer_cli.files import new_folder, sweep, write_json, write_text
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.run import RESTORE, UNSAVED, Run
+
+log = logging.getLogger(__name__)
+
+ADAM = ("step", "exp_avg", "exp_avg_sq")  # what torch's Adam keeps of each weight
+
+
+@dataclass
+class RunningLoss:
+    """Sums over the steps since the last validation; steps skipped for a gradient that is not finite are left out.
+
+    The batches of a step (`training.accumulate`) and the parts of several processes count as one batch.
+    """
+
+    nll: float = 0.0
+    target_tokens: int = 0
+    batch_means: float = 0.0
+    batches: int = 0
+    skipped_steps: int = 0
+    seconds: float = 0.0
+
+    def add(self, nll: float, target_tokens: int) -> None:
+        """Count one step: the sum of the losses of its target tokens, and how many these are."""
+        self.nll += nll
+        self.target_tokens += target_tokens
+        self.batch_means += nll / target_tokens
+        self.batches += 1
+
+
+@dataclass
+class TrainingState:
+    """Where training stands. With the weights and Adam's moments, this is all that is needed to go on exactly.
+
+    The order of the batches follows from (seed, epoch) and dropout from (seed, step, rank): no random state is kept.
+    """
+
+    step: int = 0
+    """optimiser steps so far"""
+    epoch: int = 1
+    """the epoch in progress, from 1"""
+    batch: int = 0
+    """batches of its plan that are done (a step may take several)"""
+    best_valid_loss: float | None = None
+    validations_since_best: int = 0
+    running: RunningLoss = field(default_factory=RunningLoss)
+
+    @property
+    def is_best(self) -> bool:
+        """Whether this state directly follows a validation that was the best so far."""
+        return self.best_valid_loss is not None and self.batch == self.validations_since_best == 0
+
+    def end_epoch(self, valid_loss: float, *, is_best: bool) -> None:
+        """Count a validation, and go on to the next epoch."""
+        if is_best:
+            self.best_valid_loss = valid_loss
+        self.validations_since_best = 0 if is_best else self.validations_since_best + 1
+        self.epoch, self.batch, self.running = self.epoch + 1, 0, RunningLoss()
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "TrainingState":
+        """The inverse of dataclasses.asdict."""
+        return TrainingState(**{**value, "running": RunningLoss(**value["running"])})
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """All that training starts from, on the CPU: of the last save, or of a model that has learned nothing yet."""
+
+    model: Transformer
+    moments: dict[str, Tensor] = field(default_factory=dict)
+    """Adam's, named as in state.safetensors; none before the first step"""
+    state: TrainingState = field(default_factory=TrainingState)
+
+
+def load_best(run: Run, device: torch.device) -> Transformer:
+    """The model of the best validation loss, in evaluation mode. Raises CheckpointError."""
+    return _load_weights(run, run.checkpoint("best")).to(device).eval()
+
+
+def load_last(run: Run) -> Checkpoint:
+    """The last save. Raises CheckpointError if a part of it is missing or damaged. Writes nothing."""
+    folder = run.checkpoint("last")
+    model = _load_weights(run, folder)
+    try:
+        # load_file maps the file: without a copy it would stay open as long as training goes on, and NFS deletes no
+        # folder in which a file is open
+        moments = {name: value.clone() for name, value in load_file(folder / "state.safetensors").items()}
+        if moments:
+            wanted = {f"{key}.{name}" for name, _ in model.named_parameters() for key in ADAM}
+            if missing := min(wanted - moments.keys(), default=None):
+                raise KeyError(missing)
+    except (SafetensorError, OSError, KeyError) as error:
+        raise _unreadable_state(folder, error) from None
+    return Checkpoint(model, moments, load_state(run))
+
+
+def load_state(run: Run) -> TrainingState:
+    """Where training stood at the last save. Raises CheckpointError."""
+    folder = run.checkpoint("last")
+    try:
+        return TrainingState.from_json(json.loads((folder / "state.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _unreadable_state(folder, error) from None
+
+
+def set_moments(optimizer: torch.optim.Optimizer, model: Transformer, moments: Mapping[str, Tensor]) -> None:
+    """Give the optimiser of a model, on the model's device, the moments of a checkpoint."""
+    for name, parameter in model.named_parameters() if moments else ():
+        optimizer.state[parameter] = {key: moments[f"{key}.{name}"].to(parameter.device) for key in ADAM}
+
+
+def save(
+    run: Run,
+    model: Transformer,
+    optimizer: torch.optim.Optimizer,
+    state: TrainingState,
+    *,
+    is_best: bool = False,
+) -> None:
+    """Write a checkpoint, point `last` (and `best`) at it, and delete those that nothing points to any more."""
+    name = f"step-{state.step:07d}"
+    _clean_up(run)  # a kill may have left a folder of this name
+    sweep(run.folder)
+    with new_folder(run.folder / "checkpoints" / name) as folder:
+        save_model(model, str(folder / "model.safetensors"))
+        save_file(_moments(model, optimizer), folder / "state.safetensors")
+        write_json(folder / "state.json", asdict(state))
+    write_text(run.folder / "last", f"{name}\n")
+    (run.folder / UNSAVED).unlink(missing_ok=True)
+    if is_best:
+        write_text(run.folder / "best", f"{name}\n")
+    for path, reason in _clean_up(run).items():
+        log.warning("%s could not be deleted (%s); the next save tries again", path, reason)
+
+
+def finish_save(run: Run, state: TrainingState) -> None:
+    """Set `best` where a kill came between the two pointers of the last save, which left this state."""
+    if state.is_best:
+        write_text(run.folder / "best", f"{run.checkpoint('last').name}\n")
+        _clean_up(run)
+
+
+def _clean_up(run: Run) -> dict[Path, str]:
+    """Delete the checkpoints that nothing points to. Returns those that could not be deleted, with the reason."""
+    kept = {run.checkpoint(pointer) for pointer in ("best", "last") if run.has_checkpoint(pointer)}
+    failed = {}
+    for folder in (run.folder / "checkpoints").glob("step-*"):
+        if folder not in kept:
+            try:
+                shutil.rmtree(folder)
+            except OSError as error:  # on NFS: a file that another process has open
+                failed[folder] = error.strerror or str(error)
+    return failed
+
+
+def _load_weights(run: Run, folder: Path) -> Transformer:
+    path = folder / "model.safetensors"
+    model = run.empty_model()
+    try:
+        load_model(model, path)
+    except (SafetensorError, OSError, RuntimeError) as error:
+        raise CheckpointError(f"{path}: weights that cannot be read: {_one_line(error)}; {RESTORE}") from None
+    return model
+
+
+def _moments(model: Transformer, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    return {
+        f"{key}.{name}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state[parameter].items()
+    }
+
+
+def _unreadable_state(folder: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(f"{folder}: the training state cannot be read: {_one_line(error)}; {RESTORE}")
+
+
+def _one_line(error: Exception) -> str:
+    """The error without its line ends. torch lists the weights that do not fit on further lines: three will do."""
+    return " ".join(" ".join(str(error).strip().split("\n")[:4]).split())

@@ -1,0 +1,77 @@
+"""What a run keeps of its validations: history.jsonl, curves.png and, where asked for, TensorBoard's event file."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from transformer_cli.errors import CheckpointError
+from transformer_cli.runs.checkpoints import TrainingState
+from transformer_cli.runs.run import RESTORE, Run
+from transformer_cli.training import events
+from transformer_cli.training.validation import Validation
+
+log = logging.getLogger(__name__)
+
+
+def read_validations(run: Run, state: TrainingState) -> list[Validation]:
+    """The validations up to a save, oldest first; a later one, whose save was cut off, is left out.
+
+    Raises CheckpointError if one is missing or damaged.
+    """
+    path = run.folder / "history.jsonl"
+    try:
+        found = [Validation.from_json(entry) for entry in run.history()]
+    except TypeError as error:
+        raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
+    kept = [each for each in found if each.step <= state.step]
+    if len(kept) != state.epoch - 1:  # every epoch ends with one
+        raise CheckpointError(f"{path}: damaged: {len(kept)} of {state.epoch - 1} validations; {RESTORE}")
+    return kept
+
+
+class Record:
+    """The validations of a run in training, and the files that show them."""
+
+    def __init__(self, run: Run, validations: Sequence[Validation] = (), *, writes: bool = True) -> None:
+        """writes: False in all processes but one, which know the validations and leave the files to that one."""
+        self.run = run
+        self.validations = list(validations)
+        self.writes = writes
+        self._event_file: events.EventFile | None = None
+
+    def keep(self, validation: Validation) -> None:
+        """Add a line to the history."""
+        self.validations.append(validation)
+        if self.writes:
+            self.run.write_history(self._entries())
+
+    def show(self) -> None:
+        """Draw the curves, and bring the event file up to date."""
+        if self.writes:
+            self._draw_curves()
+            self.write_events()
+
+    def write_events(self) -> None:
+        """Write all validations to a new event file, or the last one to the file that is open."""
+        if not (self.writes and self.run.config.training.tensorboard):
+            return
+        entries = self._entries()
+        try:
+            if self._event_file is None:
+                self._event_file = events.EventFile(self.run.folder / "tensorboard", entries)
+            else:
+                self._event_file.add(entries[-1])
+        except OSError as error:  # no reason to stop training; the next validation begins a new file
+            self._event_file = None
+            log.warning("TensorBoard's event file could not be written: %s", error)
+
+    def _draw_curves(self) -> None:
+        from transformer_cli import plots  # matplotlib: half a second that the first steps need not wait for
+
+        try:
+            plots.draw_curves({self.run.config.name: self._entries()}, self.run.folder / "curves.png")
+        except (OSError, ValueError) as error:  # no reason to stop training
+            log.warning("curves.png could not be drawn: %s", error)
+
+    def _entries(self) -> list[dict[str, Any]]:
+        return [each.as_json() for each in self.validations]

@@ -1,0 +1,114 @@
+"""One optimiser step: the gradient of some batches' mean loss, clipped, then Adam. Knows no epochs, runs or files.
+
+A step is a function of (weights, moments, batches, step number): dropout follows from (seed, step number, rank).
+
+Under torchrun every process takes the same step: each computes its part of the batches, and gradients are shared.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from transformer_cli.compute.devices import Precision, autocast
+from transformer_cli.compute.world import ALONE, World
+from transformer_cli.config.schema import TrainingConfig
+from transformer_cli.data.batching import collate, parts_by_length, share_of
+from transformer_cli.data.dataset import EncodedSplit
+from transformer_cli.data.lengths import Rows
+from transformer_cli.model.fast.packing import packed_token_losses
+from transformer_cli.model.loss import TokenLoss, token_losses
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.training.optim import make_optimizer
+
+PART = 4096  # target tokens of a batch that the CPU computes at a time: bounds the memory that they take
+
+
+@dataclass(frozen=True)
+class BatchLoss:
+    """The loss of the batches of one step, over all processes."""
+
+    nll: float
+    """-log p of their target tokens, in nats: the sum"""
+    tokens: int
+    """target tokens, <eos> included"""
+
+
+class Learner:
+    """A model together with all that changes its weights, on one device, in one of the world's processes."""
+
+    def __init__(
+        self, model: Transformer, settings: TrainingConfig, device: torch.device, world: World = ALONE
+    ) -> None:
+        """Moves the model to the device. settings: `precision` has been chosen, it is not auto.
+
+        Raises DistributedError if another process has ended.
+        """
+        assert settings.precision != "auto", "whoever opens a run chooses its precision"
+        self.model = model.to(device)
+        self.settings = settings
+        self.device = device
+        self.world = world
+        self.precision: Precision = settings.precision
+        self.packs = settings.fast and device.type == "cpu"
+        form = packed_token_losses if self.packs else token_losses
+        loss = TokenLoss(self.model, form, label_smoothing=settings.label_smoothing)
+        self.token_loss = world.share_gradients(loss)
+        self.optimizer = make_optimizer(self.model, settings)
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the next step, and of the last one if it has not been set since."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def set_learning_rate(self, rate: float) -> None:
+        """For the steps that follow."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def step(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss | None:
+        """One optimiser step on the mean loss of the target tokens of all these batches.
+
+        number: of the step, from 1. Returns None if the gradient is not finite: then no weight has changed.
+        """
+        torch.manual_seed(dropout_seed(self.settings.seed, number, self.world.rank))
+        loss = self.backward(split, batches)
+        limit = self.settings.clip_grad_norm or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        is_finite = math.isfinite(norm)
+        if is_finite:
+            self.optimizer.step()
+        self.optimizer.zero_grad()
+        return loss if is_finite else None
+
+    def backward(self, split: EncodedSplit, batches: Sequence[Rows]) -> BatchLoss:
+        """Add the gradient of the batches' mean loss, part by part."""
+        self.model.train()
+        parts = [part for rows in batches for part in self._parts(split, rows)]
+        weight = self.world.size  # undoes the division in the mean over the processes
+        if not parts:  # more processes than sentences: this one takes part with nothing
+            parts, weight = [batches[0][:1]], 0
+        tokens = int((split.target.lengths[np.concatenate(batches)] + 1).sum())  # of all, with <eos>
+        nll = 0.0
+        for index, part in enumerate(parts, start=1):
+            batch = collate(split, part).to(self.device)
+            with self.world.pass_of(self.token_loss, is_last=index == len(parts)):
+                with autocast(self.device, self.precision):
+                    losses = self.token_loss(batch.source, batch.target)
+                nll += losses.nll.sum().item() if weight else 0.0  # after nccl's part it might wait for the dead
+                (losses.objective * weight / tokens).backward()
+        return BatchLoss(sum(share for (share,) in self.world.gather(nll)), tokens)
+
+    def _parts(self, split: EncodedSplit, rows: Rows) -> list[Rows]:
+        """This process's share of a batch, in the parts that are computed one after another."""
+        share = share_of(split, rows, self.world)
+        if not len(share):
+            return []
+        return parts_by_length(split, share, PART) if self.packs else [share]
+
+
+def dropout_seed(seed: int, step: int, rank: int) -> int:
+    """32 well-mixed bits: torch's CPU generator looks at no more of a seed."""
+    return int(np.random.SeedSequence([seed, step, rank]).generate_state(1)[0])

@@ -1,0 +1,91 @@
+"""What is found at the end of an epoch. Knows losses and counts, nothing of files."""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from transformer_cli.errors import ConfigError
+from transformer_cli.evaluation.losses import corpus_losses, perplexity
+from transformer_cli.runs.checkpoints import TrainingState
+from transformer_cli.training.sentences import Sentences
+from transformer_cli.training.step import Learner
+
+
+@dataclass(frozen=True)
+class Validation:
+    """One line of history.jsonl: its fields are the keys, in their order. Losses are in nats per target token."""
+
+    epoch: int
+    """that has just ended, from 1"""
+    step: int
+    """optimiser steps so far"""
+    train_loss: float
+    """mean over the epoch, with dropout, while the weights changed"""
+    valid_loss: float
+    train_loss_batch_mean: float
+    """mean over steps of the means over their tokens"""
+    valid_loss_batch_mean: float
+    """as in evaluation.losses.Losses"""
+    valid_ppl: float
+    """exp(valid_loss)"""
+    learning_rate: float
+    """of the epoch's last step"""
+    target_tokens: int
+    """that the epoch trained on, <eos> included"""
+    train_seconds: float
+    valid_seconds: float
+    skipped_steps: int
+    """whose gradient was not finite"""
+    best: bool
+    """whether valid_loss is lower than all before"""
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "Validation":
+        """The inverse of `as_json`. Raises TypeError if keys are missing or unknown."""
+        return Validation(**value)
+
+    def as_json(self) -> dict[str, Any]:
+        """The keys and values of its line."""
+        return asdict(self)
+
+    def line(self, epochs: int) -> str:
+        """For the log; epochs: how many there are to be."""
+        return (
+            f"epoch {self.epoch:>{len(str(epochs))}}/{epochs}"
+            f"  train {self.train_loss:.3f} (PPL {perplexity(self.train_loss):.2f})"
+            f"  valid {self.valid_loss:.3f} (PPL {self.valid_ppl:.2f})"
+            f"  {self.train_seconds:.1f} s + {self.valid_seconds:.1f} s"
+            + (f"  {self.skipped_steps} steps skipped (gradient not finite)" if self.skipped_steps else "")
+            + ("  best" if self.best else "")
+        )
+
+
+def validate(learner: Learner, sentences: Sentences, state: TrainingState) -> Validation:
+    """Judge the model at the end of the epoch that `state` stands in. All processes find the same.
+
+    Raises ConfigError if training has diverged.
+    """
+    started, running = time.monotonic(), state.running
+    valid = corpus_losses(learner.model, sentences.split, sentences.rows, learner.world)
+    if not math.isfinite(valid.loss) or not running.batches:
+        raise ConfigError(
+            f"training.learning_rate: {learner.settings.learning_rate:g} made training diverge (validation loss "
+            f"{valid.loss} in epoch {state.epoch}); lower it and train with --fresh"
+        )
+    return Validation(
+        epoch=state.epoch,
+        step=state.step,
+        train_loss=running.nll / running.target_tokens,
+        valid_loss=valid.loss,
+        train_loss_batch_mean=running.batch_means / running.batches,
+        valid_loss_batch_mean=valid.loss_batch_mean,
+        valid_ppl=valid.ppl,
+        learning_rate=learner.learning_rate,
+        target_tokens=running.target_tokens,
+        train_seconds=round(running.seconds, 3),
+        valid_seconds=round(time.monotonic() - started, 3),
+        skipped_steps=running.skipped_steps,
+        best=state.best_valid_loss is None or valid.loss < state.best_valid_loss,
+    )
