@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 WAIT_VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
-SPIN_COUNT = 10_000  # turns of a loop, half a millisecond or so; libgomp's own default is 300,000
+SPIN_COUNT = 20_000  # turns of a loop; libgomp's own number is 300,000
 
 _starting = threading.Lock()  # held by whoever changes the process's number of threads for a moment
 
@@ -25,8 +25,9 @@ def bound_spinning() -> None:
     """Let a thread that waits for the others sleep after a short while. Call it before torch is imported.
 
     An operation that is cut between threads ends when the last of them does, and libgomp lets the others spin until
-    then. Beside another busy program the last one may not even be running, because the others spin in its place. Sets
-    GOMP_SPINCOUNT in this process's environment, unless the user has set it or OMP_WAIT_POLICY.
+    then, for milliseconds. Beside another busy program the last one may not even be running, because the others spin in
+    its place. To sleep at once costs more on a quiet machine: docs/benchmarks.md has the figures. Sets GOMP_SPINCOUNT
+    in this process's environment, unless the user has set it or OMP_WAIT_POLICY.
     """
     if not any(name in os.environ for name in WAIT_VARIABLES):
         os.environ["GOMP_SPINCOUNT"] = str(SPIN_COUNT)
