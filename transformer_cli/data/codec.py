@@ -1,6 +1,7 @@
-"""Text ↔ ids: the only place that knows both. A dataset owns a codec for each side, and a run keeps a copy.
+"""Text ↔ ids: the only place that knows both. There is one codec per side, the source language and the target language.
 
-Knows nothing of models, batches or search: ids here are those of a line's own tokens, without <sos> and <eos>.
+A dataset owns both codecs, and each training run keeps copies of their files. Knows nothing of models, batches or
+search: a line's ids are those of its own tokens, without <sos> and <eos>.
 """
 
 import json
@@ -24,9 +25,9 @@ class Encoded:
     """A line of text, cut into tokens."""
 
     tokens: list[str]
-    """as they stand in the line, also those that the codec has no id for"""
+    """as the tokeniser cut them, unknown ones too: with `lowercase`, in lower case"""
     ids: list[int]
-    """of each token"""
+    """one per token; for an unknown token, the id of `<unk>`"""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -37,27 +38,36 @@ class Encoded:
 
 
 class Codec(Protocol):
-    """One side's way from text to ids and back."""
+    """Turns the text of one side into ids and back."""
 
     def __len__(self) -> int:
-        """How many ids there are, those of <unk>, <pad>, <sos> and <eos> included."""
+        """The number of ids, including those of <unk>, <pad>, <sos> and <eos>."""
 
     def encode(self, line: str) -> Encoded:
-        """The tokens of a line and their ids; none for a blank line."""
+        """The tokens of a line and their ids; no tokens for a blank line."""
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The token of each id, as the model writes it: `<unk>` for an unknown one."""
+        """The vocabulary's token for each id: `<unk>` for the id of unknown tokens."""
 
     def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
-        """Plain text. instead: for each id a token that replaces it where it is `<unk>` (None: `<unk>` stays)."""
+        """Plain text of ids without <sos> and <eos>.
+
+        instead: one token per id, such as the source word that was attended to; it is written where the id is that of
+        `<unk>` (None: `<unk>` stays).
+        """
 
     def save(self, folder: Path, side: str) -> None:
-        """Write all that `load` of the same class needs, under names that begin with the side's."""
+        """Write the codec's files; their names begin with `side`, which is source or target."""
 
 
 @dataclass(frozen=True)
 class WordCodec:
-    """Text by words: a spaCy tokeniser, a vocabulary, and learned joins that put tokens together again."""
+    """Text by words: a spaCy tokeniser, a vocabulary, and joins, which say where words are written without a space.
+
+    For example, "the quokka sleeps" without "quokka" in the vocabulary: encode gives the words as they are and the ids
+    7, UNK, 9; tokens of these ids are "the", "<unk>", "sleeps"; text with instead=["der", "Quokka", "schläft"] is
+    "the Quokka sleeps".
+    """
 
     language: str
     lowercase: bool
@@ -66,13 +76,16 @@ class WordCodec:
 
     @staticmethod
     def load(folder: Path, side: str, *, language: str, lowercase: bool) -> "WordCodec":
-        """Read what `save` wrote. Raises DataError if a file is missing or damaged."""
+        """Read what `save` wrote; language and case are kept in the config. Raises DataError for a missing or bad file.
+
+        The source has no joins, since no text is ever put together in the source language.
+        """
         vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
         joins = _read_joins(folder / f"{side}.joins.json") if side == "target" else Joins()
         return WordCodec(language, lowercase, vocabulary, joins)
 
     def save(self, folder: Path, side: str) -> None:
-        """Write the vocabulary and, of the target, the joins: nothing is ever written in the source language."""
+        """Write the vocabulary and, for the target, the joins."""
         self.vocabulary.save(folder / f"{side}.vocab.txt")
         if side == "target":
             write_json(folder / f"{side}.joins.json", self.joins.as_json())
@@ -82,20 +95,20 @@ class WordCodec:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Made when it is first asked for: spaCy takes half a second to import, and not every command needs it."""
+        """Made on first use: spaCy takes half a second to import, and not every command needs it."""
         return Tokenizer(self.language, lowercase=self.lowercase)
 
     def encode(self, line: str) -> Encoded:
-        """The words of a line; those that the vocabulary lacks keep their form and get the id of `<unk>`."""
+        """The words of a line and their ids; a word that the vocabulary lacks gets the id of `<unk>`."""
         words = self.tokenizer.tokens(line)
         return Encoded(words, self.vocabulary.encode(words))
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The word of each id."""
+        """The word of each id, `<unk>` for UNK."""
         return self.vocabulary.decode(ids)
 
     def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
-        """The words of these ids, joined as in the text that the joins were learned from."""
+        """The words of these ids, spaced as in the text that the joins were learned from."""
         words = self.vocabulary.decode(ids)
         if instead is not None:
             words = [other if id_ == UNK else word for id_, word, other in zip(ids, words, instead, strict=True)]
@@ -104,16 +117,21 @@ class WordCodec:
 
 @dataclass(frozen=True)
 class Codecs:
-    """Those of both sides."""
+    """The codecs of both sides."""
 
     source: Codec
     target: Codec
 
     @staticmethod
     def load(folder: Path, data: DataConfig) -> "Codecs":
-        """Read what `save` wrote, of a dataset or a run. Raises DataError if a file is missing or damaged."""
-        sides = zip(SIDES, (data.source, data.target), strict=True)
-        return Codecs(*(WordCodec.load(folder, side, language=of, lowercase=data.lowercase) for side, of in sides))
+        """Read what `save` wrote into the folder of a dataset or a run; `data` says what kind of codecs these are.
+
+        Raises DataError if a file is missing or damaged.
+        """
+        return Codecs(
+            WordCodec.load(folder, "source", language=data.source, lowercase=data.lowercase),
+            WordCodec.load(folder, "target", language=data.target, lowercase=data.lowercase),
+        )
 
     def save(self, folder: Path) -> None:
         """Write both codecs into a folder."""

@@ -1,6 +1,7 @@
-"""What every search speaks of: a decoder that is asked step by step, and the hypotheses that come out.
+"""What every search for a translation works with: a decoder that is run step by step, and the hypotheses it yields.
 
-Knows token ids and positions. Knows no words, no files and no model: anything that has these methods can be searched.
+Knows token ids and positions. Knows no text, no files and no class of model: any object with these methods can be
+searched. A row is one hypothesis in the making; in greedy search each sentence has one.
 """
 
 from dataclasses import dataclass
@@ -11,26 +12,29 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Step:
-    """What a decoder says after it has read one more token of each row."""
+    """What a decoder returns after it has read one more token of each row."""
 
     logits: Tensor
-    """(rows, vocabulary) of the next token"""
+    """(rows, vocabulary), for the next token"""
     attention: Tensor
-    """(rows, heads, source) how much the last layer's heads took from each source position while reading the token"""
+    """(rows, heads, source), the last layer's attention weights for the token just read
+
+    Source positions count from <sos>, which is position 0; each head's weights sum to 1.
+    """
     attended: Tensor
-    """int64 (rows,) the source word, as its position in the source, that all these heads together took most from"""
+    """int64 (rows,), the source position with the most weight over all heads; <sos>, <eos> and padding do not count"""
 
 
 class Decoder(Protocol):
     """A batch of rows being decoded, one step at a time. It owns what has been computed so far (the cache)."""
 
     def step(self, tokens: Tensor) -> Step:
-        """Read the newest token of each row: int64 (rows,). The first is <sos>."""
+        """Read the newest token of each row, int64 (rows,); in the first call all of them are <sos>."""
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these rows alone, in this order, when others are finished: int64 (new rows,).
+        """Continue with these rows only, in this order, renumbered from 0: int64 (rows that stay,), none of them twice.
 
-        For example, of four rows of which the second is finished: [0, 2, 3].
+        For example, when the second of four rows is finished: [0, 2, 3]. If then the old row 2 is finished: [0, 2].
         """
 
 
@@ -41,8 +45,11 @@ class Hypothesis:
     tokens: list[int]
     """without <sos> and <eos>"""
     attended: list[int]
-    """for each token, the source position that was attended to most when it was chosen"""
+    """one per token: the source position that was attended to most in the step that chose it, <sos> being position 0"""
     log_prob: float
-    """log p of the tokens, and of <eos> where it was reached"""
+    """sum of the log-probabilities of the tokens, and of <eos> if it was reached"""
     attention: Tensor | None = None
-    """(heads, steps, source), where it was asked for: step i reads token i-1, the first reads <sos>"""
+    """(heads, steps, source), if it was asked for: step 0 reads <sos>, step i reads tokens[i - 1] and chooses tokens[i]
+
+    There is one step more than tokens if <eos> was reached: the step that chose it.
+    """

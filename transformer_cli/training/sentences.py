@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass
 
-from transformer_cli.data.batching import rows_within
+from transformer_cli.data.batching import rows_within, target_tokens
 from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import DataError
@@ -21,7 +21,7 @@ class Sentences:
     @property
     def target_tokens(self) -> int:
         """Tokens to predict in one pass over them, <eos> included."""
-        return int(self.split.target.lengths[self.rows].sum()) + len(self.rows)
+        return int(target_tokens(self.split, self.rows).sum())
 
 
 def usable_sentences(dataset: Dataset, name: str, max_length: int | None) -> Sentences:

@@ -15,7 +15,7 @@ import torch
 from transformer_cli.compute.devices import Precision, autocast
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
-from transformer_cli.data.batching import collate, parts_by_length, share_of
+from transformer_cli.data.batching import collate, parts_by_length, share_of, target_tokens
 from transformer_cli.data.dataset import EncodedSplit
 from transformer_cli.data.lengths import Rows
 from transformer_cli.model.fast.packing import packed_token_losses
@@ -90,7 +90,7 @@ class Learner:
         weight = self.world.size  # undoes the division in the mean over the processes
         if not parts:  # more processes than sentences: this one takes part with nothing
             parts, weight = [batches[0][:1]], 0
-        tokens = int((split.target.lengths[np.concatenate(batches)] + 1).sum())  # of all, with <eos>
+        tokens = int(target_tokens(split, np.concatenate(batches)).sum())  # of all processes
         nll = 0.0
         for index, part in enumerate(parts, start=1):
             batch = collate(split, part).to(self.device)
