@@ -105,9 +105,10 @@ class MultiHeadAttention(nn.Module):
         may_attend: Tensor | None,
         record: list[RecordedAttention] | None = None,
     ) -> Tensor:
-        """query (batch, heads, target, depth), source and may_attend as in `attention` → (batch, target, d_model).
+        """query (batch, heads, target, depth); keys and values (batch, heads, source, depth).
 
-        record: a list that the scores and weights of all heads are added to.
+        may_attend: bool, broadcast to (batch, heads, target, source); None: everything.
+        record: a list that the scores and weights of all heads are added to. Returns (batch, target, d_model).
         """
         return self.join_heads(self.attend(query, source, may_attend, record))
 
@@ -130,7 +131,7 @@ class MultiHeadAttention(nn.Module):
 
     def _project(self, x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
         """Parts first … last-1 of (queries, keys, values) of x (…, length, d_model), each (…, heads, length, depth)."""
-        rows = slice(first * self.inner, last * self.inner)
+        rows = slice(first * self.inner, last * self.inner)  # with 2 heads of 8: W_Q 0-15, W_K 16-31, W_V 32-47
         bias = None if self.qkv.bias is None else self.qkv.bias[rows]
         projected = nn.functional.linear(x, self.qkv.weight[rows], bias)
         parts = projected.unflatten(-1, (last - first, self.num_heads, -1))  # (…, length, part, heads, depth)

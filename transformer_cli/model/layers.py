@@ -1,4 +1,7 @@
-"""The layers of both stacks: attention and feed-forward, each in a residual connection with LayerNorm (3.1, 3.3)."""
+"""The layers of both stacks: attention and feed-forward, each in a residual connection with LayerNorm (3.1, 3.3).
+
+Knows vectors and masks. Knows no tokens, and not how many layers there are.
+"""
 
 from collections.abc import Callable
 
@@ -49,7 +52,10 @@ class EncoderLayer(nn.Module):
         self.residuals = nn.ModuleList(Residual(config, dropout_class) for _ in range(2))
 
     def forward(self, x: Tensor, may_attend: Tensor, record: list[RecordedAttention] | None = None) -> Tensor:
-        """x (batch, source, d_model); may_attend (batch, 1, 1, source). Returns x's shape."""
+        """x (batch, source, d_model); may_attend bool (batch, 1, 1, source). Returns x's shape.
+
+        record: a list that what was attended to is added to.
+        """
 
         def attend_to_source(x: Tensor) -> Tensor:
             query, source = self.self_attention.queries_keys_values(x)
@@ -80,9 +86,14 @@ class DecoderLayer(nn.Module):
         self_record: list[RecordedAttention] | None = None,
         cross_record: list[RecordedAttention] | None = None,
     ) -> Tensor:
-        """x (batch, target, d_model); may_attend_target (batch, 1, target, target), None: everything so far;
-        memory: `cross_attention.keys_values` of the encoder's output; may_attend_source (batch, 1, 1, source);
-        remember: takes the keys and values of x, gives those of all positions so far. Returns x's shape.
+        """x (batch, target, d_model). Returns x's shape.
+
+        may_attend_target: bool (batch, 1, target, target); None: everything that `remember` returns.
+        memory: `cross_attention.keys_values` of the encoder's output, each (batch, heads, source, depth). Where it has
+        fewer rows than x, equally many rows of x in turn belong to each (model/cache.py has an example).
+        may_attend_source: bool, broadcast to (memory's rows, 1, 1, source).
+        remember: takes the keys and values of x and returns those of all target positions so far.
+        self_record, cross_record: lists that what was attended to is added to.
         """
 
         def attend_to_target(x: Tensor) -> Tensor:

@@ -1,4 +1,7 @@
-"""Cross-entropy of the target tokens, padding aside (section 5.4): sums and counts, never means of means."""
+"""Cross-entropy of the target tokens, padding aside (section 5.4): sums and counts, never means of means.
+
+Knows ids and the model. Knows no batches of an epoch, no optimiser, and not how its fast form is computed.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +14,7 @@ from transformer_cli.model.transformer import Transformer
 
 @dataclass(frozen=True)
 class TokenLosses:
-    """The losses of a padded batch's real target tokens, row after row.
+    """The losses of a padded batch's real target tokens, <eos> among them, row after row, in nats.
 
     objective: scalar, the sum that training minimises (label smoothing included). nll (tokens,): -log p of each
     token, without gradient.
@@ -53,7 +56,10 @@ class TokenLoss(nn.Module):
 
 
 def sum_by_row(nll: Tensor, target: Tensor, pad_id: int) -> tuple[Tensor, Tensor]:
-    """The sum of `nll` (tokens,) in each row of target (batch, target), float64, and the tokens in each: (batch,)."""
+    """The sum of `nll` (tokens,) in each row of target (batch, target), float64, and the tokens in each: (batch,).
+
+    For example, nll [1, 2, 4] of two rows, <sos> a <eos> and <sos> <eos> <pad>: sums [3, 4], tokens [2, 1].
+    """
     counts = (target[:, 1:] != pad_id).sum(dim=1)
-    rows = torch.repeat_interleave(torch.arange(len(counts), device=nll.device), counts)
+    rows = torch.repeat_interleave(torch.arange(len(counts), device=nll.device), counts)  # [0, 0, 1]
     return torch.zeros(len(counts), dtype=torch.float64, device=nll.device).index_add_(0, rows, nll.double()), counts

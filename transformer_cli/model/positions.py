@@ -1,4 +1,7 @@
-"""Position vectors, added to the token embeddings so that the order of tokens counts (section 3.5)."""
+"""Position vectors, added to the token embeddings so that the order of tokens counts (section 3.5).
+
+Knows positions as numbers from 0. Knows no tokens.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -26,12 +29,18 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("frequencies", frequencies(d_model), persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """positions int64 (…), from 0 → their vectors (…, d_model)."""
-        angles = positions[..., None] * self.frequencies
-        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)  # sin and cos take turns
+        """positions int64 (…), from 0 → their vectors (…, d_model).
+
+        With d_model = 4 the frequencies are 1 and 1/100, and position 3 is sin 3, cos 3, sin 0.03, cos 0.03.
+        """
+        angles = positions[..., None] * self.frequencies  # (…, d_model/2)
+        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)  # (…, d_model/2, 2) → (…, d_model)
 
 
 def frequencies(d_model: int) -> Tensor:
-    """1 / 10000^(2i/d_model) for i = 0 … d_model/2-1; PE(pos, 2i) = sin(pos·that), PE(pos, 2i+1) = cos(pos·that)."""
+    """1 / 10000^(2i/d_model) for i = 0 … d_model/2-1, float32 (d_model/2,).
+
+    PE(pos, 2i) is the sine of pos times that, PE(pos, 2i+1) the cosine.
+    """
     two_i = torch.arange(0, d_model, 2, dtype=torch.float64)
     return (10000.0 ** (-two_i / d_model)).float()

@@ -67,18 +67,21 @@ class Transformer(nn.Module):
         return self.output(self.decode(target, self.encode(source), source))
 
     def encode(self, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
-        """The encoder's output: source int64 (batch, source) → (batch, source, d_model)."""
+        """The encoder's output: source int64 (batch, source), padded at the end → (batch, source, d_model)."""
         x = self.source_embedding(source)
         return self.encoder(x, self._real(source), record)
 
     def decode(self, target: Tensor, memory: Tensor, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
-        """The decoder's output: target int64 (batch, target), memory of `encode` → (batch, target, d_model)."""
+        """The decoder's output: target int64 (batch, target) → (batch, target, d_model); `output` makes logits of it.
+
+        memory: what `encode` returned for the same source, (batch, source, d_model).
+        """
         x = self.target_embedding(target)
         may_attend = self._real(target) & look_ahead_mask(target.shape[1], target.device)
         return self.decoder(x, may_attend, memory, self._real(source), record)
 
     def start(self, source: Tensor) -> Cache:
-        """Encode once, and begin to decode: source int64 (batch, source)."""
+        """Encode once, and begin to decode: source int64 (sentences, source), padded at the end."""
         return Cache(self.decoder.keys_values(self.encode(source)), self._real(source))
 
     def step(self, tokens: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
@@ -112,7 +115,7 @@ class Embedding(nn.Module):
         self.register_buffer("frozen", torch.zeros(vocabulary, dtype=torch.bool) if may_freeze else None)
 
     def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
-        """ids int64 (batch, length), at `positions` (None: 0 … length-1) → (batch, length, d_model)."""
+        """ids int64 (…, length) → (…, length, d_model). positions: int64, of each id; None: 0 … length-1."""
         if positions is None:
             positions = torch.arange(ids.shape[-1], device=ids.device)
         return self.dropout(self.tokens(ids) * self.scale + self.positions(positions))
@@ -136,13 +139,13 @@ class Encoder(nn.Module):
     def __init__(self, config: ModelConfig, dropout_class: type[nn.Dropout]) -> None:
         super().__init__()
         layers = nn.ModuleList(EncoderLayer(config, dropout_class) for _ in range(config.num_encoder_layers))
-        self.layers = cast(Sequence[EncoderLayer], layers)  # as its type has it, a ModuleList holds any module
+        self.layers = cast(Sequence[EncoderLayer], layers)  # a ModuleList's type does not say what it holds
         self.norm = _final_norm(config)
 
     def forward(self, x: Tensor, may_attend: Tensor, record: AttentionRecord | None = None) -> Tensor:
-        """x (batch, source, d_model); may_attend (batch, 1, 1, source). Returns x's shape."""
+        """x (batch, source, d_model); may_attend bool (batch, 1, 1, source). Returns x's shape."""
         for layer in self.layers:
-            x = layer(x, may_attend, record and record.encoder_self)
+            x = layer(x, may_attend, None if record is None else record.encoder_self)
         return self.norm(x)
 
 
@@ -152,7 +155,7 @@ class Decoder(nn.Module):
     def __init__(self, config: ModelConfig, dropout_class: type[nn.Dropout]) -> None:
         super().__init__()
         layers = nn.ModuleList(DecoderLayer(config, dropout_class) for _ in range(config.num_decoder_layers))
-        self.layers = cast(Sequence[DecoderLayer], layers)  # as in Encoder
+        self.layers = cast(Sequence[DecoderLayer], layers)
         self.norm = _final_norm(config)
 
     def forward(
@@ -163,15 +166,19 @@ class Decoder(nn.Module):
         may_attend_source: Tensor,
         record: AttentionRecord | None = None,
     ) -> Tensor:
-        """All target positions at once: x (batch, target, d_model). Returns x's shape."""
+        """All target positions at once: x (batch, target, d_model). Returns x's shape.
+
+        may_attend_target bool (batch, 1, target, target); memory, the encoder's output, (batch, source, d_model);
+        may_attend_source bool (batch, 1, 1, source).
+        """
         for layer, keys_values in zip(self.layers, self.keys_values(memory), strict=True):
             x = layer(
                 x,
                 may_attend_target,
                 keys_values,
                 may_attend_source,
-                self_record=record and record.decoder_self,
-                cross_record=record and record.cross,
+                self_record=None if record is None else record.decoder_self,
+                cross_record=None if record is None else record.cross,
             )
         return self.norm(x)
 

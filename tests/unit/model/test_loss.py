@@ -73,6 +73,12 @@ def test_sums_by_row_are_those_of_a_loop(model: Transformer) -> None:
     assert counts.tolist() == LENGTHS
 
 
+def test_the_example_of_sums_by_row() -> None:
+    target = torch.tensor([[2, 5, 3], [2, 3, PAD]])
+    sums, counts = sum_by_row(torch.tensor([1.0, 2.0, 4.0]), target, PAD)
+    assert (sums.tolist(), counts.tolist()) == ([3.0, 4.0], [2, 1])
+
+
 def test_a_row_without_tokens_sums_to_zero() -> None:
     sums, counts = sum_by_row(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([[2, 5], [2, PAD], [2, 5], [2, 3]]), PAD)
     assert sums.tolist() == [1.0, 0.0, 2.0, 4.0]

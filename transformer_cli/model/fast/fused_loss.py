@@ -17,7 +17,10 @@ ALIGNED = 16  # numbers: MKL writes rows that begin at a multiple of 64 bytes ha
 
 
 def projected_losses(hidden: Tensor, output: nn.Linear, gold: Tensor, *, label_smoothing: float = 0.0) -> TokenLosses:
-    """Losses of the labels `gold` int64 (tokens,) under softmax(output(hidden)); hidden (tokens, d_model)."""
+    """Losses of the labels `gold` int64 (tokens,) under softmax(output(hidden)); hidden (tokens, d_model).
+
+    Under autocast, products are computed in its type; sums, losses and the gradients of the weights are float32.
+    """
     objective, nll = _ProjectedLosses.apply(hidden, output.weight, output.bias, gold, label_smoothing)
     return TokenLosses(objective, nll)
 
@@ -30,17 +33,19 @@ class _ProjectedLosses(torch.autograd.Function):
         device = hidden.device.type
         autocasts = torch.is_autocast_enabled(device)
         dtype = torch.get_autocast_dtype(device) if autocasts else hidden.dtype
+        vocabulary = len(bias)
         with torch.autocast(device, enabled=False):
             hidden_gradient = torch.empty_like(hidden)
             weight_gradient, bias_gradient = torch.zeros_like(weight), torch.zeros_like(bias)
             nll = torch.empty(len(hidden), device=hidden.device)
             smoothed = torch.zeros((), device=hidden.device)
             narrow = weight.to(dtype)
-            width = math.ceil(len(bias) / ALIGNED) * ALIGNED
-            space = torch.empty(min(CHUNK, len(hidden)), width, dtype=dtype, device=hidden.device)[:, : len(bias)]
+            width = math.ceil(vocabulary / ALIGNED) * ALIGNED  # 5904 for 5893 columns
+            space = torch.empty(min(CHUNK, len(hidden)), width, dtype=dtype, device=hidden.device)[:, :vocabulary]
             for first in range(0, len(hidden), CHUNK):
                 chunk = slice(first, first + CHUNK)
-                x, labels = hidden[chunk].to(dtype), gold[chunk, None]
+                x, labels = hidden[chunk].to(dtype), gold[chunk, None]  # (chunk, d_model), (chunk, 1)
+                # All that follows is (chunk, vocabulary), or (chunk, 1) where a row becomes a number.
                 logits = torch.mm(x, narrow.t(), out=space[: len(x)]).float().add_(bias)
                 logits -= logits.amax(dim=1, keepdim=True)  # softmax stays the same
                 wanted, mean = logits.gather(1, labels), logits.mean(dim=1, keepdim=True)
@@ -50,7 +55,7 @@ class _ProjectedLosses(torch.autograd.Function):
                 log_z = z.log()
                 nll[chunk] = (log_z - wanted)[:, 0]
                 smoothed += (log_z - mean).sum()
-                gradient -= label_smoothing / len(bias)
+                gradient -= label_smoothing / vocabulary
                 gradient.scatter_add_(1, labels, torch.full_like(z, label_smoothing - 1.0))
                 bias_gradient += gradient.sum(dim=0)
                 gradient = gradient.to(dtype)

@@ -46,6 +46,18 @@ def test_each_of_the_four_lanes_of_a_word_keeps_the_same_share(p: float) -> None
         assert_share(lane, 1 - round(p * LEVELS) / LEVELS)
 
 
+def test_the_example_of_p_one_tenth() -> None:
+    values = keep_mask(torch.empty(10_000), 0.1).unique().tolist()
+    assert values == pytest.approx([0.0, 65_536 / 58_982])
+    for numbers, words in ((10, 3), (12, 3), (13, 4)):  # the generator moves on by whole words
+        torch.manual_seed(1)
+        keep_mask(torch.empty(numbers), 0.1)
+        after = torch.get_rng_state()
+        torch.manual_seed(1)
+        torch.empty(words, dtype=torch.int64).random_(-(1 << 63), None)
+        assert torch.get_rng_state().equal(after)
+
+
 def test_the_lanes_of_a_word_are_independent() -> None:
     lanes = keep_mask(torch.empty(80_000), 0.5).view(-1, 4)
     correlations = torch.corrcoef(lanes.T) - torch.eye(4)
