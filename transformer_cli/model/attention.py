@@ -1,7 +1,9 @@
-"""Scaled dot-product and multi-head attention (section 3.2). Knows no layers, no tokens and no decoding.
+"""Scaled dot-product and multi-head attention (Vaswani et al. 2017, section 3.2). Knows no tokens and no decoding.
 
-Masks are boolean and say who *may* attend: True = may. The model makes them from the pad id; callers never do.
-Shapes: batch, heads, target (positions that ask), source (positions that are asked), depth (of one head).
+Masks are boolean, one entry for each pair of a target and a source position: True = may attend. The model makes them;
+whoever uses the model never does. Names of shapes: batch; heads; target, the positions that queries come from; source,
+those that keys and values come from (in self-attention, both are positions of one sentence); depth, the width of a
+head, which is d_k in the paper and head_dim in the config.
 """
 
 import math
@@ -13,7 +15,7 @@ from torch import Tensor, nn
 
 
 class RecordedAttention(NamedTuple):
-    """What one layer's attention computed on the way, for those who ask."""
+    """The scores and weights of one call of `attention`, kept only on request."""
 
     scores: Tensor
     """QKᵀ/√d_k, -inf where a target position may not attend: (batch, heads, target, source)"""
@@ -34,7 +36,7 @@ def attention(
 
     query (batch, heads, target, depth); key, value (batch, heads, source, depth); may_attend bool, broadcast to
     (batch, heads, target, source), at least one True in each row; None: everything. dropout acts on the weights.
-    record: a list that scores and weights are added to. Returns (batch, heads, target, depth).
+    record: a list; the call appends its scores and weights. Returns (batch, heads, target, depth).
     """
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (batch, heads, target, source)
     if may_attend is not None:
@@ -48,9 +50,9 @@ def attention(
 def fused_attention(
     query: Tensor, key: Tensor, value: Tensor, may_attend: Tensor | None, *, dropout: float = 0.0
 ) -> Tensor:
-    """The same as `attention` in one kernel of torch, which keeps no scores and no weights; dropout: a share.
+    """The same as `attention` in one kernel of torch, which keeps no scores and no weights; dropout: its probability.
 
-    Used on every device but the CPU, whose own kernel is slower than `attention` for short sentences. Shapes as there.
+    For all devices but the CPU, whose kernel is slower than `attention` for short sentences. Shapes and masks as there.
     """
     return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend, dropout_p=dropout)
 
@@ -65,7 +67,7 @@ class KeysValues(NamedTuple):
 class MultiHeadAttention(nn.Module):
     """Concat(head_1 … head_h)·W_O, each head attending in its own projection of queries, keys and values (3.2.2).
 
-    W_Q, W_K and W_V of all heads stand one below the other in one matrix, so that self-attention is one product.
+    `qkv` stacks the rows of W_Q, W_K and W_V, of all heads, in one matrix: self-attention needs one product.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.num_heads = num_heads
-        self.inner = num_heads * head_dim
+        self.inner = num_heads * head_dim  # all heads side by side
         self.qkv = nn.Linear(d_model, 3 * self.inner, bias=qkv_bias)
         self.output = nn.Linear(self.inner, d_model)
         self.dropout = dropout_class(dropout)
@@ -91,11 +93,11 @@ class MultiHeadAttention(nn.Module):
         return query, KeysValues(keys, values)
 
     def queries(self, x: Tensor) -> Tensor:
-        """Encoder–decoder attention: from the decoder's x (…, target, d_model) queries (…, heads, target, depth)."""
+        """Encoder–decoder attention: the decoder's x (…, target, d_model) → queries (…, heads, target, depth)."""
         return self._project(x, 0, 1)[0]
 
     def keys_values(self, memory: Tensor) -> KeysValues:
-        """Encoder–decoder attention: from the encoder's output (…, source, d_model), each (…, heads, source, depth)."""
+        """Encoder–decoder attention: memory (…, source, d_model) → keys and values, each (…, heads, source, depth)."""
         return KeysValues(*self._project(memory, 1, 3))
 
     def forward(
@@ -108,7 +110,7 @@ class MultiHeadAttention(nn.Module):
         """query (batch, heads, target, depth); keys and values (batch, heads, source, depth).
 
         may_attend: bool, broadcast to (batch, heads, target, source); None: everything.
-        record: a list that the scores and weights of all heads are added to. Returns (batch, target, d_model).
+        record: a list; the call appends the scores and weights of all heads. Returns (batch, target, d_model).
         """
         return self.join_heads(self.attend(query, source, may_attend, record))
 
@@ -119,7 +121,7 @@ class MultiHeadAttention(nn.Module):
         may_attend: Tensor | None,
         record: list[RecordedAttention] | None = None,
     ) -> Tensor:
-        """Equation 1 in every head; parameters as in `forward`. Returns (batch, heads, target, depth)."""
+        """As `forward`, before the heads are joined: (batch, heads, target, depth)."""
         if record is None and query.device.type != "cpu":
             dropout = self.dropout.p if self.training else 0.0
             return fused_attention(query, source.keys, source.values, may_attend, dropout=dropout)
@@ -129,18 +131,18 @@ class MultiHeadAttention(nn.Module):
         """Concat(head_1 … head_h)·W_O: (…, heads, length, depth) → (…, length, d_model)."""
         return self.output(heads.transpose(-3, -2).flatten(-2))
 
-    def _project(self, x: Tensor, first: int, last: int) -> tuple[Tensor, ...]:
-        """Parts first … last-1 of (queries, keys, values) of x (…, length, d_model), each (…, heads, length, depth)."""
-        rows = slice(first * self.inner, last * self.inner)  # with 2 heads of 8: W_Q 0-15, W_K 16-31, W_V 32-47
+    def _project(self, x: Tensor, start: int, stop: int) -> tuple[Tensor, ...]:
+        """Parts start … stop-1 of (queries, keys, values) of x (…, length, d_model), each (…, heads, length, depth)."""
+        rows = slice(start * self.inner, stop * self.inner)  # with 2 heads of 8: W_Q 0-15, W_K 16-31, W_V 32-47
         bias = None if self.qkv.bias is None else self.qkv.bias[rows]
         projected = nn.functional.linear(x, self.qkv.weight[rows], bias)
-        parts = projected.unflatten(-1, (last - first, self.num_heads, -1))  # (…, length, part, heads, depth)
+        parts = projected.unflatten(-1, (stop - start, self.num_heads, -1))  # (…, length, part, heads, depth)
         return tuple(part.transpose(-3, -2) for part in parts.unbind(-3))
 
 
 @dataclass
 class AttentionRecord:
-    """What one forward pass attended to: a list for each of the model's three uses of attention, in layer order."""
+    """All attention of one pass of the model: a list for each of its three uses, with one entry per layer."""
 
     encoder_self: list[RecordedAttention] = field(default_factory=list)
     decoder_self: list[RecordedAttention] = field(default_factory=list)

@@ -1,17 +1,18 @@
-"""The loss of sentences that stand in one row, one after another: what works token by token computes no padding.
+"""The loss of a batch without its padding: the tokens of all sentences form one sequence, and only attention pads them.
 
 The fast form of `loss.token_losses` on the CPU. Where the plain form computes (batch, length, d_model), this one
-computes (tokens, d_model). Only attention needs sentences side by side: it pads them in groups of similar length and
-takes the padding out again. Knows the layers' order, as layers.py has it; their weights and all they compute is theirs.
-Values and gradients are those of the plain form but for rounding: tests/parity/test_fast_forms.py.
+computes (tokens, d_model). Attention needs sentences side by side: it pads them in groups of neighbours, which are of
+similar length if the caller has sorted the batch, and removes the padding again. Knows in which order a layer calls its
+parts (as layers.py does), not what they compute. Without dropout, values and gradients are those of the plain form but
+for rounding (tests/parity/test_fast_forms.py); with it, the two draw other numbers.
 
-An example, in groups of two: three sentences of 3, 2 and 5 tokens, a a a | b b | c c c c c.
+An example with GROUP = 2: three sentences of 3, 2 and 5 tokens, a a a | b b | c c c c c.
 
     tokens   0 1 2 3 4 5 6 7 8 9          10 rows of x, in place of the 15 of a padded batch
              a a a b b c c c c c
     groups   a a a     c c c c c          padded each to its own longest sentence
              b b .
-    slots    0 1 2 3 4 5 6 7 8 9 10       those of all groups, one after another: 11, of which slot 5 is padding
+    slots    0 1 2 3 4 5 6 7 8 9 10       all groups, one after another: 11 slots, of which slot 5 is padding
              a a a b b . c c c c c
 """
 
@@ -27,27 +28,28 @@ from transformer_cli.model.layers import DecoderLayer, EncoderLayer
 from transformer_cli.model.loss import TokenLosses
 from transformer_cli.model.transformer import Decoder, Encoder, Transformer, look_ahead_mask
 
-GROUP = 16  # sentences that attention pads together: fewer compute less padding, but in smaller products
+GROUP = 16  # sentences padded together: smaller groups waste less on padding, but make smaller products
 
 
 def packed_token_losses(
     model: Transformer, source: Tensor, target: Tensor, *, label_smoothing: float = 0.0
 ) -> TokenLosses:
-    """As `loss.token_losses`; fastest where sentences of similar length stand beside each other in the batch.
+    """As `loss.token_losses`; fastest where sentences of similar length are neighbours in the batch.
 
-    source int64 (batch, source); target int64 (batch, target) from <sos> to <eos>, padded at the end.
+    source int64 (batch, source), target int64 (batch, target): each row from <sos> to <eos>, then padding.
     """
     labels = target[:, 1:]
-    read = Packed(target[:, :-1], labels != model.pad_id)
-    asked = Packed(source, source != model.pad_id)
-    memory = _encode(model.encoder, model.source_embedding(asked.ids, asked.positions), asked)
-    x = model.target_embedding(read.ids, read.positions)  # (target tokens, d_model)
-    hidden = _decode(model.decoder, x, read, memory, asked)
+    encoder_input = Packed(source, source != model.pad_id)
+    decoder_input = Packed(target[:, :-1], labels != model.pad_id)  # what has a next token: all but <eos>
+    x = model.source_embedding(encoder_input.ids, encoder_input.positions)  # (source tokens, d_model)
+    memory = _encode(model.encoder, x, encoder_input)
+    x = model.target_embedding(decoder_input.ids, decoder_input.positions)  # (target tokens, d_model)
+    hidden = _decode(model.decoder, x, decoder_input, memory, encoder_input)
     return projected_losses(hidden, model.output, labels[labels != model.pad_id], label_smoothing=label_smoothing)
 
 
 def _encode(encoder: Encoder, x: Tensor, source: "Packed") -> Tensor:
-    """`Encoder.forward`: x (source tokens, d_model). Returns x's shape."""
+    """What `Encoder.forward` computes: x (source tokens, d_model). Returns a tensor shaped like x."""
     in_source = PackedAttention(source, source)
     for layer in encoder.layers:
         x = _encoder_layer(layer, x, in_source)
@@ -63,7 +65,7 @@ def _encoder_layer(layer: EncoderLayer, x: Tensor, in_source: "PackedAttention")
 
 
 def _decode(decoder: Decoder, x: Tensor, target: "Packed", memory: Tensor, source: "Packed") -> Tensor:
-    """`Decoder.forward`: x (target tokens, d_model), memory (source tokens, d_model). Returns x's shape."""
+    """What `Decoder.forward` computes: x (target tokens, d_model), memory (source tokens, d_model) → shaped like x."""
     in_target, to_source = PackedAttention(target, target, look_ahead=True), PackedAttention(target, source)
     for layer, keys_values in zip(decoder.layers, decoder.keys_values(memory), strict=True):
         x = _decoder_layer(layer, x, in_target, keys_values, to_source)
@@ -71,13 +73,13 @@ def _decode(decoder: Decoder, x: Tensor, target: "Packed", memory: Tensor, sourc
 
 
 def _decoder_layer(
-    layer: DecoderLayer, x: Tensor, in_target: "PackedAttention", memory: KeysValues, to_source: "PackedAttention"
+    layer: DecoderLayer, x: Tensor, in_target: "PackedAttention", keys_values: KeysValues, to_source: "PackedAttention"
 ) -> Tensor:
     def attend_to_target(x: Tensor) -> Tensor:
         return in_target.attend(layer.self_attention, *layer.self_attention.queries_keys_values(x))
 
     def attend_to_memory(x: Tensor) -> Tensor:
-        return to_source.attend(layer.cross_attention, layer.cross_attention.queries(x), memory)
+        return to_source.attend(layer.cross_attention, layer.cross_attention.queries(x), keys_values)
 
     x = layer.residuals[0](x, attend_to_target)
     x = layer.residuals[1](x, attend_to_memory)
@@ -85,19 +87,19 @@ def _decoder_layer(
 
 
 class Packed:
-    """One side of a batch: the tokens of all sentences one after another, and where they stand in padded groups.
+    """One side of a batch: the tokens of all sentences one after another, and their places in padded groups.
 
-    The example above is `Packed(ids, real)` of ids and real (3, 5). It has
-    ids         (10,): of a a a b b c c c c c
+    The example above, with GROUP = 2, is `Packed(ids, real)` of ids and real (3, 5). It has
+    ids         (10,): the ids of a a a b b c c c c c
     positions   (10,): 0 1 2 0 1 0 1 2 3 4
-    real        of each group, bool (sentences, longest), True where there is a token: (2, 3) and (1, 5)
+    real        one bool (sentences, longest) per group, True where there is a token: (2, 3) and (1, 5)
     """
 
     def __init__(self, ids: Tensor, real: Tensor) -> None:
-        """ids int64 and real bool, both (batch, length); padding stands at the end."""
+        """ids int64 and real bool, both (batch, length); each sentence has a token, and padding is at the end."""
         self.ids = ids[real]
         self.positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)[real]
-        tokens = (real.flatten().cumsum(0) - 1).view_as(real)  # [[0 1 2 . .], [3 4 . . .], [5 6 7 8 9]]
+        tokens = (real.flatten().cumsum(0) - 1).view_as(real)  # [[0 1 2 . .], [3 4 . . .], [5 6 7 8 9]]; dots: junk
         self.real: list[Tensor] = []
         padded = []
         for first in range(0, len(ids), GROUP):
@@ -106,18 +108,19 @@ class Packed:
             self.real.append(group[:, :longest])
             padded.append(tokens[first : first + GROUP, :longest].flatten())
         is_token = torch.cat([group.flatten() for group in self.real])
-        # Of each slot its token, 0 1 2 3 4 0 5 6 7 8 9: a padded slot holds any, and no one attends to it.
+        # The token in each slot: 0 1 2 3 4 0 5 6 7 8 9. A padding slot holds any token (here 0): as a key it is masked,
+        # and what it computes as a query is dropped by `unpad`.
         self._token_of_slot = torch.cat(padded).masked_fill_(~is_token, 0)
         self._slot_of_token = is_token.nonzero()[:, 0]  # 0 1 2 3 4 6 7 8 9 10
 
     def pad(self, x: Tensor) -> list[Tensor]:
-        """x (heads, tokens, depth) → of each group (sentences, heads, longest, depth)."""
+        """x (heads, tokens, depth) → one (sentences, heads, longest, depth) per group."""
         slots = _Pad.apply(x.transpose(0, 1), self._token_of_slot, self._slot_of_token)  # (slots, heads, depth)
         groups = slots.split([group.numel() for group in self.real])
         return [group.unflatten(0, real.shape).transpose(1, 2) for group, real in zip(groups, self.real, strict=True)]
 
     def unpad(self, groups: Sequence[Tensor]) -> Tensor:
-        """The inverse of `pad`, (heads, tokens, depth); what stands in padded slots is dropped."""
+        """The inverse of `pad`, (heads, tokens, depth); the contents of padding slots are dropped."""
         slots = torch.cat([group.transpose(1, 2).flatten(0, 1) for group in groups])  # (slots, heads, depth)
         return _Unpad.apply(slots, self._slot_of_token).transpose(0, 1)
 
@@ -125,18 +128,20 @@ class Packed:
 class PackedAttention:
     """Attention from one packed side of a batch to another, or to itself, group by group.
 
-    may_attend: of each group, bool, broadcast to (sentences, heads, target, source).
+    may_attend: one bool mask per group, broadcast to (sentences, heads, target, source).
     """
 
     def __init__(self, target: Packed, source: Packed, *, look_ahead: bool = False) -> None:
-        """Both are of the same sentences. look_ahead: mask what comes later; the two are the same side then."""
+        """Sentence i of both is one pair. look_ahead: mask later positions; target and source are then the same."""
         self.target, self.source = target, source
         self.may_attend = [real[:, None, None, :] for real in source.real]  # (sentences, 1, 1, source)
         if look_ahead:
             self.may_attend = [mask & look_ahead_mask(mask.shape[-1], mask.device) for mask in self.may_attend]
 
     def attend(self, attention: MultiHeadAttention, query: Tensor, source: KeysValues) -> Tensor:
-        """`attention.forward` of query (heads, target tokens, depth), keys and values (heads, source tokens, depth).
+        """What `attention.forward` computes, group by group.
+
+        query (heads, target tokens, depth), as `attention.queries` gives it; source (heads, source tokens, depth).
 
         Returns (target tokens, d_model).
         """
@@ -149,7 +154,11 @@ class PackedAttention:
 
 
 class _Pad(torch.autograd.Function):
-    """Tokens → slots. Backwards each token's gradient is taken from its slot: faster than adding up by index."""
+    """Tokens → slots. Backwards, each token takes the gradient of its own slot alone.
+
+    That is all of it, although token 0 is copied into padding slots too: nothing that comes out depends on those, so
+    their gradient is zero. Adding up by index, as torch would, takes longer.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, token_of_slot: Tensor, slot_of_token: Tensor) -> Tensor:
@@ -163,7 +172,7 @@ class _Pad(torch.autograd.Function):
 
 
 class _Unpad(torch.autograd.Function):
-    """Slots → tokens. Backwards the padded slots get zero."""
+    """Slots → tokens. Backwards, padding slots get zero."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, slot_of_token: Tensor) -> Tensor:
