@@ -67,7 +67,8 @@ def root(
 def _said_once() -> Iterator[None]:
     """What ends all processes of a training alike is said by the first on each machine; the others end in silence.
 
-    They leave the first some time to speak: torchrun ends all as soon as one has ended.
+    They leave the first some time to speak: torchrun ends all as soon as one has ended. One that is still there after
+    that has an error of its own, and says it. (`World.together` makes all that are connected fail alike.)
     """
     try:
         yield
@@ -80,7 +81,7 @@ def _said_once() -> Iterator[None]:
             time.sleep(1)  # all notice it at the same moment
             sys.exit(128 + error.signal_number)
         time.sleep(30)
-        sys.exit(1)
+        raise
 
 
 app.command()(prepare)

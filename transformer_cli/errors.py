@@ -6,7 +6,7 @@ TfmError
 │   └── DownloadError     a corpus or word vectors that could not be fetched
 ├── CheckpointError   a run on disk: missing, of another format version, truncated
 ├── DeviceError       a device that this machine does not have
-└── DistributedError  another process of the same training: out of reach, ended, or dead
+└── DistributedError  another process of the same job: out of reach, ended, or dead
 
 Each message is one line: what is wrong, where (file, line, value), what to do. Only cli.py turns them into exit codes.
 """
@@ -37,7 +37,7 @@ class DeviceError(TfmError):
 
 
 class DistributedError(TfmError):
-    """Another process of the same training cannot be reached, has ended, or has died."""
+    """Another process of the same job cannot be reached, has ended, or has died."""
 
 
 class Interrupted(Exception):

@@ -46,6 +46,17 @@ def die(trainer, batches):
 Trainer.step = die
 main()
 """
+RANK_1_HAS_NO_DATA = """\
+import os
+from pathlib import Path
+from transformer_cli.cli import main
+
+if os.environ["RANK"] == "1":
+    Path("elsewhere").mkdir()
+    Path("elsewhere/runs").symlink_to(Path("runs").absolute())
+    os.chdir("elsewhere")
+main()
+"""
 
 
 def torchrun(*arguments: object, cwd: Path, config: Path, overrides: tuple[str, ...]) -> tuple[int, list[str]]:
@@ -87,7 +98,7 @@ def test_the_number_of_processes_changes_nothing_but_rounding(
     code, lines = torchrun(script, cwd=tmp_path, config=config, overrides=(*SETTINGS, "training.save_minutes=1e-9"))
     assert code == 1
     lost = (
-        "tfm: error: rank 0: another process of this training has ended or died; "
+        "tfm: error: rank 0: another process of this job has ended or died; "
         "start the same command again: it goes on from the last save"
     )
     assert [line for line in lines if line.startswith("tfm: ")] == [lost], lines
@@ -107,6 +118,16 @@ def test_the_number_of_processes_changes_nothing_but_rounding(
     alone = train_tiny(tmp_path / "accumulated alone", *accumulated)
     assert_same_but_for_rounding(tmp_path / "accumulated/tiny", alone, steps=4)
     assert int(load_file(alone.checkpoint("last") / "model.safetensors")["target_embedding.frozen"].sum()) == 2
+
+
+def test_a_reason_that_only_one_process_knows_is_said(corpus: Path, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").symlink_to(project / "data")
+    script = tmp_path / "without_data.py"
+    script.write_text(RANK_1_HAS_NO_DATA, encoding="utf-8")
+    code, lines = torchrun(script, cwd=tmp_path, config=corpus / "tiny.yaml", overrides=())
+    assert code == 1
+    (said,) = [line for line in lines if line.startswith("tfm: ")]
+    assert said.startswith("tfm: error: rank 1: data/: no dataset files de→en with fingerprint "), lines
 
 
 def assert_same_but_for_rounding(run: Path, alone: Run, *, steps: int) -> None:

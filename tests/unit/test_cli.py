@@ -125,12 +125,25 @@ def test_of_several_processes_the_first_says_what_all_of_them_find(
     tfm: Tfm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
-    monkeypatch.setattr("time.sleep", waits.append)
-    for rank in (0, 1):
+
+    def be_ended(seconds: float) -> None:
+        waits.append(seconds)
+        raise SystemExit(-15)  # torchrun ends all when one has ended
+
+    monkeypatch.setattr("time.sleep", be_ended)
+    for rank, expected in enumerate((1, -15)):
         be_rank(rank, monkeypatch)
         code, out, err = tfm("train", "--set", "training.sed=1", cwd=tmp_path)
-        assert (code, out, err.count("\n")) == (1, "", 1 - rank)
-    assert waits == [30]  # torchrun ends all when one has ended: the silent one leaves the other time to speak
+        assert (code, out, err.count("\n")) == (expected, "", 1 - rank)
+    assert waits == [30]  # the silent one leaves the other time to speak
+
+
+def test_of_several_processes_one_that_is_not_ended_says_its_own_error(
+    tfm: Tfm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    be_rank(1, monkeypatch)
+    assert_one_line(tfm("train", "--set", "training.sed=1", cwd=tmp_path), "training.sed: unknown key")
 
 
 def test_of_several_processes_the_first_says_that_they_were_stopped(

@@ -1,7 +1,7 @@
-"""Training in several processes: what torchrun says about this one, and what they tell each other.
+"""A job in several processes: what torchrun says about this one, and what they tell each other.
 
-The one owner of torch.distributed, which is asked only where there is more than one process. Knows nothing of what is
-trained. Gradients travel by nccl between GPUs and by gloo between CPUs, all else by gloo.
+The one owner of torch.distributed, which is asked only where there is more than one process. Knows nothing of what the
+job does. Gradients travel by nccl between GPUs and by gloo between CPUs, everything else by gloo.
 """
 
 import itertools
@@ -9,7 +9,7 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from torch import nn
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # torchrun sets all four
-TRAININGS = itertools.count(1)  # that this process has taken part in; the same number in all
+JOBS = itertools.count(1)  # that this process has taken part in; the same number in all
 PATIENCE = timedelta(minutes=30)  # for what one process does while the others wait, such as a large save
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes that train together, and which of them this one is. By default it is alone."""
+    """The processes of one job, and which of them this one is. By default it is alone."""
 
     rank: int = 0
-    """0 … size-1; the first one speaks and writes"""
+    """0 … size-1; only the first, rank 0, prints and writes files"""
     size: int = 1
     local_rank: int = 0
     """the rank among those on this machine"""
@@ -57,7 +57,7 @@ class World:
 
     @contextmanager
     def joined(self, device: "torch.device") -> Iterator[None]:
-        """Be connected with the other processes during the block; in all but the first the package's log is muted.
+        """Be connected with the other processes during the block. In all but the first, the package's log is muted.
 
         Raises DistributedError if they cannot be reached.
         """
@@ -75,7 +75,7 @@ class World:
             store, *_ = next(rendezvous("env://", timeout=PATIENCE))
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-                store=PrefixStore(f"training {next(TRAININGS)}", store),  # holds addresses: no former ones
+                store=PrefixStore(f"job {next(JOBS)}", store),  # it holds addresses: not those of a former job
                 rank=self.rank,
                 world_size=self.size,
                 timeout=PATIENCE,
@@ -99,20 +99,30 @@ class World:
                 dist.destroy_process_group()
 
     @contextmanager
-    def leading(self) -> Iterator[None]:
-        """What the first process does before the others may go on; they are in `follow`, and fail if it fails."""
+    def together(self) -> Iterator[None]:
+        """A block that ends well in all processes or in none. Inside it, none may wait for another.
+
+        A process that fails raises its own error. The others then raise TfmError with the words of the failed process
+        of the lowest rank, so that whoever speaks can tell the reason. For example, if rank 1 alone finds no dataset:
+        `rank 1: data/: no dataset …`. What only the first process does stands in an `if` inside the block: the others
+        wait for it at the end.
+        """
+        failure: Exception | None = None
         try:
             yield
-        except Exception as error:
-            with suppress(DistributedError):
-                self._broadcast([str(error) or type(error).__name__])
+        except DistributedError:
             raise
-        self._broadcast([])
-
-    def follow(self) -> None:
-        """Wait for the first process's `leading` block. Raises TfmError if that failed, with the same words."""
-        for message in self._broadcast([]):
-            raise TfmError(message)
+        except Exception as error:
+            failure = error
+        try:
+            others = self._first_failure(failure)
+        except DistributedError:
+            if failure is None:
+                raise
+        if failure is not None:
+            raise failure
+        if others is not None:
+            raise TfmError(others)
 
     def total(self, values: NDArray[Any]) -> NDArray[Any]:
         """The sum over all processes of an array that has the same shape in each."""
@@ -171,16 +181,19 @@ class World:
             with module.no_sync():
                 yield
 
-    def _broadcast(self, words: list[str]) -> list[str]:
-        """The first process's words, in all."""
+    def _first_failure(self, own: Exception | None) -> str | None:
+        """The error of the failed process of the lowest rank, in words, in all processes; None if none has failed."""
         if self.size == 1:
-            return words
+            return None
+        failed = [rank for rank, (has_failed,) in enumerate(self.gather(own is not None)) if has_failed]
+        if not failed:
+            return None
         import torch.distributed as dist
 
-        box = [words]
+        box = [str(own) or type(own).__name__]
         with self._watched():
-            dist.broadcast_object_list(box)
-        return box[0]
+            dist.broadcast_object_list(box, src=failed[0])
+        return box[0] if failed[0] == 0 else f"rank {failed[0]}: {box[0]}"
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -192,7 +205,7 @@ class World:
         except RuntimeError as error:
             if not isinstance(error, dist.DistError) and "gloo" not in str(error):
                 raise
-            raise DistributedError(f"rank {self.rank}: another process of this training has ended or died") from None
+            raise DistributedError(f"rank {self.rank}: another process of this job has ended or died") from None
 
 
 ALONE = World()

@@ -58,13 +58,13 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     threads.set_num_threads(config.training.num_threads)
     folder = runs_dir / config.name
     with world.joined(device), ExitStack() as held:
-        if world.is_first:
-            with world.leading():
+        with _told_how_to_go_on(), world.together():
+            if world.is_first:
                 opened = held.enter_context(open_run(folder, config, device=device, data_dir=data_dir, fresh=fresh))
-        else:
-            world.follow()
-            opened = join_run(folder, data_dir)
-        with _told_how_to_go_on(fresh=fresh):
+        with _told_how_to_go_on(was_fresh=fresh):
+            with world.together():
+                if not world.is_first:
+                    opened = join_run(folder, data_dir)
             if opened.run.has_checkpoint("last"):
                 trainer = Trainer.resume(opened.run, opened.dataset, device, world)
             else:
@@ -95,9 +95,10 @@ class Trainer:
         self.dataset = dataset
         self.world = world
         self.settings = run.config.training
-        self.train_sentences, self.valid_sentences = (
-            usable_sentences(dataset, name, run.config.model.max_length) for name in ("train", "valid")
-        )
+        with world.together():
+            self.train_sentences, self.valid_sentences = (
+                usable_sentences(dataset, name, run.config.model.max_length) for name in ("train", "valid")
+            )
         self.learner = Learner(start.model, self.settings, device, world)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
         self.state = start.state
@@ -117,10 +118,11 @@ class Trainer:
     @staticmethod
     def resume(run: Run, dataset: Dataset, device: torch.device, world: World = ALONE) -> "Trainer":
         """Go on from the last save. Raises CheckpointError if it is damaged."""
-        start = load_last(run)
-        validations = read_validations(run, start.state)
-        if world.is_first:
-            finish_save(run, start.state)
+        with world.together():
+            start = load_last(run)
+            validations = read_validations(run, start.state)
+            if world.is_first:
+                finish_save(run, start.state)
         trainer = Trainer(run, dataset, start, device, world, validations=validations)
         trainer.record.write_events()
         return trainer
@@ -258,9 +260,12 @@ class Trainer:
 
 
 @contextmanager
-def _told_how_to_go_on(*, fresh: bool) -> Iterator[None]:
-    """Add to what ends training before its time which command goes on; with --fresh it would begin anew once more."""
-    without = " without --fresh" if fresh else ""
+def _told_how_to_go_on(*, was_fresh: bool = False) -> Iterator[None]:
+    """Add to what ends training before its time which command goes on.
+
+    was_fresh: --fresh was given, and the old run has been moved aside; given again, it would begin anew once more.
+    """
+    without = " without --fresh" if was_fresh else ""
     try:
         yield
     except Interrupted as stopped:

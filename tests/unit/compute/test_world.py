@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from transformer_cli.compute.world import ALONE, VARIABLES, World
-from transformer_cli.errors import ConfigError, DistributedError, TfmError
+from transformer_cli.errors import ConfigError, DataError, DistributedError, TfmError
 
 CPU = torch.device("cpu")
 
@@ -48,7 +48,7 @@ def test_variables_that_are_no_numbers_are_one_error(monkeypatch: pytest.MonkeyP
 
 def test_alone_nothing_is_connected_wrapped_or_copied() -> None:
     module, array = torch.nn.Linear(2, 2), np.ones(3)
-    with ALONE.joined(CPU), ALONE.leading(), ALONE.pass_of(module, is_last=False):
+    with ALONE.joined(CPU), ALONE.together(), ALONE.pass_of(module, is_last=False):
         assert not torch.distributed.is_initialized()
         assert ALONE.share_gradients(module) is module
         assert ALONE.total(array) is array
@@ -69,24 +69,60 @@ def test_what_each_process_gives_is_known_by_its_rank(monkeypatch: pytest.Monkey
     assert sent == [[[0.0], [7.0]], [[0.0], [0.0]]]  # something to wait for, also where nothing is said
 
 
-@pytest.mark.parametrize("raised", [ConfigError("a seed differs"), FileNotFoundError(2, "No such file", "data")])
-def test_if_the_first_fails_the_others_fail_with_its_words(monkeypatch: pytest.MonkeyPatch, raised: Exception) -> None:
-    words: list[str] = []
+NO_DATA, NO_SEED = DataError("data/: no dataset"), ConfigError("a seed differs")
 
-    def broadcast(world: World, own: list[str]) -> list[str]:
-        if world.is_first:
-            words[:] = own
-        return words
 
-    monkeypatch.setattr(World, "_broadcast", broadcast)
-    with World(0, 2).leading():
-        pass
-    World(1, 2).follow()
-    with pytest.raises(type(raised)), World(0, 2).leading():
-        raise raised
-    with pytest.raises(TfmError) as error:
-        World(1, 2).follow()
-    assert str(error.value) == str(raised)
+@pytest.mark.parametrize(
+    ("raised", "ends"),
+    [
+        ([None, None], [None, None]),
+        ([NO_SEED, None], [NO_SEED, "a seed differs"]),
+        ([FileNotFoundError(2, "No such file", "data"), None], [..., "[Errno 2] No such file: 'data'"]),
+        ([None, NO_DATA], ["rank 1: data/: no dataset", NO_DATA]),
+        ([NO_SEED, NO_DATA], [NO_SEED, NO_DATA]),
+        ([None, ValueError(), None], ["rank 1: ValueError", ..., "rank 1: ValueError"]),
+        ([None, NO_DATA, NO_SEED], ["rank 1: data/: no dataset", NO_DATA, NO_SEED]),
+    ],
+)
+def test_if_one_process_fails_all_fail_and_know_the_reason(
+    monkeypatch: pytest.MonkeyPatch, raised: list[Exception | None], ends: list[Any]
+) -> None:
+    """ends: for each rank the very error that it raises, the words of a TfmError, … for its own, or None."""
+
+    def broadcast(box: list[str], src: int) -> None:
+        box[0] = str(raised[src]) or type(raised[src]).__name__
+
+    monkeypatch.setattr(World, "gather", lambda *_: [[float(error is not None)] for error in raised])
+    monkeypatch.setattr("torch.distributed.broadcast_object_list", broadcast)
+    for rank, (own, end) in enumerate(zip(raised, ends, strict=True)):
+        found = None
+        try:
+            with World(rank, len(raised)).together():
+                if own is not None:
+                    raise own
+        except Exception as error:
+            found = error
+        if isinstance(end, str):
+            assert (type(found), str(found)) == (TfmError, end)
+        else:
+            assert found is (own if end is ... else end)
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, DistributedError), (NO_DATA, DataError)])
+def test_an_error_of_ones_own_goes_before_that_of_a_lost_process(
+    monkeypatch: pytest.MonkeyPatch, own: Exception | None, expected: type[Exception]
+) -> None:
+    def lose(*_: object) -> None:
+        raise DistributedError("rank 0: another process has ended")
+
+    monkeypatch.setattr(World, "gather", lose)
+
+    def fail() -> None:
+        if own is not None:
+            raise own
+
+    with pytest.raises(expected), World(0, 2).together():
+        fail()
 
 
 def broken_connection() -> None:
@@ -102,7 +138,7 @@ def test_a_broken_connection_is_one_line(fail: Callable[[], None]) -> None:
     module = torch.nn.Linear(1, 1)
     with pytest.raises(DistributedError) as error, World(1, 2).pass_of(module, is_last=True):
         fail()
-    assert str(error.value) == "rank 1: another process of this training has ended or died"
+    assert str(error.value) == "rank 1: another process of this job has ended or died"
 
 
 def test_another_error_stays_what_it_is() -> None:
