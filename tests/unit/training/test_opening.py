@@ -1,16 +1,22 @@
 """Which run is trained: a new one, or the one on disk, which is refused and left alone where a part of it is gone."""
 
+import logging
 import shutil
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+import torch
 
-from transformer_cli.errors import CheckpointError
+from transformer_cli.config.load import load_config
+from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run, is_new
+from transformer_cli.training.opening import Opened, join_run, open_run
 from transformer_cli.training.trainer import Trainer
 
 TrainTiny = Callable[..., Run]
+Open = Callable[..., AbstractContextManager[Opened]]
 
 STUCK = (
     "training.batch_size=100",
@@ -40,6 +46,19 @@ def folder(trained: Path, tmp_path: Path) -> Path:
 
 def go_on(train_tiny: TrainTiny, folder: Path, *overrides: str) -> Run:
     return train_tiny(folder.parent, *STUCK, "training.epochs=4", *overrides)
+
+
+@pytest.fixture
+def opened(corpus: Path, project: Path) -> Callable[..., AbstractContextManager[Opened]]:
+    """opened(folder, *overrides, fresh=False, data_dir=…): the tiny run in a folder, opened but not trained."""
+
+    def open_with(
+        folder: Path, *overrides: str, fresh: bool = False, data_dir: Path = project / "data"
+    ) -> AbstractContextManager[Opened]:
+        config = load_config(corpus / "tiny.yaml", [*STUCK, *overrides])
+        return open_run(folder, config, device=torch.device("cpu"), data_dir=data_dir, fresh=fresh)
+
+    return open_with
 
 
 # What is missing, and what is then said
@@ -161,3 +180,118 @@ def test_a_folder_with_other_files_is_no_run(train_tiny: TrainTiny, tmp_path: Pa
     (tmp_path / "tiny/notes.txt").write_text("mine", encoding="utf-8")
     assert len(train_tiny(tmp_path, *STUCK, "training.epochs=1").history()) == 1
     assert (tmp_path / "tiny/notes.txt").read_text(encoding="utf-8") == "mine"
+
+
+# Which settings a run keeps, and which may change
+
+
+def test_a_new_run_keeps_the_dataset_and_the_precision_that_were_chosen(
+    opened: Open, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformer_cli.training.opening.choose_precision", lambda setting, device: "bfloat16")
+    with opened(tmp_path / "tiny", "training.precision=auto") as new:
+        (dataset,) = (project / "data").iterdir()
+        assert new.dataset.folder == dataset
+        assert f"files.de-en-{new.run.config.data.fingerprint}" == dataset.name
+        assert new.run.config.training.precision == "bfloat16"
+        assert new.run.config == load_config(tmp_path / "tiny/config.yaml")
+    assert (tmp_path / "latest").read_text(encoding="utf-8") == "tiny\n"
+
+
+def test_a_run_that_goes_on_keeps_its_precision_and_takes_what_may_change(opened: Open, folder: Path) -> None:
+    changes = ("patience=7", "save_minutes=3", "num_threads=2", "epochs=9", "precision=auto")
+    with opened(folder, *(f"training.{change}" for change in changes)) as run:
+        training = run.run.config.training
+        assert (training.patience, training.save_minutes, training.num_threads, training.epochs) == (7, 3, 2, 9)
+        assert training.precision == "float32"
+        assert Run.open(folder).config == run.run.config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("training.seed=1", "training.seed: 0 → 1"),
+        ("training.precision=bfloat16", "training.precision: float32 → bfloat16"),
+        ("model.d_ff=32", "model.d_ff: 64 → 32"),
+        ("training.schedule=cosine", "training.schedule: constant → cosine"),
+        ("data.fingerprint=deadbeef", "data.fingerprint: "),
+    ],
+)
+def test_other_settings_are_refused_and_change_nothing(opened: Open, folder: Path, change: str, message: str) -> None:
+    before = contents(folder.parent)
+    with pytest.raises(ConfigError) as refused, opened(folder, "training.epochs=3", change):
+        pass
+    assert str(refused.value).startswith(f"{folder} was begun with other settings ({message}")
+    assert str(refused.value).endswith(
+        "): give the old ones to go on, another name, or --fresh to move the old run aside and begin anew"
+    )
+    without_lock = {name: content for name, content in contents(folder.parent).items() if name != ".tiny.lock"}
+    assert without_lock == before
+
+
+# What else is refused
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_a_run_that_somebody_trains_is_left_alone(opened: Open, folder: Path, fresh: bool) -> None:
+    message = f"^{folder} is being trained by another process; wait for it, or choose another name$"
+    with opened(folder):
+        before = contents(folder)
+        with pytest.raises(ConfigError, match=message), opened(folder, fresh=fresh):
+            pass
+        assert contents(folder) == before
+    with opened(folder):  # it is free again
+        pass
+
+
+def test_a_run_that_somebody_has_just_begun_is_left_alone(
+    opened: Open, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([True, False])  # before and after the lock is taken
+    monkeypatch.setattr("transformer_cli.training.opening.is_new", lambda _: next(looks))
+    before = contents(folder)
+    with pytest.raises(ConfigError, match="is being trained by another process"), opened(folder):
+        pass
+    assert contents(folder) == before
+
+
+def test_without_a_dataset_nothing_is_left_behind(opened: Open, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no dataset"), opened(tmp_path / "runs/tiny", data_dir=tmp_path / "data"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_without_a_dataset_the_old_run_stays_as_it_is(opened: Open, folder: Path, tmp_path: Path, fresh: bool) -> None:
+    before = contents(folder.parent)
+    with pytest.raises(DataError, match="no dataset"), opened(folder, fresh=fresh, data_dir=tmp_path / "data"):
+        pass
+    assert contents(folder.parent) == before
+
+
+def test_fresh_moves_each_old_run_to_a_name_of_its_own(
+    opened: Open, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = contents(folder)
+    with caplog.at_level(logging.INFO):
+        for _ in range(2):
+            with opened(folder, fresh=True) as new:
+                assert is_new(new.run.folder)
+    assert caplog.messages == [f"moved the old run to {folder}.old-{number}" for number in (1, 2)]
+    assert contents(folder.with_name("tiny.old-1")) == before
+
+
+def test_fresh_where_there_is_nothing_moves_nothing(opened: Open, tmp_path: Path) -> None:
+    with opened(tmp_path / "tiny", fresh=True):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".tiny.lock", "latest", "tiny"]
+
+
+def test_another_process_joins_the_run_with_its_own_dataset(
+    opened: Open, folder: Path, project: Path, tmp_path: Path
+) -> None:
+    with opened(folder) as first:
+        joined = join_run(folder, project / "data")
+        assert (joined.run.config, joined.dataset.folder) == (first.run.config, first.dataset.folder)
+        with pytest.raises(DataError, match=f"with fingerprint {first.dataset.fingerprint}; run `tfm prepare`"):
+            join_run(folder, tmp_path / "elsewhere")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -20,7 +19,7 @@ from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import CheckpointError, ConfigError, DataError, DistributedError
 from transformer_cli.runs.run import Run
 from transformer_cli.training import step as module
-from transformer_cli.training.step import BatchLoss, Learner, dropout_seed
+from transformer_cli.training.step import BatchLoss, Learner
 from transformer_cli.training.trainer import Trainer
 
 TrainTiny = Callable[..., Run]
@@ -196,14 +195,6 @@ def test_every_step_of_every_run_has_dropout_of_its_own(
         train_tiny(tmp_path / str(seed), *TWO_STEPS, "training.epochs=2", f"training.seed={seed}")
     assert len(set(seeds)) == len(seeds) == 8
     assert max(seeds) < 2**32  # all that torch's CPU generator looks at
-
-
-def test_every_process_has_dropout_of_its_own_and_the_first_that_of_a_process_alone() -> None:
-    seeds = {dropout_seed(0, step, rank) for step in range(1, 50) for rank in range(4)}
-    assert len(seeds) == 49 * 4
-    for step in (1, 2, 77):
-        alone = np.random.SeedSequence([5, step]).generate_state(1)[0]
-        assert dropout_seed(5, step, 0) == alone
 
 
 def test_pairs_too_long_are_left_out_and_counted(

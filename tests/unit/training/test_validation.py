@@ -1,0 +1,48 @@
+"""A validation as a line of the history and as a line of the log."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from transformer_cli.training.validation import Validation
+
+FOUND = Validation(
+    epoch=3,
+    step=120,
+    train_loss=1.25,
+    valid_loss=0.1 + 0.2,
+    train_loss_batch_mean=1.5,
+    valid_loss_batch_mean=0.75,
+    valid_ppl=1.35,
+    learning_rate=5e-4,
+    target_tokens=4000,
+    train_seconds=12.345,
+    valid_seconds=0.5,
+    skipped_steps=0,
+    best=True,
+)
+
+
+def test_a_line_of_the_history_is_its_fields_in_their_order() -> None:
+    line = json.dumps(FOUND.as_json())
+    assert line == (
+        '{"epoch": 3, "step": 120, "train_loss": 1.25, "valid_loss": 0.30000000000000004, '
+        '"train_loss_batch_mean": 1.5, "valid_loss_batch_mean": 0.75, "valid_ppl": 1.35, "learning_rate": 0.0005, '
+        '"target_tokens": 4000, "train_seconds": 12.345, "valid_seconds": 0.5, "skipped_steps": 0, "best": true}'
+    )
+    assert Validation.from_json(json.loads(line)) == FOUND
+
+
+@pytest.mark.parametrize("change", [{"epoch": None}, {"extra": 1}])
+def test_a_line_with_other_keys_is_none(change: dict[str, int | None]) -> None:
+    entry = {key: value for key, value in {**FOUND.as_json(), **change}.items() if value is not None}
+    with pytest.raises(TypeError):
+        Validation.from_json(entry)
+
+
+def test_the_log_names_what_matters() -> None:
+    line = "epoch  3/10  train 1.250 (PPL 3.49)  valid 0.300 (PPL 1.35)  12.3 s + 0.5 s"
+    assert FOUND.line(epochs=10) == f"{line}  best"
+    worse = replace(FOUND, best=False, skipped_steps=2)
+    assert worse.line(epochs=10) == f"{line}  2 steps skipped (gradient not finite)"
