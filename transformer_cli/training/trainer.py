@@ -1,7 +1,7 @@
 """train(config): open a run, take its steps, validate, save, stop. Knows how a run goes; not how a step is computed.
 
-The plan of an epoch follows from (seed, epoch), and a step from the weights, the moments, the batches and its number.
-So a run that was killed and goes on from its last save ends like one that was not.
+The plan of an epoch follows from (seed, epoch), and a step from the weights, Adam's moments, the batches and its
+number. So a run that was killed and goes on from its last save ends bit for bit like one that was never killed.
 
 Under torchrun every process runs this same code on its part of each batch, with the same weights and the same state;
 only the first prints and writes files.
@@ -43,13 +43,13 @@ log = logging.getLogger(__name__)
 
 
 def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Path("runs"), fresh: bool = False) -> Run:
-    """Train a run, or go on with it where it was saved last. Returns it when its epochs or its patience are spent.
+    """Train a run, or resume it from its last save. Returns it when its epochs or its patience have run out.
 
-    Sets torch's random seed, and its number of threads if the config names one, for the whole process.
+    Sets torch's number of threads, if the config names one, and (at each step) its random seed for the whole process.
 
     fresh: move a run of this name aside and begin anew. Raises DataError without a dataset, CheckpointError if the run
-    on disk is damaged, ConfigError if it was begun with other settings or is being trained, Interrupted (after a save)
-    on SIGINT or SIGTERM, DistributedError if another process of the same training ends before its time.
+    on disk is damaged, ConfigError if it was begun with other settings or another process is training it, Interrupted
+    (after a save) on SIGINT or SIGTERM, DistributedError if another process of the same job ends early.
     """
     world = World.from_environment()
     device = choose_device_of(world, config.training.device)
@@ -87,7 +87,9 @@ class Trainer:
         *,
         validations: Sequence[Validation] = (),
     ) -> None:
-        """Train on from `start`, which is used up; `validations` are those before it. See `begin` and `resume`.
+        """Train on from `start`, whose model becomes the trainer's; `validations` are those before it.
+
+        Use `begin` or `resume`.
 
         Raises DataError if no sentence of the dataset fits the model.
         """
@@ -108,7 +110,7 @@ class Trainer:
     def begin(
         run: Run, dataset: Dataset, device: torch.device, world: World = ALONE, *, vectors: Sequence[VectorRows] = ()
     ) -> "Trainer":
-        """Train a model that has learned nothing yet; vectors: what its embeddings begin with in the first process."""
+        """Train a model that has learned nothing yet. vectors: initial embeddings; rank 0's go to all processes."""
         start = Checkpoint(run.new_model())
         load_pretrained(start.model, vectors)
         trainer = Trainer(run, dataset, start, device, world)
@@ -117,7 +119,7 @@ class Trainer:
 
     @staticmethod
     def resume(run: Run, dataset: Dataset, device: torch.device, world: World = ALONE) -> "Trainer":
-        """Go on from the last save. Raises CheckpointError if it is damaged."""
+        """Go on from the last save; complete one that a kill cut off. Raises CheckpointError if it is damaged."""
         with world.together():
             start = load_last(run)
             validations = read_validations(run, start.state)
@@ -128,7 +130,7 @@ class Trainer:
         return trainer
 
     def announce(self) -> None:
-        """Say what the run is, and where it goes on."""
+        """Log what the run is, and where it resumes."""
         data, model = self.run.config.data, self.learner.model
         frozen = count_frozen(model)
         log.info(
@@ -152,7 +154,7 @@ class Trainer:
             log.info("resuming from the save at step %s (%s)", f"{self.state.step:,}", where)
 
     def run_epochs(self) -> None:
-        """Train until the epochs or the patience are spent. Raises Interrupted, after a save, if a signal asks."""
+        """Train until the epochs or the patience run out. Raises Interrupted, after a save, on a signal."""
         with stop_signals() as stop:
             while self.state.epoch <= self.settings.epochs and not self._patience_is_spent():
                 plan = plan_epoch(
@@ -185,7 +187,7 @@ class Trainer:
             state.running.add(loss.nll, loss.tokens)
 
     def _take_steps(self, plan: Sequence[Rows], stop: Stop) -> None:
-        """The epoch's steps from where the state stands; saves now and then, and when asked to stop."""
+        """Take the epoch's remaining steps; save now and then, and on a signal, unless the epoch is about to end."""
         saved = started = time.monotonic()
         seconds_before = self.state.running.seconds
         with self._bar() as bar:
@@ -205,14 +207,13 @@ class Trainer:
                     saved = time.monotonic()
 
     def _learning_rate(self, num_batches: int) -> float:
-        """That of the next step; num_batches: of this epoch. Batches of tokens make epochs of different lengths."""
+        """The rate of the next step, in an epoch of num_batches; with batch_by: tokens, that number varies."""
         num_steps = math.ceil(num_batches / self.settings.accumulate)
         done = self.state.batch / self.settings.accumulate / num_steps  # of the epoch
-        progress = (self.state.epoch - 1 + done) / self.settings.epochs
-        return learning_rate(self.settings, self.state.step + 1, progress)
+        return learning_rate(self.settings, self.state.step + 1, (self.state.epoch - 1 + done) / self.settings.epochs)
 
     def _agreed(self, stop: Stop, save_is_due: bool = False) -> tuple[int | None, bool]:
-        """The same in every process: the signal that any of them got, and whether the first's clock says to save."""
+        """The same in every process: the signal that any of them got, and whether a save is due by rank 0's clock."""
         answers = self.world.gather(stop.signal_number or 0, save_is_due)
         signals = [int(number) for number, _ in answers if number]
         return (signals[0] if signals else None), bool(answers[0][1])
@@ -229,7 +230,7 @@ class Trainer:
     def _save(self, *, is_best: bool = False) -> None:
         if self.world.is_first:
             save(self.run, self.learner.model, self.learner.optimizer, self.state, is_best=is_best)
-        self.world.wait()  # if one ended before the first has written, torchrun would end that too
+        self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
 
     def _stopped(self, signal_number: int) -> Interrupted:
         return Interrupted(f"stopped and saved at step {self.state.step:,}", signal_number)
@@ -249,7 +250,7 @@ class Trainer:
             unit=" tokens",
             unit_scale=True,
             initial=self.state.running.target_tokens,
-            as_lines=not self.world.is_first,  # which nobody hears
+            as_lines=not self.world.is_first,  # the log of the others is muted
         )
 
     def _show(self, bar: "progress.Bar") -> None:
