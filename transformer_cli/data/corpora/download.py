@@ -45,7 +45,8 @@ def _fetch(address: str, path: Path, expected: str) -> None:
 
     log.info("fetching %s", address)
     total = hashlib.sha256()
-    with new_file(path) as file, requests.get(address, stream=True, timeout=TIMEOUT_S) as response:
+    as_it_is = {"Accept-Encoding": "identity"}  # not compressed on the way: so the bar knows how much there is
+    with new_file(path) as file, requests.get(address, headers=as_it_is, stream=True, timeout=TIMEOUT_S) as response:
         response.raise_for_status()
         with bar(f"Fetching {path.name}", response.raw.length_remaining, "B", unit_scale=True) as progress:
             for block in response.iter_content(BLOCK):
