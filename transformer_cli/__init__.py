@@ -1,6 +1,6 @@
 """tfm: the Transformer of "Attention Is All You Need", trained, judged and run for translation.
 
-From Python the same roads as from the command line; a name is imported when it is first used, torch with it.
+Python offers the same functions as the command line. A name is imported when it is first used, and torch with it.
 """
 
 from importlib import import_module

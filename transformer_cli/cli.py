@@ -1,7 +1,7 @@
-"""The command line: the app, and errors → exit codes. Knows no command's options; imports no torch at module level.
+"""The command line: the app, and errors → exit codes. Knows no command's options; does not import torch by itself.
 
-Results go to standard output, all else to standard error. Exit codes: 0 fine, 1 the user's input or files were at
-fault, 2 wrong usage, 130 interrupted, 143 terminated.
+Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 a mistake in the user's input
+or files, 2 wrong usage, 130 interrupted, 143 terminated.
 """
 
 import errno
@@ -25,14 +25,14 @@ from transformer_cli.compute import threads
 from transformer_cli.errors import DistributedError, Interrupted, TfmError
 
 app = typer.Typer(
-    context_settings={"help_option_names": ["-h", "--help"]},  # of every command
+    context_settings={"help_option_names": ["-h", "--help"]},  # for every command
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: rich takes a tenth of a second to import
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run `tfm` and exit the process with its code. arguments: None for those of the process."""
+    """Run `tfm` and exit the process with its exit code. arguments: None uses the arguments of the process."""
     _set_up_process()
     try:
         app(args=arguments, prog_name="tfm")
@@ -54,7 +54,7 @@ def root(
 ) -> None:
     """Train, judge and run the Transformer of "Attention Is All You Need" for translation."""
     if show_version:
-        from importlib.metadata import version  # it imports more than all of the help needs
+        from importlib.metadata import version  # this import costs more than everything that the help needs
 
         typer.echo(f"tfm {version('transformer-cli')}")
     elif context.invoked_subcommand is None:
@@ -65,7 +65,7 @@ def root(
 
 @contextmanager
 def _said_once() -> Iterator[None]:
-    """What ends all processes of a training alike is said by the first on each machine; the others end in silence.
+    """An error that ends all processes of a training is printed once on each machine, by the process of local rank 0.
 
     They leave the first some time to speak: torchrun ends all as soon as one has ended. One that is still there after
     that has an error of its own, and says it. (`World.together` makes all that are connected fail alike.)
@@ -78,7 +78,7 @@ def _said_once() -> Iterator[None]:
         if isinstance(error, DistributedError) or World.from_environment().local_rank == 0:
             raise
         if isinstance(error, Interrupted):
-            time.sleep(1)  # all notice it at the same moment
+            time.sleep(1)  # short, because all processes notice the signal at the same moment
             sys.exit(128 + error.signal_number)
         time.sleep(30)
         raise
@@ -93,11 +93,11 @@ app.command()(curves)
 
 
 def _set_up_process() -> None:
-    """What belongs to the whole process and has to be set before any command runs, and before torch is imported."""
+    """Set what belongs to the whole process, before any command runs and before torch is imported."""
     threads.bound_spinning()
     for stream, errors in ((sys.stdout, "strict"), (sys.stderr, "replace")):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors=errors)  # as the input is read, whatever the locale
+            stream.reconfigure(encoding="utf-8", errors=errors)  # like the input, whatever the locale
 
 
 def _start_log() -> None:
@@ -110,5 +110,5 @@ def _start_log() -> None:
 
 
 def _exit(message: str, code: int) -> None:
-    sys.stderr.write(f"{message}\n")  # at once: another process's line does not come between it and its end
+    sys.stderr.write(f"{message}\n")  # in one call, so that no other process's line comes before the line's end
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""What a user can do something about. Anything else that goes wrong is a defect of ours, and an `assert`.
+"""The errors that a user can do something about. Anything else that goes wrong is our defect, and an `assert`.
 
 TfmError
 ├── ConfigError       a setting: unknown key, wrong type, out of range, settings that contradict each other
@@ -8,12 +8,12 @@ TfmError
 ├── DeviceError       a device that this machine does not have
 └── DistributedError  another process of the same job: out of reach, ended, or dead
 
-Each message is one line: what is wrong, where (file, line, value), what to do. Only cli.py turns them into exit codes.
+A message is one line: what is wrong, where (file, line, value), what to do. Only cli.py turns errors into exit codes.
 """
 
 
 class TfmError(Exception):
-    """Base of all errors that are the input's fault, not ours."""
+    """The base class of all errors in the user's input, as opposed to defects of ours."""
 
 
 class ConfigError(TfmError):
@@ -33,7 +33,7 @@ class CheckpointError(TfmError):
 
 
 class DeviceError(TfmError):
-    """A device was asked for that this machine does not have."""
+    """This machine does not have the requested device."""
 
 
 class DistributedError(TfmError):
@@ -41,7 +41,7 @@ class DistributedError(TfmError):
 
 
 class Interrupted(Exception):
-    """Training was asked to stop by a signal, and has saved. No error: the same command goes on."""
+    """A signal has stopped training, which has been saved. This is not an error: the same command continues."""
 
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)

@@ -27,8 +27,8 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace `path` whole or not at all. A pipe or a device is written to."""
-    path = path.resolve()  # the file that a link names, not the link
+    """Replace `path` whole or not at all. A pipe or a device is not replaced but written to."""
+    path = path.resolve()  # replaces the file that a link points to, not the link
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
@@ -38,9 +38,9 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """Write a file that appears at `path`, or replaces it, only when the block ends well; otherwise nothing stays.
+    """Write a file that appears at `path`, or replaces it, only if the block ends without an error.
 
-    It is written beside `path`, synced and renamed.
+    The file is written beside `path`, synced and renamed. After an error nothing of it is left.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path)
@@ -57,16 +57,16 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace `path` by readable JSON. Floats come back bit for bit (Python writes their shortest exact form)."""
+    """Replace `path` by readable JSON. Floats are read back bit for bit (Python writes their shortest exact form)."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Fill a folder that appears at `path` only when the block ends well; otherwise nothing stays.
+    """Fill a folder that appears at `path` only if the block ends without an error; otherwise nothing is left.
 
-    Yields the hidden folder beside `path` to write into. Raises FileExistsError if `path` is there already: a folder
-    cannot replace a folder in one step, so each gets a new name.
+    Yields a hidden folder beside `path` to write into. Raises FileExistsError if `path` exists already: a folder
+    cannot replace another one in one step, so each needs a new name.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep(path.parent)
@@ -88,10 +88,10 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Hold a lock on the file `path` during the block; the system lifts it when the process ends, however it ends.
+    """Hold a lock on the file `path` during the block; the system releases it when the process ends, however it ends.
 
-    Raises BlockingIOError at once if somebody else holds it, in this process or in another one. Where the file system
-    has no locks (some of NFS and FUSE), a warning says so and nothing is held; on Windows nothing is held.
+    Raises BlockingIOError at once if the lock is held already, by this process or another one. If the file system has
+    no locks (some NFS and FUSE systems), a warning says so and no lock is held; on Windows no lock is held.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
@@ -102,14 +102,14 @@ def exclusive(path: Path) -> Iterator[None]:
                 raise
             except OSError as error:
                 log.warning(
-                    "%s cannot be locked (%s); see to it that nobody else does this meanwhile", path, error.strerror
+                    "%s cannot be locked (%s); make sure that nobody else does this meanwhile", path, error.strerror
                 )
         yield
 
 
 def sweep(folder: Path) -> None:
-    """Delete what killed processes of this machine left half-written in `folder`, by the names that they gave it."""
-    written_here = re.compile(rf"\..+\.{_machine()}-(\d+)\.[0-9a-f]{{8}}")  # as `_beside` names them
+    """Delete half-written files and folders that killed processes of this machine left in `folder`."""
+    written_here = re.compile(rf"\..+\.{_machine()}-(\d+)\.[0-9a-f]{{8}}")  # the names that `_beside` gives
     for left in folder.glob(".*"):
         owner = written_here.fullmatch(left.name)
         if owner and not _is_running(int(owner[1])):
@@ -120,7 +120,7 @@ def sweep(folder: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal."""
+    """Returns the SHA-256 of a file's bytes, in hexadecimal."""
     total = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -129,12 +129,12 @@ def sha256(path: Path) -> str:
 
 
 def _beside(path: Path) -> Path:
-    """A name in the same folder that no other call has; it says which process of which machine writes there."""
+    """Returns a unique name in the same folder, which says which process of which machine writes there."""
     return path.with_name(f".{path.name}.{_machine()}-{os.getpid()}.{secrets.token_hex(4)}")
 
 
 def _machine() -> str:
-    """Machines that share a folder cannot see each other's processes: each knows its own files by this."""
+    """A hash of this machine's name. Machines that share a folder cannot see each other's processes, only this name."""
     return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
@@ -143,7 +143,7 @@ def _is_running(process_id: int) -> bool:
         os.kill(process_id, 0)
     except ProcessLookupError:
         return False
-    except (PermissionError, OverflowError):  # another user's; no process id at all
+    except (PermissionError, OverflowError):  # another user's process; not a process id
         return True
     return True
 

@@ -1,6 +1,6 @@
 """Results → plain dicts, and dicts → JSON; results → tables. Reads no file, computes nothing; imports no torch.
 
-The dicts hold what JSON holds, and are what a program is given; the commands print them, or the tables for people.
+The dicts hold what JSON can hold, for programs; the tables are for people. The commands print either of them.
 """
 
 import json
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 def results_as_dict(run: Path, results: Sequence["Result"]) -> dict[str, Any]:
-    """The run's folder, and the fields of each split's Result."""
+    """Returns the run's folder, and the fields of each split's Result."""
     return {"run": str(run), "results": [asdict(result) for result in results]}
 
 
 def translation_as_dict(translation: "Translation") -> dict[str, Any]:
-    """Source and translation as text, the decoder's tokens, and their log-probability."""
+    """Returns source and translation as text, the decoder's tokens, and their log-probability."""
     return {
         "source": translation.source,
         "translation": translation.text,
@@ -34,7 +34,7 @@ def translation_as_dict(translation: "Translation") -> dict[str, Any]:
 
 
 def inspection_as_dict(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> dict[str, Any]:
-    """Tensors as nested lists; a score of -inf, which JSON does not have, as None."""
+    """Returns an inspection and its maps: tensors as nested lists; -inf, which JSON does not have, as None."""
 
     def finite(rows: list[list[float]]) -> list[list[float | None]]:
         return [[None if score == float("-inf") else score for score in row] for row in rows]
@@ -66,7 +66,7 @@ def inspection_as_dict(inspection: "Inspection", maps: Sequence["AttentionMap"])
 
 
 def words_as_dict(found: "WordAttention") -> dict[str, Any]:
-    """Tensors as nested lists."""
+    """Returns the attention of word vectors, tensors as nested lists."""
     return {
         "words": found.words,
         "without_vector": found.without_vector,
@@ -78,31 +78,31 @@ def words_as_dict(found: "WordAttention") -> dict[str, Any]:
     }
 
 
-# JSON, each in one line
+# JSON, each result on one line
 
 
 def prepared_as_json(prepared: "Prepared") -> str:
-    """The dataset's manifest, which is a plain dict already."""
+    """Returns the dataset's manifest, which is a plain dict already."""
     return json.dumps(prepared.manifest, ensure_ascii=False)
 
 
 def results_as_json(run: Path, results: Sequence["Result"]) -> str:
-    """`results_as_dict`, escaped to ASCII: a folder's name may hold bytes that no encoding prints."""
+    """`results_as_dict` as JSON, escaped to ASCII: a folder's name may hold bytes that no encoding can print."""
     return json.dumps(results_as_dict(run, results))
 
 
 def translation_as_json(translation: "Translation") -> str:
-    """`translation_as_dict`."""
+    """`translation_as_dict` as JSON."""
     return json.dumps(translation_as_dict(translation), ensure_ascii=False)
 
 
 def inspection_as_json(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> str:
-    """`inspection_as_dict`."""
+    """`inspection_as_dict` as JSON."""
     return json.dumps(inspection_as_dict(inspection, maps), ensure_ascii=False, allow_nan=False)
 
 
 def words_as_json(found: "WordAttention") -> str:
-    """`words_as_dict`."""
+    """`words_as_dict` as JSON."""
     return json.dumps(words_as_dict(found), ensure_ascii=False, allow_nan=False)
 
 
@@ -110,7 +110,7 @@ def words_as_json(found: "WordAttention") -> str:
 
 
 def prepared_as_table(prepared: "Prepared") -> str:
-    """The dataset's folder; sentences, tokens and unknown words of each split; the sizes of the vocabularies."""
+    """Returns a table of the splits, between the dataset's folder and the sizes of its vocabularies."""
     manifest = prepared.manifest
     languages = {side: manifest["settings"][side] for side in ("source", "target")}
     rows = [("split", "sentences", "side", "tokens", "unknown", "longest")]
@@ -127,7 +127,7 @@ def prepared_as_table(prepared: "Prepared") -> str:
 
 
 def results_as_table(results: Sequence["Result"]) -> str:
-    """Losses and scores, one line per split, and the signatures of the scores."""
+    """Returns losses and scores, one line per split, and the signatures of the scores."""
     rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF", "seconds"]]
     for result in results:
         losses = (result.loss, result.ppl, result.loss_batch_mean)
@@ -138,7 +138,7 @@ def results_as_table(results: Sequence["Result"]) -> str:
 
 
 def words_as_table(found: "WordAttention") -> str:
-    """The weights, one line for each word that attends."""
+    """Returns the weights, one line per word that attends."""
     rows = [
         [word, *(f"{weight:.2f}" for weight in row)] for word, row in zip(_queries(found), found.weights, strict=True)
     ]
@@ -146,12 +146,12 @@ def words_as_table(found: "WordAttention") -> str:
 
 
 def _queries(found: "WordAttention") -> list[str]:
-    """The words that attend: the rows of scores and weights."""
+    """Returns the words that attend: the rows of scores and weights."""
     return [found.words[position] for position in found.positions]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their longest cell; the first is flush left, the others are flush right."""
+    """Join rows with columns as wide as their longest cell; the first is flush left, the others are flush right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
 
     def line(row: Sequence[str]) -> str:

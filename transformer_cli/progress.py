@@ -1,6 +1,6 @@
-"""Progress on standard error: bars on a terminal, a line a minute elsewhere. Knows nothing of what is counted.
+"""Progress on standard error: bars on a terminal, one line per minute elsewhere. Knows nothing of what is counted.
 
-tqdm is imported when something is shown: help is written without it.
+tqdm is imported only when something is shown, so that help texts appear without it.
 """
 
 import logging
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Bar: TypeAlias = "tqdm[Any] | Lines"  # tqdm is generic for type checkers alone
+Bar: TypeAlias = "tqdm[Any] | Lines"  # only type checkers see tqdm as generic
 SECONDS_A_LINE = 60.0
 
 
@@ -29,11 +29,10 @@ def bar(
     initial: int = 0,
     as_lines: bool = False,
 ) -> Bar:
-    """A bar to be used in a `with` block and moved by its `update(n)`; it vanishes at the end of the block.
+    """Returns a bar for use in a `with` block: `update(n)` moves it, and it vanishes at the end of the block.
 
-    `total` None: how much there is to do is not known. `unit_scale`: 1200 is shown as 1.20k. `initial`: how much of it
-    was done before. Where standard error is no terminal, work of more than a minute is told in log lines instead;
-    with `as_lines`, on a terminal too.
+    total: how much there is to do (None: unknown). unit_scale: show 1200 as 1.20k. initial: how much was done before.
+    If standard error is not a terminal, or with as_lines, log lines report on work of more than a minute instead.
     """
     if as_lines or not sys.stderr.isatty():
         return Lines(description, total, unit, unit_scale=unit_scale, initial=initial)
@@ -51,7 +50,7 @@ def bar(
 
 
 class Lines:
-    """As much of a bar as is used here, in plain lines: what the bar would show, once a minute."""
+    """The part of tqdm's interface that is used here, in plain lines: what the bar would show, once a minute."""
 
     def __init__(self, description: str, total: int | None, unit: str, *, unit_scale: bool, initial: int) -> None:
         from tqdm import tqdm
@@ -61,7 +60,7 @@ class Lines:
         self._started = self._last_line = monotonic()
         self._line = partial(
             tqdm.format_meter,
-            total=total or 0,  # tqdm's way to say: not known
+            total=total or 0,  # for tqdm, 0 means unknown
             ncols=0,  # the numbers without the bar
             prefix=description,
             unit=unit,
@@ -76,14 +75,14 @@ class Lines:
         self.close()
 
     def close(self) -> None:
-        """The end of the work; a line stays as it was said."""
+        """Does nothing: lines that were written stay."""
 
     def set_postfix_str(self, text: str, refresh: bool = True) -> None:
-        """What the next line ends with; `refresh` is for tqdm."""
+        """Set the end of the lines to come; `refresh` is there because tqdm has it."""
         self._postfix = text
 
     def update(self, n: float = 1) -> None:
-        """So much more is done."""
+        """Count `n` more as done."""
         self.n += n
         now = monotonic()
         if now - self._last_line >= SECONDS_A_LINE:
@@ -92,12 +91,12 @@ class Lines:
 
 
 class LineHandler(logging.Handler):
-    """Log records as plain lines on standard error that do not tear a bar; warnings say that they are."""
+    """Writes log records as plain lines on standard error without tearing a bar; warnings begin with their level."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""
         from tqdm import tqdm
 
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        tqdm.write(f"{prefix}{record.getMessage()}\n", file=sys.stderr, end="")  # at once: no other can tear it
+        tqdm.write(f"{prefix}{record.getMessage()}\n", file=sys.stderr, end="")  # in one call: nobody can tear it
         sys.stderr.flush()

@@ -186,7 +186,7 @@ def test_a_file_system_without_locks_is_warned_of(
     assert reached
     reason = os.strerror(number)
     assert caplog.messages == [
-        f"{tmp_path}/lock cannot be locked ({reason}); see to it that nobody else does this meanwhile"
+        f"{tmp_path}/lock cannot be locked ({reason}); make sure that nobody else does this meanwhile"
     ]
 
 

@@ -1,13 +1,13 @@
-"""What Tab completes in a shell: names of runs, of splits, of settings. Finds names, opens no run; imports no torch.
+"""What Tab completes in a shell: the names of runs, splits and settings. Opens no run; imports no torch.
 
-A name that is not offered here may still be typed, and where nothing is offered the shell completes paths.
+The user may still type a name that is not offered here. Where nothing is offered, the shell completes paths.
 """
 
 from pathlib import Path
 
 
 def devices() -> list[str]:
-    """What `--device` takes, apart from cuda:N."""
+    """The values that `--device` accepts, apart from cuda:N."""
     return ["auto", "cpu", "cuda", "mps"]
 
 
@@ -23,10 +23,10 @@ def splits() -> list[str]:
 
 
 def settings(incomplete: str) -> list[str]:
-    """Every key of the config that begins like this, as `training.epochs=`.
+    """Every key of the config that begins with `incomplete`, followed by "=": `training.epochs=`.
 
-    A key that is left alone is offered with its default too, as `training.epochs=10`: bash types a space after the only
-    candidate, but not after the common beginning of two.
+    If only one key is left, it is offered with its default too, as `training.epochs=10`: bash types a space after a
+    single candidate, but not after the common beginning of two.
     """
     from transformer_cli.config.load import settings_by_key
     from transformer_cli.config.schema import Config

@@ -21,7 +21,7 @@ def curves(
         "curves.png"
     ),
 ) -> None:
-    """Draw learning curves. Those of several runs are laid over each other."""
+    """Draw learning curves. The curves of several runs share one picture."""
     from transformer_cli.plots import draw_curves
     from transformer_cli.runs.run import Run, find_run
 

@@ -27,7 +27,7 @@ def evaluate(
     ] = None,
     input_file: Annotated[
         Path | None,
-        typer.Option("--input", metavar="FILE", help="Judge on your own sentences, with --reference."),
+        typer.Option("--input", metavar="FILE", help="Evaluate on your own sentences, with --reference."),
     ] = None,
     reference: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The reference translations of the --input file.")
@@ -39,7 +39,7 @@ def evaluate(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Loss, perplexity, BLEU and chrF of a run's best checkpoint."""
+    """Print loss, perplexity, BLEU and chrF of a run's best checkpoint."""
     if (input_file is None) != (reference is None):
         raise typer.BadParameter("--input and --reference need each other")
     if input_file and split:
@@ -59,7 +59,7 @@ def evaluate(
 
 
 def _keep(judged: Sequence["Judged"], output: Path | None, output_tokens: Path | None) -> None:
-    """Write translations and tokens, the splits one after another, one line per sentence."""
+    """Write translations and tokens, one line per sentence, one split after the other."""
     from transformer_cli.files import write_text
 
     translations = [translation for each in judged for translation in each.translations]

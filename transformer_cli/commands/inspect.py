@@ -1,4 +1,4 @@
-"""`tfm inspect`: a sentence → what attends to what, in a model or between word vectors alone, as PNG or as JSON."""
+"""`tfm inspect`: a sentence → its attention weights, in a model or between word vectors alone, as PNG or as JSON."""
 
 from enum import Enum
 from pathlib import Path
@@ -11,7 +11,7 @@ from transformer_cli.output import inspection_as_json, words_as_json, words_as_t
 
 
 class KindChoice(str, Enum):
-    """What `tfm inspect --kind` takes."""
+    """The values that `tfm inspect --kind` accepts."""
 
     encoder = "encoder"
     decoder = "decoder"
@@ -19,7 +19,7 @@ class KindChoice(str, Enum):
 
 
 class ScaleChoice(str, Enum):
-    """What `tfm inspect --scale` takes."""
+    """The values that `tfm inspect --scale` accepts."""
 
     sqrt = "sqrt"
     none = "none"
@@ -49,9 +49,9 @@ def inspect(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Use no model: show the attention of these word vectors over themselves. A file, or a name that "
-            "gensim knows. Words are split at white space; each has the vector of its own spelling, or else of the "
-            "lower-case one.",
+            help="Use no model: show the attention of these word vectors over themselves. Give a file, or a name that "
+            "gensim knows. Words are split at white space; each word gets the vector of its own spelling, or else the "
+            "vector of its lower-case form.",
         ),
     ] = None,
     query: Annotated[
@@ -59,13 +59,13 @@ def inspect(
     ] = None,
     scale: Annotated[
         ScaleChoice | None,
-        typer.Option(help="With --vectors: divide scores by √dimension, or not.", show_default="sqrt"),
+        typer.Option(help="With --vectors: divide the scores by √dimension, or not.", show_default="sqrt"),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the numbers as JSON, with scores before softmax; no picture.")
     ] = False,
 ) -> None:
-    """Draw what attends to what in a sentence. Also draws how its token vectors move."""
+    """Draw a sentence's attention weights, and how the encoder moves its token vectors."""
     if output and as_json:
         raise typer.BadParameter("--output and --json cannot be used together")
     picture = None if as_json else output or Path("inspect.png")

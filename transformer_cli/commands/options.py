@@ -1,4 +1,4 @@
-"""What several commands take: their common options, the config that comes of two of them, and files to write."""
+"""What several commands share: their common options, the config from `--config` and `--set`, and files to write."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -56,7 +56,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def read_config(path: Path | None, overrides: Sequence[str] | None) -> "Config":
-    """The config that `--config` and `--set` name. Raises ConfigError."""
+    """Returns the config that `--config` and `--set` describe. Raises ConfigError."""
     from transformer_cli.config.load import load_config
 
     return load_config(path, overrides or ())
@@ -72,5 +72,5 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def unwritable(path: Path, reason: str) -> DataError:
-    """The error of an output file that cannot be written."""
+    """Returns the error for an output file that cannot be written."""
     return DataError(f"{path}: cannot be written: {reason}; name another file")

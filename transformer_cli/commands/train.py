@@ -14,8 +14,8 @@ def train(
         bool, typer.Option("--fresh", help="Move an existing run of this name aside and begin a new one.")
     ] = False,
 ) -> None:
-    """Train a run under runs/. An interrupted run goes on from its last save."""
+    """Train a run under runs/. An interrupted run continues from its last save."""
     settings = read_config(config, overrides)
-    from transformer_cli.training.trainer import train  # after the config: a mistake there is said without torch
+    from transformer_cli.training.trainer import train  # imports torch, so only after the config has been checked
 
     train(settings, fresh=fresh)

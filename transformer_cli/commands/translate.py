@@ -43,12 +43,14 @@ def translate(
     truncate: TruncateOption = False,
     keep_unk: Annotated[
         bool,
-        typer.Option("--keep-unk", help="Leave <unk> in place, instead of the source word that is attended to most."),
+        typer.Option(
+            "--keep-unk", help="Keep <unk>, instead of replacing it by the source word that is attended to most."
+        ),
     ] = False,
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the decoder's tokens instead of text.")] = False,
     attention: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw a PNG of what one sentence's translation attends to."),
+        typer.Option(metavar="FILE", help="Draw what the translation of one sentence attends to, as a PNG."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
@@ -71,7 +73,7 @@ def translate(
         return
     lines = _lines(sentences, input_file)
     for translation in translator.stream(lines, options, settings, chunk=CHUNK):
-        if attention:  # of one sentence: it was refused for several
+        if attention:  # there is only one sentence: several were refused above
             _draw_cross_attention(translation, attention, layer=translator.run.config.model.num_decoder_layers)
         print(render(translation))
 

@@ -1,4 +1,4 @@
-"""Which device computes, and in which arithmetic. Knows what this machine has; nothing of models or runs."""
+"""Which device computes, and with which precision. Knows what this machine has; nothing of models or runs."""
 
 import contextlib
 from contextlib import AbstractContextManager
@@ -13,7 +13,10 @@ Precision = Literal["float32", "bfloat16"]
 
 
 def choose_device(name: str) -> torch.device:
-    """auto: the first CUDA device, else the CPU (mps only by name: untried). Raises DeviceError if it is absent."""
+    """Returns the named device; auto is the first CUDA device, else the CPU (never mps, which is untried).
+
+    Raises DeviceError if this machine does not have the device.
+    """
     if name == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
     try:
@@ -34,14 +37,16 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_device_of(world: World, name: str) -> torch.device:
-    """As choose_device; of several processes on a machine each takes a CUDA device of its own."""
+    """Like choose_device, but if several processes run on a machine, each gets a CUDA device of its own."""
     device = choose_device(name)
     if world.size == 1 or device.type == "cpu":
         return device
     if device.type != "cuda":
-        raise DeviceError(f"device {name}: for one process only; choose cpu, or start without torchrun")
+        raise DeviceError(f"device {name}: works with one process only; choose cpu, or start without torchrun")
     if ":" in name:
-        raise DeviceError(f"device {name}: one GPU for {world.size} processes; choose cuda, and each takes its own")
+        raise DeviceError(
+            f"device {name}: one GPU for {world.size} processes; choose cuda, so that each process takes its own"
+        )
     count = torch.cuda.device_count()
     if world.local_size > count:
         raise DeviceError(
@@ -52,21 +57,24 @@ def choose_device_of(world: World, name: str) -> torch.device:
 
 
 def choose_precision(setting: str, device: torch.device) -> Precision:
-    """auto: bfloat16 where the hardware multiplies it fast (AVX512-BF16, AMX, CUDA from compute capability 8.0)."""
+    """Returns the set precision; auto is bfloat16 where the hardware is fast at it, else float32.
+
+    Fast are CPUs with AVX512-BF16 or AMX, and CUDA devices of compute capability 8.0 or higher.
+    """
     if setting == "bfloat16" or (setting == "auto" and _is_fast_at_bfloat16(device)):
         return "bfloat16"
     return "float32"
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Matrix products in the given precision; what torch holds to need more, and all weights, stay float32."""
+    """Compute matrix products in the given precision. All weights, and operations that need more, stay in float32."""
     if precision == "float32":
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16)
 
 
 def describe(device: torch.device) -> str:
-    """The device in words: `cuda:0 (NVIDIA H200)`, `cpu, 2 threads`."""
+    """Returns the device in words: `cuda:0 (NVIDIA H200)`, `cpu, 2 threads`."""
     if device.type == "cuda":
         return f"{device} ({torch.cuda.get_device_name(device)})"
     return f"cpu, {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)

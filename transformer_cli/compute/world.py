@@ -35,13 +35,15 @@ class World:
     rank: int = 0
     """0 … size-1; only the first, rank 0, prints and writes files"""
     size: int = 1
+    """how many processes there are"""
     local_rank: int = 0
-    """the rank among those on this machine"""
+    """the rank among the processes on this machine"""
     local_size: int = 1
+    """how many processes there are on this machine"""
 
     @staticmethod
     def from_environment() -> "World":
-        """What torchrun says about this process; without torchrun it is alone."""
+        """Read what torchrun has set in the environment; without torchrun this process is alone."""
         given = [os.environ.get(name, "") for name in VARIABLES]
         if "" in given:
             return ALONE
@@ -59,7 +61,7 @@ class World:
     def joined(self, device: "torch.device") -> Iterator[None]:
         """Be connected with the other processes during the block. In all but the first, the package's log is muted.
 
-        Raises DistributedError if they cannot be reached.
+        Raises DistributedError if the other processes cannot be reached.
         """
         if self.size == 1:
             yield
@@ -95,7 +97,7 @@ class World:
             raise
         finally:
             package.setLevel(level)
-            if not is_broken:  # to leave in good order would be to wait for the dead
+            if not is_broken:  # after a break, an orderly end would wait for processes that are dead
                 dist.destroy_process_group()
 
     @contextmanager
@@ -125,7 +127,7 @@ class World:
             raise TfmError(others)
 
     def total(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The sum over all processes of an array that has the same shape in each."""
+        """Sum an array over all processes; it has the same shape in each of them."""
         if self.size == 1:
             return values
         import torch
@@ -137,17 +139,17 @@ class World:
         return tensor.numpy()
 
     def gather(self, *values: float) -> list[list[float]]:
-        """What each process gives, by rank: [[value, …], …]."""
+        """Returns the values that each process passes, by rank: [[value, …], …]."""
         table = np.zeros((self.size, len(values)))
         table[self.rank] = values
         return self.total(table).tolist()
 
     def wait(self) -> None:
-        """Come to the same point: none goes on before all are there."""
-        self.gather(0)  # of no value at all, gloo waits for nobody
+        """Wait until all processes have reached this point."""
+        self.gather(0)  # a value is needed: gloo waits for nobody if there is nothing to sum
 
     def copy_from_first(self, module: "nn.Module") -> None:
-        """Give a module the first process's parameters and buffers."""
+        """Copy the first process's parameters and buffers into the module of every process."""
         if self.size == 1:
             return
         import torch.distributed as dist
@@ -157,20 +159,20 @@ class World:
                 dist.broadcast(tensor.detach(), src=0)
 
     def share_gradients(self, module: "nn.Module") -> "nn.Module":
-        """The module, whose backward pass leaves the mean over all processes as gradient (see `pass_of`)."""
+        """Wrap a module so that its backward pass leaves the mean gradient over all processes (see `pass_of`)."""
         if self.size == 1:
             return module
         from torch.nn.parallel import DistributedDataParallel
 
         with self._watched(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 renames broadcast_buffers; 2.6 knows no other
+            warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 renames broadcast_buffers; 2.6 needs it
             return DistributedDataParallel(module, broadcast_buffers=False)
 
     @contextmanager
     def pass_of(self, module: Any, *, is_last: bool) -> Iterator[None]:
-        """One of the forward and backward passes whose gradients add up; in the last one the processes meet.
+        """Run one of the forward and backward passes whose gradients add up; the processes share them in the last one.
 
-        module: of `share_gradients`. Every process makes a last pass, whatever the number of those before it.
+        module: the result of `share_gradients`. Every process makes a last pass, however many passes it made before.
         """
         if self.size == 1:
             yield
@@ -197,7 +199,7 @@ class World:
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
-        """Turn torch's error for a broken connection, by which the end of another process is noticed, into ours."""
+        """Turn torch's error for a broken connection into ours: it means that another process has ended."""
         import torch.distributed as dist
 
         try:

@@ -1,6 +1,6 @@
 """YAML and `--set` in, a typed config out, and back to YAML. Imports no torch.
 
-A key that the schema lacks is an error, with the nearest one that it has.
+A key that the schema does not have is an error, which names the nearest key that it has.
 """
 
 import difflib
@@ -18,9 +18,9 @@ from transformer_cli.errors import ConfigError
 def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file (None: the built-in defaults), then apply overrides such as `training.learning_rate=3e-4`.
 
-    Relative paths under data.files and model.vectors are taken from the YAML file's folder (in overrides: from the
-    current one), and become absolute.
-    Raises ConfigError, one line, for a file that cannot be read, an unknown key, a wrong type or a wrong value.
+    Relative paths under data.files and model.vectors are resolved against the YAML file's folder (in overrides: against
+    the current folder), and become absolute.
+    Raises ConfigError, in one line, for a file that cannot be read, an unknown key, a wrong type or a wrong value.
     """
     tree: dict[str, Any] = {}
     origin = "--set"
@@ -31,7 +31,7 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
         _make_paths_absolute(tree, path.parent)
     for override in overrides:
         _apply_override(tree, override)
-    _make_paths_absolute(tree, Path())  # those that --set gave
+    _make_paths_absolute(tree, Path())  # the paths from --set
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
@@ -43,17 +43,17 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
 
 
 def dump_config(config: Config) -> str:
-    """The whole config as YAML that `load_config` reads back to an equal one."""
+    """Returns the whole config as YAML, from which `load_config` reads an equal config."""
     return as_text(config.model_dump(mode="json"))
 
 
 def settings_by_key(config: Config) -> dict[str, Any]:
-    """Every setting by its dotted key, such as training.seed → 0, in the schema's order."""
+    """Returns every setting by its dotted key, such as training.seed → 0, in the schema's order."""
     return dict(_leaves(config.model_dump(mode="json")))
 
 
 def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[str]:
-    """The settings in which two configs differ, as `training.seed: 0 → 1`; `ignore` names dotted keys to leave out."""
+    """Returns the settings in which two configs differ, as `training.seed: 0 → 1`. ignore: dotted keys to leave out."""
     before, after = settings_by_key(old), settings_by_key(new)
     keys = dict.fromkeys([*before, *after])
     return [
@@ -75,7 +75,7 @@ def _make_paths_absolute(tree: Mapping[str, Any], folder: Path) -> None:
 
 
 def _below(tree: Mapping[str, Any], section: str, key: str) -> dict[str, Any]:
-    """The mapping tree[section][key]; empty if there is none (what stands there instead is refused later)."""
+    """Returns the mapping tree[section][key], or an empty one (validation refuses any other value later)."""
     parent = tree.get(section)
     found = parent.get(key) if isinstance(parent, dict) else None
     return found if isinstance(found, dict) else {}
@@ -107,7 +107,7 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
 
 
 def _one_line(error: ValidationError) -> str:
-    """The first mistake in words, unknown keys before what they leave missing, and how many more there are."""
+    """The first mistake in words, and the number of the others. Unknown keys come before the keys missing for them."""
     first, *others = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
@@ -122,7 +122,10 @@ def _one_line(error: ValidationError) -> str:
 
 
 def _is_about(mistake: str, key: str) -> bool:
-    """model.num_heads: of "model.num_heads: input should …", and of "model: num_heads: 7 does not divide …"."""
+    """Whether a mistake is about a key.
+
+    model.num_heads is the key of "model.num_heads: input should …" and of "model: num_heads: 7 does not divide …".
+    """
     return mistake.replace(": ", ".").startswith(f"{key}.")
 
 

@@ -1,6 +1,6 @@
-"""The typed config tree: every key, its type, its default, and what must fit together. Knows no file; imports no torch.
+"""The typed config tree: every key, its type, its default, and which values fit together.
 
-The docstring under a field is its description.
+The docstring under a field is its description. Reads no file; imports no torch.
 """
 
 import re
@@ -43,14 +43,14 @@ class CaptionsConfig(Section):
 
 
 class DataConfig(Section):
-    """All that shapes a dataset. Two different settings are two datasets, side by side."""
+    """Everything that shapes a dataset. Different settings make different datasets, side by side."""
 
     corpus: Literal["multi30k", "files", "captions"] = "multi30k"
     """multi30k (downloaded, or read from a folder), files (your own), captions (embedded)"""
     source: str = "de"
-    """language translated from, by its spaCy code"""
+    """the language to translate from, as a spaCy code"""
     target: str = "en"
-    """language translated into, by its spaCy code"""
+    """the language to translate into, as a spaCy code"""
     lowercase: bool = True
     """lower-case every token; translations come out lower-cased and are scored so"""
     min_freq: Positive = 2
@@ -60,11 +60,11 @@ class DataConfig(Section):
     skip_empty: bool = False
     """leave out pairs with an empty side, counted in a warning, instead of stopping at the first"""
     files: dict[str, FilePair] | None = None
-    """with corpus: files, the source and the target file of train, of valid and of each test set by its name"""
+    """with corpus: files, the source and the target file for train, for valid and for each test set, under its name"""
     captions: CaptionsConfig = CaptionsConfig()
-    """with corpus: captions, its size and seed"""
+    """with corpus: captions, the size and seed of the corpus"""
     fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")] | None = None
-    """train on exactly this dataset (null: the newest that has these settings); a run records its own here"""
+    """train on exactly this dataset (null: the newest one with these settings); a run records its dataset here"""
 
     @model_validator(mode="after")
     def _languages_and_files(self) -> "DataConfig":
@@ -90,14 +90,14 @@ class DataConfig(Section):
 
 
 class VectorsConfig(Section):
-    """Pretrained word vectors for the embeddings: a file, or a name that gensim's downloader knows."""
+    """Pretrained word vectors for the embeddings: files, or names that gensim's downloader knows."""
 
     source: Annotated[str, Field(min_length=1)] | None = None
-    """vectors of the source embedding: a path (with a "/" or a "."), or a name such as glove-wiki-gigaword-100"""
+    """vectors for the source embedding: a path (with a "/" or a "."), or a name such as glove-wiki-gigaword-100"""
     target: Annotated[str, Field(min_length=1)] | None = None
-    """vectors of the target embedding, likewise"""
+    """vectors for the target embedding, likewise"""
     freeze: bool = False
-    """keep the vectors as they are; words without one learn"""
+    """keep the vectors as they are; words without a vector still learn"""
 
     @model_validator(mode="after")
     def _there_is_something_to_freeze(self) -> "VectorsConfig":
@@ -107,7 +107,7 @@ class VectorsConfig(Section):
 
 
 class ModelConfig(Section):
-    """The Transformer's shape (Vaswani et al. 2017, section 3); the defaults are the tutorials' small one."""
+    """The Transformer's shape (Vaswani et al. 2017, section 3); the defaults are the tutorials' small model."""
 
     d_model: Positive = 256
     """width of embeddings and of every layer's input and output"""
@@ -122,7 +122,7 @@ class ModelConfig(Section):
     d_ff: Positive = 512
     """inner width of the position-wise feed-forward network"""
     activation: Literal["relu", "gelu"] = "relu"
-    """between the feed-forward network's two projections"""
+    """the function between the feed-forward network's two projections"""
     norm: Literal["post", "pre"] = "post"
     """LayerNorm after each residual sum (the paper) or before each sublayer"""
     final_norm: bool = False
@@ -130,7 +130,7 @@ class ModelConfig(Section):
     positions: Literal["learned", "sinusoidal"] = "learned"
     """position vectors: a learned table, or the paper's sines and cosines"""
     max_length: Annotated[int, Field(ge=3)] | None = 100
-    """most positions of a sentence, <sos> and <eos> included (null: no limit; sinusoidal only)"""
+    """the most positions that a sentence may take, <sos> and <eos> included (null: no limit; sinusoidal only)"""
     scale_embeddings: bool = True
     """multiply token embeddings by √d_model (section 3.4)"""
     tie_embeddings: Literal["none", "target+output", "all"] = "none"
@@ -138,15 +138,15 @@ class ModelConfig(Section):
     qkv_bias: bool = True
     """biases in the query, key and value projections"""
     dropout: Fraction = 0.1
-    """on embeddings, inside the feed-forward, on each sublayer's output"""
+    """dropout on embeddings, inside the feed-forward network, and on each sublayer's output"""
     attention_dropout: Fraction | None = None
-    """on attention weights (null: as dropout)"""
+    """dropout on attention weights (null: the same as dropout)"""
     vectors: VectorsConfig = VectorsConfig()
-    """pretrained vectors that the embeddings begin with, instead of random ones"""
+    """pretrained vectors with which the embeddings begin, instead of random ones"""
 
     @property
     def pretrained(self) -> dict[str, str]:
-        """Side → the vectors of its embedding; one side where both embeddings are one matrix."""
+        """Side → where the vectors for its embedding are; only one side if both embeddings are one matrix."""
         sides = {"source": self.vectors.source, "target": self.vectors.target}
         given = {side: where for side, where in sides.items() if where is not None}
         if self.tie_embeddings == "all" and len(given) == 2:
@@ -175,11 +175,11 @@ class TrainingConfig(Section):
     epochs: Positive = 10
     """passes over the training split"""
     batch_size: Positive = 128
-    """sentences or target tokens of a batch, as batch_by says"""
+    """sentences or target tokens per batch (see batch_by)"""
     batch_by: Literal["sentences", "tokens"] = "sentences"
-    """what batch_size counts; tokens are target tokens, padding aside"""
+    """what batch_size counts; tokens are target tokens without padding"""
     batch_order: Literal["random", "bucketed"] = "random"
-    """batches drawn at random, or of sentences of similar length (faster, learns a little worse)"""
+    """random batches, or batches of sentences of similar length (faster, but learns a little less well)"""
     accumulate: Positive = 1
     """batches whose gradients add up to one optimiser step, as if they were one batch"""
     learning_rate: Annotated[float, Field(gt=0.0)] = 5e-4
@@ -196,20 +196,20 @@ class TrainingConfig(Section):
     label_smoothing: Fraction = 0.0
     """share of each target's probability spread over the vocabulary (section 5.4)"""
     clip_grad_norm: Annotated[float, Field(gt=0.0)] | None = 1.0
-    """largest norm of the whole gradient (null: no clipping)"""
+    """largest norm that the whole gradient may have (null: no clipping)"""
     patience: Positive | None = None
     """stop after this many validations without a new best one (null: never)"""
     save_minutes: Annotated[float, Field(gt=0.0)] = 10
     """minutes between saves within an epoch: the most that a kill can lose"""
     tensorboard: bool = False
-    """keep the history as a TensorBoard event file too (needs the extra of that name)"""
+    """also keep the history as a TensorBoard event file (needs the `tensorboard` extra)"""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """seed of initialisation, batches and dropout"""
     fast: bool = True
-    """on the CPU: no padding, loss in chunks, cheap dropout masks; false: the plain forms (the same but for rounding,
-    and for which numbers dropout draws)"""
+    """on the CPU: no padding, loss in chunks, cheap dropout masks; false: the plain forms (they differ only in rounding
+    and in the random numbers that dropout draws)"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """arithmetic: auto takes bfloat16 autocast where the hardware is fast at it"""
+    """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
     device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")] = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
     num_threads: Positive | None = None
@@ -251,5 +251,5 @@ class Config(Section):
 
 
 def is_file(where: str) -> bool:
-    """Whether word vectors are in a file: with a "/" or "." it is a path, else a name for gensim's downloader."""
+    """Whether `where` is a path, which has a "/" or a ".", and not a name for gensim's downloader."""
     return "/" in where or "." in where

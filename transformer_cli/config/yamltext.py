@@ -1,4 +1,4 @@
-"""YAML as configs are written: 1.2's floats, no key twice, errors in one line. The one owner of PyYAML."""
+"""YAML for configs: floats as in YAML 1.2, no duplicate keys, errors in one line. The one owner of PyYAML."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from transformer_cli.errors import ConfigError
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.2's floats (PyYAML reads `1e-4` as text), and no key twice."""
+    """Reads floats as in YAML 1.2 (PyYAML reads `1e-4` as text), and refuses duplicate keys."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -25,7 +25,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Puts quotes around text that _Loader would read as a float: the fingerprint 12345e67."""
+    """Puts quotes around text that _Loader would read as a float, such as the fingerprint 12345e67."""
 
 
 for _class in (_Loader, _Dumper):
@@ -35,7 +35,7 @@ for _class in (_Loader, _Dumper):
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
-    """The mapping that a file holds; an empty one of an empty file. Raises ConfigError that names file and line."""
+    """Returns the mapping in a file, {} if the file is empty. Raises ConfigError, which names the file and the line."""
     try:
         tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
     except ConfigError as error:
@@ -44,7 +44,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: no such config file") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
-    except ValueError as error:  # 2020-13-45 or 0x_: PyYAML takes them for a date and a number
+    except ValueError as error:  # 2020-13-45 or 0x_, which PyYAML reads as a date and a number
         raise ConfigError(f"{path}: not YAML: {error}; put quotes around it") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -59,7 +59,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """A value as it stands on one line: a number, a word, a list in brackets. Raises ValueError."""
+    """Read a value written on one line: a number, a word, a list in brackets. Raises ValueError."""
     try:
         return yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, ConfigError) as error:
@@ -67,11 +67,11 @@ def parse_value(text: str) -> Any:
 
 
 def as_text(tree: Any) -> str:
-    """A document that `read_mapping` reads back to an equal one."""
+    """Returns a YAML document, from which `read_mapping` reads an equal mapping."""
     return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def as_line(value: Any) -> str:
-    """A value in one line."""
+    """Returns a value as YAML on one line."""
     text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=10_000)
     return " ".join(text.removesuffix("\n").removesuffix("\n...").split())

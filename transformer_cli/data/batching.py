@@ -1,6 +1,6 @@
-"""Which sentences make a batch, and how a batch becomes padded tensors. Knows lengths and ids, no words.
+"""Which sentences make a batch, and how a batch becomes padded tensors. Knows lengths and ids, not words.
 
-The plan of an epoch is a pure function of (lengths, settings, seed, epoch): to resume, (epoch, batch) is enough.
+The plan of an epoch is a pure function of (lengths, settings, seed, epoch), so (epoch, batch) is enough to resume.
 """
 
 from collections.abc import Sequence
@@ -16,23 +16,23 @@ from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.lengths import Rows, cut_by_total
 from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS
 
-BUCKET_POOL = 100  # batches whose sentences are sorted together when bucketed: some chance stays in who meets whom
+BUCKET_POOL = 100  # batches whose sentences are sorted together if bucketed; the pools themselves are drawn at random
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded ids, each row from <sos> to <eos>: source (batch, source), target (batch, target), int64."""
+    """Padded ids; each row goes from <sos> to <eos>. source (batch, source) and target (batch, target) are int64."""
 
     source: Tensor
     target: Tensor
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device."""
+        """Returns the same batch on a device."""
         return Batch(self.source.to(device), self.target.to(device))
 
 
 def plan_epoch(split: EncodedSplit, rows: Rows, training: TrainingConfig, epoch: int) -> list[Rows]:
-    """The batches of an epoch, in order; every row of `rows` is in exactly one. The last may be smaller."""
+    """Returns the batches of an epoch, in order. Every row of `rows` is in exactly one; some may be smaller."""
     generator = np.random.default_rng([training.seed, epoch])
     order = generator.permutation(rows)
     if training.batch_order == "random":
@@ -46,14 +46,17 @@ def plan_epoch(split: EncodedSplit, rows: Rows, training: TrainingConfig, epoch:
 
 
 def share_of(split: EncodedSplit, rows: Rows, world: World) -> Rows:
-    """This process's share of a batch, short and long sentences alike: none if there are more processes than rows."""
+    """Returns this process's share of a batch, of short and long sentences alike.
+
+    The share is empty if the rank is not below the number of rows.
+    """
     if world.size == 1:
         return rows
-    return _by_length(split, rows)[world.rank :: world.size]  # of 5 rows and 2 processes: 0, 2, 4 and 1, 3
+    return _by_length(split, rows)[world.rank :: world.size]  # 5 rows, 2 processes: 0, 2, 4 and 1, 3
 
 
 def parts_by_length(split: EncodedSplit, rows: Rows, tokens: int) -> list[Rows]:
-    """Sort a batch by length and cut it into parts of at most so many target tokens (a longer sentence: alone).
+    """Sort a batch by length and cut it into parts of at most `tokens` target tokens; a longer sentence stands alone.
 
     The sum of the parts' gradients is the batch's gradient.
     """
@@ -61,17 +64,17 @@ def parts_by_length(split: EncodedSplit, rows: Rows, tokens: int) -> list[Rows]:
 
 
 def target_tokens(split: EncodedSplit, rows: Rows) -> Rows:
-    """How many tokens each of these sentences gives to predict: those of its target, and <eos>."""
+    """Returns how many tokens the model has to predict for each of these sentences: its target tokens, and <eos>."""
     return split.target.lengths[rows] + 1
 
 
 def collate(split: EncodedSplit, rows: Rows) -> Batch:
-    """Padded tensors of the named sentences, <sos> and <eos> added."""
+    """Returns padded tensors of the sentences in `rows`, with <sos> and <eos> added."""
     return Batch(_pad(split.source, rows), _pad(split.target, rows))
 
 
 def pad_ids(sentences: Sequence[Sequence[int]]) -> Tensor:
-    """Ids without <sos> and <eos> → int64 (batch, longest + MARKERS), with them, padded at the end."""
+    """Add <sos> and <eos> to each sentence's ids, and pad them at the end: int64 (batch, longest + MARKERS)."""
     padded = torch.full((len(sentences), max(map(len, sentences)) + MARKERS), PAD)
     for row, ids in enumerate(sentences):
         padded[row, : len(ids) + MARKERS] = torch.tensor([SOS, *ids, EOS])
@@ -79,7 +82,7 @@ def pad_ids(sentences: Sequence[Sequence[int]]) -> Tensor:
 
 
 def rows_within(split: EncodedSplit, max_length: int | None) -> Rows:
-    """The sentences whose both sides fit in max_length positions, <sos> and <eos> included."""
+    """Returns the sentences of which both sides fit in max_length positions, <sos> and <eos> included."""
     if max_length is None:
         return np.arange(len(split))
     longest = np.maximum(split.source.lengths, split.target.lengths)

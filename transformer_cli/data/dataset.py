@@ -1,9 +1,9 @@
-"""A prepared dataset on disk: memory-mapped ids and offsets. Refuses what does not match its manifest.
+"""A prepared dataset on disk: memory-mapped ids and offsets. Refuses files that do not match the manifest.
 
 data/multi30k.de-en-1a2b3c4d/
     manifest.json                   what it was made from, and its counts
     source.vocab.txt                the codecs: one token per line (target.vocab.txt likewise),
-    target.joins.json                   and how target tokens become plain text
+    target.joins.json                   and the rules that turn target tokens into plain text
     train.source.ids.npy            int32, all sentences end to end, without <sos> and <eos>
     train.source.offsets.npy        int64, sentence i is ids[offsets[i]:offsets[i + 1]]
     train.source.txt                the raw text, one sentence per line
@@ -36,7 +36,7 @@ class Side:
 
     @staticmethod
     def of(sentences: Sequence[Sequence[int]]) -> "Side":
-        """Sentences that are given as lists of ids."""
+        """Make a side from lists of ids, one per sentence."""
         ids = np.array([index for sentence in sentences for index in sentence], dtype=np.int32)
         return Side(ids, np.cumsum([0, *map(len, sentences)]))
 
@@ -48,7 +48,7 @@ class Side:
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each sentence, <sos> and <eos> not counted."""
+        """The number of tokens of each sentence, <sos> and <eos> not counted."""
         return np.diff(self.offsets)
 
 
@@ -65,7 +65,7 @@ class EncodedSplit:
 
 @dataclass(frozen=True)
 class Dataset:
-    """An opened dataset; arrays are mapped only when a split is asked for."""
+    """An opened dataset; its arrays are mapped only when `split` is called."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -73,7 +73,7 @@ class Dataset:
 
     @staticmethod
     def open(folder: Path) -> "Dataset":
-        """Raises DataError if it is missing, of another format version, or does not match its manifest."""
+        """Open a folder. Raises DataError if it is missing, has another format version, or differs from its manifest."""
         manifest = read_manifest(folder)
         try:
             codecs = Codecs.load(folder, DataConfig.model_validate(manifest["settings"]))
@@ -89,12 +89,12 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """Eight hexadecimal digits of all that shaped the files."""
+        """Eight hexadecimal digits, a hash of everything that shaped the files."""
         return str(self.manifest["fingerprint"])
 
     @property
     def test_splits(self) -> list[str]:
-        """Names of the test sets, in their order."""
+        """The names of the test sets, in their order."""
         return [name for name in self.manifest["splits"] if name not in ("train", "valid")]
 
     def split(self, name: str) -> EncodedSplit:
@@ -103,7 +103,7 @@ class Dataset:
         return EncodedSplit(*(self._side(name, side, counts["sentences"], counts[side]["tokens"]) for side in SIDES))
 
     def text(self, name: str, side: str) -> list[str]:
-        """The raw lines of one side of a split. Raises DataError as `split` does."""
+        """Returns the raw lines of one side of a split. Raises DataError as `split` does."""
         sentences = self._counts(name)["sentences"]
         path = self.folder / f"{name}.{side}.txt"
         try:
@@ -133,28 +133,28 @@ class Dataset:
 
 
 def settings(data: DataConfig) -> dict[str, Any]:
-    """The data settings that shape a dataset: those of the chosen corpus alone, and not the pinned fingerprint."""
+    """Returns the settings that shape a dataset, without those of other corpora and without the pinned fingerprint."""
     values = data.model_dump(mode="json", exclude={"fingerprint"})
     return {key: value for key, value in values.items() if key not in {"files", "captions"} - {data.corpus}}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Raises DataError if the folder holds no dataset of this format version."""
+    """Read a dataset's manifest. Raises DataError if the folder holds no dataset of this format version."""
     try:
         manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         found = manifest["format_version"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         remedy = "delete it and run `tfm prepare` again" if folder.exists() else "run `tfm prepare`"
-        raise DataError(f"{folder}: no dataset: {error}; {remedy}") from None
+        raise DataError(f"{folder}: not a dataset: {error}; {remedy}") from None
     if found != FORMAT_VERSION:
         raise DataError(f"{folder}: format version {found}, this tfm reads {FORMAT_VERSION}; run `tfm prepare` again")
     return manifest
 
 
 def find_dataset(data: DataConfig, data_dir: Path) -> Path:
-    """The folder of the pinned fingerprint, else the newest one prepared with these settings.
+    """Returns the folder of the pinned fingerprint, else the newest one prepared with these settings.
 
-    Raises DataError if there is none.
+    Raises DataError if there is no such folder.
     """
     wanted = settings(data)
     prefix = f"{data.corpus}.{data.source}-{data.target}-"
@@ -178,4 +178,4 @@ def find_dataset(data: DataConfig, data_dir: Path) -> Path:
 
 
 def _damaged(path: Path, found: str, expected: object) -> DataError:
-    return DataError(f"{path}: {found}, the manifest says {expected}; {_REMAKE}")
+    return DataError(f"{path}: {found}, but the manifest says {expected}; {_REMAKE}")

@@ -1,6 +1,6 @@
-"""Lines of text out of files, plain or .gz: UTF-8, split at "\\n" only. Knows nothing of what they say.
+"""Reads lines of text from files, plain or .gz: UTF-8, split at "\\n" only. Knows nothing of their content.
 
-Never holds the text of a file in memory.
+Never holds the text of a whole file in memory.
 """
 
 import gzip
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def read_pairs(source: Path, target: Path, skip_empty: bool) -> Pairs:
-    """One pass over two files, plain or .gz, line by line. Raises DataError as `open_corpus` says."""
+    """Yield the pairs of lines of two files, plain or .gz. Raises DataError as `open_corpus` describes."""
     n_pairs = n_skipped = first_skipped = 0
     with closing(byte_lines(source)) as source_lines, closing(byte_lines(target)) as target_lines:
         for number, lines in enumerate(zip_longest(source_lines, target_lines), start=1):
@@ -44,13 +44,13 @@ def read_pairs(source: Path, target: Path, skip_empty: bool) -> Pairs:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of one file, plain or .gz, without their ends. Raises DataError."""
+    """Yield the lines of one file, plain or .gz, without their line ends. Raises DataError."""
     for number, line in enumerate(byte_lines(path), start=1):
         yield decode_line(line, path, number)
 
 
 def count_lines(path: Path) -> int:
-    """How many lines a plain file has. Raises DataError."""
+    """Returns how many lines a plain file has. Raises DataError."""
     try:
         with path.open("rb") as file:
             n_lines, last = 0, b"\n"
@@ -63,9 +63,9 @@ def count_lines(path: Path) -> int:
 
 
 def byte_lines(path: Path) -> Generator[bytes, None, None]:
-    r"""The lines of one file, plain or .gz, with their ends. Raises DataError; says nothing of what is not UTF-8.
+    r"""Yield the lines of one file, plain or .gz, with their line ends. Raises DataError, but does not check for UTF-8.
 
-    Split at "\n" alone: text may hold U+2028, form feeds and other ends of lines that are none.
+    Lines are split at "\n" alone: text may hold U+2028, form feeds and other line ends that only Python knows.
     """
     try:
         with path.open("rb") as file:  # GzipFile alone reads lines slowly
@@ -77,7 +77,7 @@ def byte_lines(path: Path) -> Generator[bytes, None, None]:
 
 
 def decode_line(line: bytes, path: Path | str, number: int) -> str:
-    """One line of UTF-8 without its end. Raises DataError that names `path` and `number`."""
+    """Decode one line of UTF-8 and take off its line end. Raises DataError, which names `path` and `number`."""
     try:
         text = line.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -90,11 +90,11 @@ def decode_line(line: bytes, path: Path | str, number: int) -> str:
 
 
 def unreadable(path: Path, error: OSError) -> DataError:
-    """The error for a file that the system does not let us read."""
+    """Returns the error for a file that the system does not let us read."""
     return DataError(f"{path}: cannot be read: {error.strerror or error}; correct the path or the permissions")
 
 
 def out_of_step(source: Path, target: Path) -> DataError:
-    """The error for two files whose lines do not match in number; reads them to the end to say both."""
+    """Returns the error for two files that differ in their number of lines; reads both to the end to count them."""
     n_source, n_target = (sum(1 for _ in byte_lines(path)) for path in (source, target))
     return DataError(f"{source} has {n_source} lines, {target} has {n_target}; line n must translate line n")

@@ -1,4 +1,4 @@
-"""Parallel text → a dataset on disk: which one the settings name, whether it is there already, and its manifest."""
+"""Parallel text → a dataset on disk: its fingerprint, whether it exists already, and its manifest."""
 
 import hashlib
 import json
@@ -27,23 +27,23 @@ class Prepared:
 
 
 def prepare(config: Config, *, source_dir: Path | None = None, data_dir: Path = Path("data")) -> Prepared:
-    """Make the dataset that `config.data` describes, unless it is there already.
+    """Make the dataset that `config.data` describes, unless it exists already.
 
-    source_dir: a folder with Multi30k's files, instead of the download. Raises DataError or ConfigError, also if the
-    dataset would not be the one that the config pins.
+    source_dir: a folder with Multi30k's files, instead of the download. Raises DataError or ConfigError; DataError
+    also if the config pins the fingerprint of another dataset.
     """
     corpus = open_corpus(config.data, source_dir=source_dir)
     fingerprint = _fingerprint(config.data, corpus)
     if config.data.fingerprint not in (None, fingerprint):
         raise DataError(
             f"data.fingerprint is {config.data.fingerprint}, but this text with spaCy {SPACY_VERSION} makes "
-            f"{fingerprint}; take the same files and the same spaCy, or copy the dataset's folder to {data_dir}/"
+            f"{fingerprint}; use the same files and the same spaCy, or copy the dataset's folder to {data_dir}/"
         )
     folder = data_dir / f"{config.data.corpus}.{config.data.source}-{config.data.target}-{fingerprint}"
     if folder.exists():
         manifest = read_manifest(folder)
-        with suppress(PermissionError):  # somebody else's
-            os.utime(folder)  # `tfm train` takes the dataset prepared last
+        with suppress(PermissionError):  # the folder may be somebody else's
+            os.utime(folder)  # `tfm train` uses the dataset that was prepared last
         return Prepared(folder, manifest, created=False)
     try:
         with new_folder(folder) as unfinished:

@@ -1,7 +1,7 @@
-"""Pretrained word vectors: of a file, or of a name that gensim's downloader knows, those of the wanted words.
+"""Reads pretrained vectors of wanted words, from a file or by a name that gensim's downloader knows.
 
 Knows words and numbers, nothing of embeddings. The one owner of gensim, which is imported only for a binary file or a
-name. A text file is read line by line: memory holds only the wanted words.
+name. A text file is read line by line, so memory holds only the wanted words.
 """
 
 import difflib
@@ -31,26 +31,26 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Vectors:
-    """What a file of word vectors has of the wanted words."""
+    """The vectors of the wanted words that were found in a file."""
 
     found: dict[str, NDArray[np.float32]]
     """wanted word → its vector (dimension,), in the order of the wanted words"""
     dimension: int
-    """numbers of each vector"""
+    """how many numbers each vector has"""
     n_other_case: int
-    """how many of them were found only in another case: the vector of Hund for hund"""
+    """how many words were found only in another case: the vector of Hund for hund"""
 
 
 def read_vectors(where: str, words: Collection[str], *, lowercase: bool) -> Vectors:
-    """The vectors of `words`; of several for the same word the first counts.
+    """Returns the vectors of `words`. If a file has several vectors for a word, the first one counts.
 
-    where: a file if `config.is_file` says so, else a name such as glove-wiki-gigaword-100. A file is text, a word and
-    its numbers a line, with word2vec's header or without (GloVe, fastText's .vec), or word2vec's binary form (.bin);
-    both plain or .gz.
-    lowercase: a word that the file has only in another case gets the first vector of those.
+    where: a path, or a name such as glove-wiki-gigaword-100 (see `schema.is_file`). A file is text, with one word and
+    its numbers per line, with or without word2vec's header (GloVe has none, fastText's .vec has one), or has
+    word2vec's binary form (.bin); both may be plain or .gz.
+    lowercase: a word that the file has only in another case gets the first vector of the other spellings.
 
     Raises DataError for a file that cannot be read, holds no vectors, or has a damaged one for a wanted word, and
-    where gensim is needed and missing; DownloadError for an unknown name or no network.
+    if gensim is needed but missing; DownloadError for an unknown name or if there is no network.
     """
     path = Path(where) if is_file(where) else _download(where)
     found = _Found(words, lowercase)
@@ -59,7 +59,7 @@ def read_vectors(where: str, words: Collection[str], *, lowercase: bool) -> Vect
 
 
 class _Found:
-    """The vectors found so far; decides which words of a file are of use."""
+    """The vectors found so far; decides which words of a file are needed."""
 
     def __init__(self, words: Collection[str], lowercase: bool) -> None:
         self.wanted = dict.fromkeys(words)
@@ -68,7 +68,7 @@ class _Found:
         self.other_case: dict[str, NDArray[np.float32]] = {}
 
     def lacks(self, word: str) -> bool:
-        """Whether `word`, as the file writes it, is the first vector of a wanted word."""
+        """Whether `word`, spelled as in the file, brings the first vector for a wanted word."""
         if word in self.wanted:
             return word not in self.exact
         return self.lowercase and (lower := word.lower()) in self.wanted and lower not in self.other_case
@@ -87,16 +87,16 @@ class _Found:
 
 
 def _is_binary(path: Path) -> bool:
-    """By its name, or because it has zero bytes near its beginning (the downloader's binary files are called .gz)."""
+    """Whether a file is called .bin or has zero bytes near its beginning (the downloader's binary files are .gz)."""
     with closing(byte_lines(path)) as lines:
         head = b"".join(islice(lines, 100))
     if head.startswith(FASTTEXT_MODEL):
-        raise DataError(f"{path}: a model of fastText, not word vectors; give the .vec file that belongs to it")
+        raise DataError(f"{path}: a fastText model, not word vectors; give the .vec file that belongs to it")
     return path.name.removesuffix(".gz").endswith(".bin") or b"\0" in head
 
 
 def _read_text(path: Path, found: _Found) -> int:
-    """Adds what `found` lacks; returns the dimension."""
+    """Add the vectors that `found` lacks; returns the dimension."""
     promised = dimension = n_vectors = 0
     with closing(byte_lines(path)) as lines:
         for number, line in enumerate(lines, start=1):
@@ -107,24 +107,24 @@ def _read_text(path: Path, found: _Found) -> int:
             n_vectors += bool(fields)
             if not fields or line[:1].isspace():
                 continue  # an empty line, or the vector of a space
-            word = fields[0].decode("utf-8", "surrogateescape")  # with a byte that is not UTF-8 it is no wanted word
-            if not dimension:  # without a header the first vector says it
+            word = fields[0].decode("utf-8", "surrogateescape")  # not UTF-8: then it is not a wanted word
+            if not dimension:  # without a header the first vector tells the dimension
                 dimension = len(line.split()) - 1
                 _parse(line, dimension, path, number)
             if found.lacks(word) and (vector := _parse(line, dimension, path, number)) is not None:
                 found.add(word, vector)
     if not n_vectors:
-        raise DataError(f"{path}: not one word vector; a line is a word and its numbers, with spaces between")
+        raise DataError(f"{path}: not one word vector; a line is a word and its numbers, separated by spaces")
     if n_vectors < promised:
-        log.warning("%s: %d vectors, its first line says %d; the file may not be whole", path, n_vectors, promised)
+        log.warning("%s: %d vectors, but its first line says %d; the file may be incomplete", path, n_vectors, promised)
     return dimension
 
 
 def _parse(line: bytes, dimension: int, path: Path, number: int) -> NDArray[np.float32] | None:
-    """The numbers after a line's first word; None if what follows belongs to the word: GloVe 840B has some such."""
+    """Returns the numbers after a line's first word, or None if the word contains a space, as some in GloVe 840B do."""
     first, *fields = line.split()
     where = f"{path}: line {number}: {first.decode('utf-8', 'replace')!r}"
-    remedy = "fetch the file again, or take the line out"
+    remedy = "fetch the file again, or delete the line"
     if len(fields) > dimension and math.isnan(_number(fields[0])):
         return None
     if len(fields) != dimension or not fields:
@@ -133,12 +133,12 @@ def _parse(line: bytes, dimension: int, path: Path, number: int) -> NDArray[np.f
     for index, value in enumerate(values):
         if math.isnan(value):
             text = fields[index].decode("utf-8", "replace")
-            raise DataError(f"{where}: value {index + 1} is {text!r}, which is no finite number; {remedy}")
+            raise DataError(f"{where}: value {index + 1} is {text!r}, which is not a finite number; {remedy}")
     return np.array(values, np.float32)
 
 
 def _number(field: bytes) -> float:
-    """nan for what is no number, or none that a float32 can hold."""
+    """Returns the number, or nan if the field is not a number or does not fit in a float32."""
     try:
         value = float(field)
     except ValueError:
@@ -147,22 +147,24 @@ def _number(field: bytes) -> float:
 
 
 def _read_binary(path: Path, found: _Found) -> int:
-    """Adds what `found` lacks; returns the dimension. gensim holds the whole file in memory meanwhile."""
+    """Add the vectors that `found` lacks; returns the dimension. gensim holds the whole file in memory meanwhile."""
     _require_gensim(path)
     from gensim.models import KeyedVectors
 
     try:
-        # a word cut within a letter is no wanted word
+        # "replace": a word that is cut within a letter is not a wanted word
         file = KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
     except (ValueError, EOFError, OSError, MemoryError, AssertionError, zlib.error) as error:
         problem = str(error) or type(error).__name__
         remedy = "fetch it again, or give a text file another ending than .bin"
-        raise DataError(f"{path}: not a whole binary file of word2vec ({problem}); {remedy}") from None
+        raise DataError(f"{path}: not a complete binary word2vec file ({problem}); {remedy}") from None
     for word in file.index_to_key:
         if found.lacks(word):
             vector = np.array(file[word], np.float32)
             if not np.isfinite(vector).all():
-                raise DataError(f"{path}: the vector of {word!r} has a value that is no finite number; fetch it again")
+                raise DataError(
+                    f"{path}: the vector of {word!r} has a value that is not a finite number; fetch it again"
+                )
             found.add(word, vector)
     if not len(file):
         raise DataError(f"{path}: not one word vector")
@@ -170,18 +172,18 @@ def _read_binary(path: Path, found: _Found) -> int:
 
 
 def _download(name: str) -> Path:
-    """The file of a name that gensim's downloader knows, in its folder (GENSIM_DATA_DIR; fetched if not there yet)."""
+    """Returns the file that gensim's downloader has under a name, fetched into GENSIM_DATA_DIR if it is not there."""
     _require_gensim(name)
     from gensim import downloader
 
     known: dict[str, Any] = {}
     try:
-        with redirect_stdout(sys.stderr):  # where it shows how far it is
+        with redirect_stdout(sys.stderr):  # gensim prints its progress
             known = downloader.info()["models"]
             if name in known:
-                # the path, and not what the downloaded code would make of it
+                # only the path: without return_path gensim would run code that it has downloaded
                 return Path(downloader.load(name, return_path=True))
-    except Exception as error:  # it raises Exception itself, for a wrong sum
+    except Exception as error:  # for a wrong sum gensim raises Exception itself
         raise DownloadError(
             f"{name}: gensim could not fetch these vectors ({error}); try again with a network, or give a file (with a "
             "folder or an ending)"
@@ -189,7 +191,7 @@ def _download(name: str) -> Path:
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or sorted(known)
     raise DownloadError(
         f"{name}: gensim's downloader has no vectors of this name; it has {', '.join(near)} …; "
-        "a file is named with its folder or its ending"
+        "to name a file, give its folder or its ending too"
     )
 
 

@@ -1,6 +1,6 @@
 """Tokens ↔ ids. The one owner of torchtext, which is imported only where a vocabulary is built.
 
-On disk a vocabulary is plain text, a token a line, its id the line's number from 0.
+On disk a vocabulary is plain text with one token per line; a token's id is the number of its line, from 0.
 """
 
 from collections import Counter
@@ -16,12 +16,12 @@ MARKERS = 2  # <sos> and <eos>, which stand around every sentence that a model r
 
 
 def import_torchtext() -> None:
-    """Import the library of `Vocabulary.build` ahead of its use: with torch it takes a second or two."""
+    """Import the library that `Vocabulary.build` needs ahead of time: with torch the import takes a second or two."""
     import torchtext.vocab  # noqa: F401
 
 
 class Vocabulary:
-    """An ordered set of tokens; the four special ones come first, and text can never be encoded as one of them."""
+    """An ordered set of tokens. The four special tokens come first; text is never encoded as <pad>, <sos> or <eos>."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
         assert tuple(tokens[: len(SPECIALS)]) == SPECIALS
@@ -30,7 +30,7 @@ class Vocabulary:
 
     @staticmethod
     def build(counts: Mapping[str, int], *, min_freq: int) -> "Vocabulary":
-        """The tokens seen at least `min_freq` times, most frequent first (equal counts by alphabet)."""
+        """Keep the tokens that were seen at least `min_freq` times, most frequent first, ties in alphabetical order."""
         from torchtext.vocab import Vocab
 
         frequent = {token: count for token, count in counts.items() if count >= min_freq and token not in SPECIALS}
@@ -43,24 +43,24 @@ class Vocabulary:
         return token in self._ids
 
     def encode(self, tokens: Iterable[str]) -> list[int]:
-        """Ids of tokens, UNK for those not in the vocabulary. Adds no <sos> or <eos>."""
+        """Returns the ids of tokens, UNK for tokens that are not in the vocabulary. Does not add <sos> or <eos>."""
         return [self._ids.get(token, UNK) for token in tokens]
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """Tokens of ids."""
+        """Returns the tokens of ids."""
         return [self.tokens[index] for index in ids]
 
     def save(self, path: Path) -> None:
-        """Write a token a line."""
+        """Write one token per line."""
         write_text(path, "".join(f"{token}\n" for token in self.tokens))
 
     @staticmethod
     def load(path: Path) -> "Vocabulary":
-        """Read what `save` wrote. Raises DataError if the file is missing or is no vocabulary."""
+        """Read what `save` wrote. Raises DataError if the file is missing or is not a vocabulary."""
         try:
             tokens = path.read_bytes().decode("utf-8").split("\n")[:-1]
         except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{path}: no vocabulary: {error}") from None
+            raise DataError(f"{path}: not a vocabulary: {error}") from None
         if tuple(tokens[: len(SPECIALS)]) != SPECIALS:
-            raise DataError(f"{path}: no vocabulary: it should begin with {' '.join(SPECIALS)}, a token a line")
+            raise DataError(f"{path}: not a vocabulary: it should begin with {' '.join(SPECIALS)}, one token per line")
         return Vocabulary(tokens)

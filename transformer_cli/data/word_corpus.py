@@ -1,7 +1,7 @@
-"""A corpus by words: counts the tokens of its training split, makes the codecs, and encodes every split with them.
+"""Encodes a corpus by words: counts the tokens of the training split, makes the codecs, and encodes every split.
 
-The training split is read once. Its tokens get provisional ids in the order of first sight; when all are counted, one
-pass over the written ids turns them into the final ones. Memory holds word forms, not sentences.
+The training split is read once. Its tokens get provisional ids in the order in which they first appear; when all are
+counted, one pass over the ids on disk turns them into the final ones. Memory holds word forms, not sentences.
 """
 
 import logging
@@ -24,14 +24,14 @@ from transformer_cli.data.writer import SplitWriter
 
 log = logging.getLogger(__name__)
 
-FEW = 5_000  # pairs that one process tokenises before workers would have started
-MOST_WORKERS = 16  # one process reads and counts what they tokenise: two keep it busy for a seventh of its time
-JOIN_SENTENCES = 200_000  # joins are learned from so many sentences at most; more would teach only rare pairs
+FEW = 5_000  # one process has tokenised this many pairs before workers would have started
+MOST_WORKERS = 16  # one process reads and counts what they tokenise; two workers keep it busy a seventh of the time
+JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; more would teach only rare pairs
 
 
 @dataclass(frozen=True)
 class EncodedCorpus:
-    """What was made of a corpus; the splits themselves are on disk."""
+    """What `encode_by_words` makes from a corpus; the splits themselves are on disk."""
 
     codecs: Codecs
     splits: dict[str, dict[str, Any]]
@@ -67,7 +67,7 @@ def encode_by_words(folder: Path, data: DataConfig, corpus: Corpus) -> EncodedCo
 
 
 def _encode_training(split: SplitWriter, chunks: Iterable[TokenizedPairs], counters: Sequence["_FormCounter"]) -> Joins:
-    """Write the split with provisional ids; returns the joins that its target side teaches."""
+    """Write the split with provisional ids; returns the joins learned from its target side."""
     neighbours = _Neighbours()
     for chunk in chunks:
         ids = [counter.encode(side) for counter, side in zip((counters[0], counters[-1]), chunk.sides, strict=True)]
@@ -77,7 +77,10 @@ def _encode_training(split: SplitWriter, chunks: Iterable[TokenizedPairs], count
 
 
 def _build_vocabularies(train: SplitWriter, counters: list["_FormCounter"], min_freq: int) -> list[Vocabulary]:
-    """Build them, and renumber the training split. A counter is large: each is taken off the list when it is read."""
+    """Build the vocabularies, and renumber the training split.
+
+    A counter is large, so each one is taken off the list, and freed, once it has been read.
+    """
     vocabularies: list[Vocabulary] = []
     for index, side in enumerate(SIDES):
         if counters:
@@ -115,14 +118,14 @@ def _encode(vocabulary: Vocabulary, side: TokenizedSide) -> NDArray[np.int32]:
 
 
 class _FormCounter:
-    """Gives word forms provisional ids in the order of first sight, and counts them."""
+    """Gives word forms provisional ids, in the order in which they first appear, and counts them."""
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
         self._counts = np.zeros(0, dtype=np.int64)  # longer than need be: it grows by doubling
 
     def encode(self, side: TokenizedSide) -> NDArray[np.int32]:
-        """The provisional id of each token."""
+        """Returns the provisional id of each token, and counts it."""
         ids = np.array([self._ids.setdefault(form, len(self._ids)) for form in side.forms], dtype=np.int32)
         if len(self._counts) < len(self._ids):
             self._counts = np.append(self._counts, np.zeros(len(self._ids), dtype=np.int64))
@@ -130,14 +133,14 @@ class _FormCounter:
         return ids[side.ids]
 
     def forms(self) -> list[str]:
-        """By provisional id."""
+        """Returns the word forms; their indices are the provisional ids."""
         return list(self._ids)
 
     def counts(self) -> dict[str, int]:
         return dict(zip(self._ids, self._counts.tolist(), strict=False))
 
     def final_ids(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
-        """final_ids[provisional] = id in the vocabulary."""
+        """Returns an array with final_ids[provisional id] = id in the vocabulary."""
         return np.array(vocabulary.encode(self._ids), dtype=np.int32)
 
 
@@ -149,7 +152,7 @@ class _Neighbours:
         self._chunks: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]] = []
 
     def add(self, ids: NDArray[np.int32], side: TokenizedSide) -> None:
-        """Look at the next sentences, while they are among the first JOIN_SENTENCES."""
+        """Note the neighbours in the next sentences, as long as these are among the first JOIN_SENTENCES."""
         ends = np.cumsum(side.lengths[: JOIN_SENTENCES - self._sentences])
         self._sentences += len(ends)
         if len(ends):
@@ -157,6 +160,6 @@ class _Neighbours:
             self._chunks.append((ids[left], ids[left + 1], side.glued[left]))
 
     def learn(self, forms: Sequence[str]) -> Joins:
-        """forms: by id."""
+        """Learn joins from the neighbours noted. forms: the word form of each id."""
         left, right, glued = map(np.concatenate, zip(*self._chunks, strict=True))
         return learn_joins(forms, left, right, glued)

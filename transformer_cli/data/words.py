@@ -1,7 +1,7 @@
 """Text ↔ tokens: spaCy's rule-based tokenisers one way, learned joins the other. The one owner of spaCy.
 
 Knows nothing of vocabularies, files or models. The tokenisers are blank pipelines (`spacy.blank("de")`): the rules of
-the full models, with nothing to download.
+the full models, without anything to download.
 """
 
 import importlib.util
@@ -17,28 +17,28 @@ from numpy.typing import NDArray
 from transformer_cli.errors import ConfigError
 
 SPACY_VERSION = version("spacy")
-FORMS_KEPT = 100_000  # spaCy forgets no form that it has seen; with more of them (40 MB) its tokeniser is made anew
+FORMS_KEPT = 100_000  # spaCy keeps every form that it has seen; beyond this many (40 MB) its tokeniser is made anew
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A sentence's tokens, and for each whether it was glued to the next one (no space between them)."""
+    """A sentence's tokens, and whether each one was glued to the next one (without a space between them)."""
 
     words: list[str]
     glued: list[bool]
 
 
 class Tokenizer:
-    """Splits text of one language; lower-cases after splitting, since the rules look at case."""
+    """Splits text of one language into tokens; lower-cases after splitting, because spaCy's rules look at case."""
 
     def __init__(self, language: str, *, lowercase: bool) -> None:
-        """Raises ConfigError for a language that spaCy has no blank tokeniser for, or that needs a further package."""
+        """Raises ConfigError if spaCy has no blank tokeniser for the language, or needs a further package for it."""
         self.language = language
         self.lowercase = lowercase
         self._split: Any = _blank_tokenizer(language)
 
     def split(self, text: str) -> Tokens:
-        """Tokens and joins of one line; runs of white space count as one space."""
+        """Split one line into tokens; runs of white space count as one space."""
         if len(self._split.vocab) > FORMS_KEPT:
             self._split = _blank_tokenizer(self.language)
         tokens = self._split(_single_spaced(text))
@@ -46,16 +46,16 @@ class Tokenizer:
         return Tokens(words, [not token.whitespace_ for token in tokens])
 
     def tokens(self, text: str) -> list[str]:
-        """The tokens of one line; none for a blank one."""
+        """Returns the tokens of one line; a blank line has none."""
         return self.split(text).words
 
 
 @dataclass(frozen=True)
 class Joins:
-    """Where tokens are written without a space between them, learned from real text; independent of language.
+    """Which tokens are written without a space between them, learned from real text; independent of language.
 
-    A pair of tokens seen in training goes by its majority. Any other is glued only at an edge that is no letter or
-    digit, of a token that mostly stands glued to words on that side. Only pairs that this rule gets wrong are kept.
+    A pair of tokens that was seen in training is glued or apart as it mostly was there. Any other pair is glued only if one of the two tokens mostly stands glued to words on that side, with an edge there that is not a
+    letter or a digit. Of the pairs seen, only those that this second rule gets wrong are kept.
     """
 
     glue_left: frozenset[str] = frozenset()
@@ -65,17 +65,17 @@ class Joins:
     glued_pairs: frozenset[tuple[str, str]] = frozenset()
     """pairs that are glued against the rule: ("t", "-"), ("do", "n't")"""
     spaced_pairs: frozenset[tuple[str, str]] = frozenset()
-    """pairs that are apart against the rule"""
+    """pairs that have a space between them against the rule"""
 
     def join(self, tokens: Sequence[str]) -> str:
-        """Plain text from tokens."""
+        """Returns plain text made from tokens."""
         pieces = list(tokens[:1])
         for left, right in pairwise(tokens):
             pieces.append(right if self._is_glued(left, right) else f" {right}")
         return "".join(pieces)
 
     def restores(self, text: str, tokens: Sequence[str], *, lowercase: bool) -> bool:
-        """Whether `join` gives back the text that these are the tokens of: white space and case as the tokeniser's."""
+        """Whether `join` turns a text's tokens back into that text, after single-spacing and lower-casing the text."""
         text = _single_spaced(text)
         return self.join(tokens) == (text.lower() if lowercase else text)
 
@@ -87,7 +87,7 @@ class Joins:
         return left in self.glue_right or right in self.glue_left
 
     def as_json(self) -> dict[str, Any]:
-        """What `from_json` reads back, in a stable order."""
+        """Returns what `from_json` reads, in a stable order."""
         return {
             "glue_left": sorted(self.glue_left),
             "glue_right": sorted(self.glue_right),
@@ -109,9 +109,12 @@ class Joins:
 def learn_joins(
     forms: Sequence[str], left: NDArray[np.int32], right: NDArray[np.int32], glued: NDArray[np.bool_]
 ) -> Joins:
-    """What neighbours in real text teach: forms[left[i]] stood before forms[right[i]], and glued[i] without a space."""
+    """Learn joins from neighbours in real text.
+
+    forms[left[i]] stood before forms[right[i]]; glued[i] is True if there was no space between the two.
+    """
     pairs, which = np.unique(left.astype(np.int64) * len(forms) + right, return_inverse=True)
-    majority = np.bincount(which, np.where(glued, 1, -1))  # by pair: times glued less times apart
+    majority = np.bincount(which, np.where(glued, 1, -1))  # per pair: times glued minus times apart
     left, right = np.divmod(pairs, len(forms))
     ends_as_word = np.array([form[-1].isalnum() for form in forms])
     begins_as_word = np.array([form[0].isalnum() for form in forms])
@@ -137,16 +140,16 @@ def _blank_tokenizer(language: str) -> Any:
     import spacy
 
     found = importlib.util.find_spec(f"spacy.lang.{language}") if language.isidentifier() else None
-    if found is None or found.submodule_search_locations is None:  # spacy.lang.punctuation is no language
+    if found is None or found.submodule_search_locations is None:  # spacy.lang.punctuation is not a language
         raise ConfigError(
-            f"spaCy has no tokeniser for language {language!r}; codes are such as de, en, fr, cs, xx (any)"
+            f"spaCy has no tokeniser for language {language!r}; give a code such as de, en, fr, cs, or xx (any)"
         )
     try:
         tokenizer: Any = spacy.blank(language).tokenizer
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise ConfigError(f"spaCy's tokeniser for {language!r} needs a further package: {reason}") from None
-    tokenizer.vocab.lex_attr_getters = {}  # a form's shape, stop-word and URL flags …: half the time, and not asked for
+    tokenizer.vocab.lex_attr_getters = {}  # shape, stop-word and URL flags: unused, and half of the time
     return tokenizer
 
 

@@ -3,7 +3,7 @@
 A worker is a Python process that reads chunks of text from its standard input and writes their tokens to its standard
 output. It is not forked, because the caller may run threads (torch does), and a fork of a process with threads may
 hang. `multiprocessing` is not used either: without fork it runs the caller's script again in every worker. loky does
-neither; docs/design.md says why it is not used. Knows nothing of vocabularies and files.
+neither; docs/design.md says why it is not used. Knows nothing of vocabularies or files.
 """
 
 import marshal
@@ -31,15 +31,15 @@ Pair = tuple[str, str]
 Texts = tuple[tuple[str, ...], ...]  # (source texts, target texts) of a chunk
 
 CHUNK = 1_000  # pairs that a worker gets at once; it tokenises them in a tenth of a second
-WAITING = 2  # chunks per worker that are handed out before the first of them is needed
+WAITING = 2  # chunks that are handed out per worker before the first result is needed
 START = "import sys; sys.path[:] = sys.argv[1:]; from transformer_cli.data.workers import serve; serve()"
 
 
 @dataclass(frozen=True)
 class TokenizedSide:
-    """One side of some sentences: which tokens there are, and which of them stand where.
+    """One side of some sentences: the distinct tokens, and which of them is where.
 
-    "Ein Hund, ein Mann." and "Ein Hund", in lower case, are
+    For example, "Ein Hund, ein Mann." and "Ein Hund", in lower case, are
 
         forms    ein  hund  ,  mann  .
         ids      0  1  2  0  3  4    0  1
@@ -50,11 +50,11 @@ class TokenizedSide:
     forms: list[str]
     """the distinct tokens, in the order in which they first appear"""
     ids: NDArray[np.int32]
-    """(tokens,) of all sentences, end to end: token i is forms[ids[i]]"""
+    """(tokens,): all sentences end to end; token i is forms[ids[i]]"""
     lengths: NDArray[np.int64]
-    """(sentences,) how many tokens each sentence has"""
+    """(sentences,): how many tokens each sentence has"""
     glued: NDArray[np.bool_]
-    """(tokens,) True if no space follows the token in the text: glued to the next one, or at the end of the text"""
+    """(tokens,): True if no space follows the token in the text: glued to the next one, or at the end of the text"""
 
     def sentences(self) -> Iterator[list[str]]:
         """Yield the tokens of each sentence."""
@@ -82,12 +82,12 @@ Tokenize = Callable[[Iterable[Pair]], Iterator[TokenizedPairs]]
 
 @contextmanager
 def tokenizing(source: str, target: str, *, lowercase: bool, processes: int) -> Iterator[Tokenize]:
-    """Yields a function from pairs to their tokens. It gives the same chunks in the same order for any `processes`.
+    """Yields a function from pairs to their tokens. Its chunks and their order are the same for any `processes`.
 
-    source and target are languages. If `processes` is 1, this process does the work; otherwise so many workers do, and
-    none of them is left at the end of the block.
+    source and target are languages. If `processes` is 1, this process does the work; otherwise that many workers do,
+    and none of them is left at the end of the block.
 
-    Raises ConfigError as Tokenizer does (with workers, at the first chunk), DataError if a worker dies.
+    Raises ConfigError as Tokenizer does (with workers, at the first chunk), and DataError if a worker dies.
     """
     if processes == 1:
         tokenizers = _Tokenizers(source, target, lowercase)
@@ -101,16 +101,16 @@ def tokenizing(source: str, target: str, *, lowercase: bool, processes: int) -> 
 
 
 def available_cores() -> int:
-    """How many cores this process may run on."""
+    """Returns how many cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def serve() -> None:
-    """What a worker runs: it reads the settings, then one chunk after another, until its input ends."""
+    """Run a worker: read the settings, then one chunk after another, until the input ends."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that nothing that a library prints gets among the answers
-    if not entry_points(group="spacy_factories"):  # a plug-in of spaCy's may need torch
-        sys.modules["torch"] = None  # type: ignore[assignment]  # spaCy imports it where it can: seconds, 200 MB
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keeps whatever a library prints out of the answers
+    if not entry_points(group="spacy_factories"):  # a plug-in for spaCy may need torch
+        sys.modules["torch"] = None  # type: ignore[assignment]  # spaCy would import it: seconds, 200 MB
     try:
         tokenizers = _Tokenizers(*_receive(requests))
         while True:
@@ -119,7 +119,7 @@ def serve() -> None:
     except ConfigError as error:
         _send(answers, str(error))
     except (EOFError, BrokenPipeError):
-        os._exit(0)  # the caller is gone: at once, without writing what is left
+        os._exit(0)  # the caller is gone: end at once, without writing what is left
 
 
 class _Tokenizers:
@@ -149,17 +149,17 @@ def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> TokenizedSide:
 
 
 class _Worker:
-    """A worker process, seen from outside. However this process ends, the worker's input ends with it."""
+    """A worker process, as its caller sees it. However the caller ends, the worker's input ends with it."""
 
     def __init__(self, *settings: object) -> None:
         command = [sys.executable, "-c", START, *sys.path]
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # NumPy's; else a thread for every core
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # NumPy would start one per core
         with _ctrl_c_held_back():
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self._request(settings)
 
     def tokenize(self, texts: Texts) -> list[TokenizedSide]:
-        """As _Tokenizers.tokenize; raises DataError if the process is dead or dies."""
+        """Like _Tokenizers.tokenize; raises DataError if the process is dead or dies."""
         self._request(texts)
         assert self._process.stdout
         try:
@@ -176,30 +176,30 @@ class _Worker:
         ]
 
     def kill(self) -> None:
-        """End the process at once; it holds nothing that would be lost."""
+        """End the process at once; nothing is lost by that."""
         self._process.kill()
 
     def close(self) -> None:
         """Wait for the end of the process."""
-        with suppress(BrokenPipeError):  # of what could not be sent
+        with suppress(BrokenPipeError):  # from data that could not be sent
             self._process.__exit__(None, None, None)
 
     def _request(self, value: Any) -> None:
         assert self._process.stdin
-        with suppress(BrokenPipeError):  # it has ended, and its answer, or the lack of one, says why
+        with suppress(BrokenPipeError):  # the worker has ended; its answer, or the lack of one, says why
             _send(self._process.stdin, value)
 
     def _death(self) -> DataError:
         code = self._process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return DataError(
-            f"a process that tokenised {how}; if memory ran out, run it again on fewer cores, such as "
+            f"a process that tokenised {how}; if memory ran out, run it again on fewer cores, for example with "
             "`taskset --cpu-list 0 tfm prepare`"
         )
 
 
 class _Workers:
-    """Gives each chunk to an idle worker. A thread waits for each worker; answers come in the order of the chunks."""
+    """Gives each chunk to an idle worker. One thread waits for each worker; answers come in the order of the chunks."""
 
     def __init__(self, workers: Sequence[_Worker]) -> None:
         self._workers = workers
@@ -219,7 +219,7 @@ class _Workers:
             yield _finished(*begun.popleft())
 
     def end(self) -> None:
-        """Kill all workers, whatever they are doing."""
+        """Kill all workers, even if they are at work."""
         for worker in self._workers:
             worker.kill()
         self._threads.shutdown(cancel_futures=True)
@@ -245,7 +245,7 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[Texts]:
 
 
 def _send(file: IO[bytes], value: Any) -> None:
-    """Write the length in 8 bytes, then what marshal makes of `value`. Raises BrokenPipeError if nobody reads."""
+    """Write `value` as marshal encodes it, after its length in 8 bytes. Raises BrokenPipeError if nobody reads."""
     content = marshal.dumps(value)
     file.write(len(content).to_bytes(8, "little"))
     file.write(content)
@@ -253,7 +253,7 @@ def _send(file: IO[bytes], value: Any) -> None:
 
 
 def _receive(file: IO[bytes]) -> Any:
-    """Read what `_send` wrote. Raises EOFError if the sender is gone."""
+    """Read a value that `_send` wrote. Raises EOFError if the sender is gone."""
     length = int.from_bytes(file.read(8), "little")
     content = file.read(length)
     if not length or len(content) < length:
@@ -263,7 +263,7 @@ def _receive(file: IO[bytes]) -> Any:
 
 @contextmanager
 def _ctrl_c_held_back() -> Iterator[None]:
-    """A process that is started in this block ignores Ctrl-C, which a terminal sends to all processes: we end it."""
+    """Processes started in this block ignore Ctrl-C, which a terminal sends to all processes: we end them ourselves."""
     if os.name != "posix":
         yield
         return

@@ -1,4 +1,7 @@
-"""Writes the files that dataset.py reads: raw text, ids and offsets. They grow chunk by chunk, never in memory."""
+"""Writes the files that dataset.py reads: raw text, ids and offsets, chunk by chunk. Knows no tokens or vocabularies.
+
+Never holds a whole file in memory.
+"""
 
 import os
 from collections.abc import Sequence
@@ -17,16 +20,16 @@ RENUMBER_CHUNK = 1 << 20  # ids held in memory while they are renumbered
 
 
 class SplitWriter:
-    """Both sides of a split, growing. Its `with` block ends when all is added."""
+    """Writes both sides of a split. Used in a `with` block, which ends when everything has been added."""
 
     def __init__(self, folder: Path, name: str, size: int | None) -> None:
-        """size: about how many pairs there will be, if that is known."""
+        """size: about how many pairs there will be, or None if that is unknown."""
         self._sides = [_SideWriter(folder / f"{name}.{side}") for side in SIDES]
         self._bar = progress.bar(f"prepare {name}", size, " sentences")
         self._sentences = 0
 
     def add(self, chunk: TokenizedPairs, ids: Sequence[NDArray[np.int32]]) -> None:
-        """ids of [source, target], as TokenizedSide.ids."""
+        """Write a chunk. ids: [source, target], each in the order of TokenizedSide.ids."""
         for writer, texts, side, side_ids in zip(self._sides, chunk.texts, chunk.sides, ids, strict=True):
             writer.add(texts, side_ids, side.lengths)
         self._sentences += len(chunk)
@@ -37,7 +40,7 @@ class SplitWriter:
         self._sides[side].renumber(final_ids)
 
     def counts(self) -> dict[str, Any]:
-        """What the manifest says of the split."""
+        """Returns the counts of the split for the manifest."""
         sides = {side: writer.counts() for side, writer in zip(SIDES, self._sides, strict=True)}
         return {"sentences": self._sentences, **sides}
 
@@ -51,7 +54,7 @@ class SplitWriter:
 
 
 class _SideWriter:
-    """One side of a split, growing: raw text, ids and offsets."""
+    """Writes one side of a split: raw text, ids and offsets."""
 
     def __init__(self, stem: Path) -> None:
         self._text = open(f"{stem}.txt", "wb")
@@ -61,7 +64,7 @@ class _SideWriter:
         self._unknown = self._longest = 0
 
     def add(self, texts: Sequence[str], ids: NDArray[np.int32], lengths: NDArray[np.int64]) -> None:
-        """texts, lengths (sentences,); ids (tokens,)."""
+        """Write a chunk of this side: texts and lengths (sentences,), ids (tokens,)."""
         self._text.write("".join(f"{text}\n" for text in texts).encode())
         self._offsets.extend(self._ids.length + np.cumsum(lengths))
         self._ids.extend(ids)
@@ -83,7 +86,7 @@ class _SideWriter:
 
 
 class _ArrayWriter:
-    """A one-dimensional .npy file that grows. NumPy pads the header so that a longer length still fits in it."""
+    """Writes a one-dimensional .npy file that grows. NumPy pads the header so that a greater length still fits."""
 
     def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
         self.length = 0
@@ -98,7 +101,7 @@ class _ArrayWriter:
         self.length += len(values)
 
     def renumber(self, table: NDArray[np.int32]) -> int:
-        """Replace each id by table[id], after the file was closed; returns how many are UNK then."""
+        """Replace each id by table[id] after the file was closed; returns how many of the new ids are UNK."""
         n_unknown = 0
         with self._path.open("r+b") as file:
             file.seek(self._start)

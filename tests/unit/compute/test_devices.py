@@ -83,8 +83,8 @@ def test_each_process_on_a_machine_takes_a_gpu_of_its_own(
             "auto",
             "device auto: 3 processes here, and torch sees only 2 CUDA devices; .*--nproc-per-node 2.*, or .* cpu",
         ),
-        ("cuda:1", "device cuda:1: one GPU for 3 processes; choose cuda, and each takes its own"),
-        ("mps", "device mps: for one process only; choose cpu, or start without torchrun"),
+        ("cuda:1", "device cuda:1: one GPU for 3 processes; choose cuda, so that each process takes its own"),
+        ("mps", "device mps: works with one process only; choose cpu, or start without torchrun"),
     ],
 )
 @pytest.mark.parametrize("rank", range(3))
