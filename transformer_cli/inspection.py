@@ -1,6 +1,6 @@
-"""Attention weights and token vectors of a sentence, in a model or of word vectors alone, as numbers. No pictures here.
+"""Attention weights and token vectors of a sentence as numbers, from a model or from word vectors alone.
 
-Positions count from 0, which is <sos> in a model; layers and heads count from 1, as a user names them.
+Positions count from 0, which is <sos> in a model; layers and heads count from 1, as users do. Knows no pictures.
 """
 
 import logging
@@ -28,29 +28,29 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Attention:
-    """Of one layer, every head: each (heads, target, source)."""
+    """The attention of all heads of one layer: two tensors (heads, target, source)."""
 
     scores: Tensor
-    """before softmax, -inf where a target position may not attend"""
+    """the scores before softmax, -inf where a target position may not attend"""
     weights: Tensor
-    """softmax of the scores: each row's sum is 1"""
+    """softmax of the scores: each row sums to 1"""
 
 
 @dataclass(frozen=True)
 class AttentionMap:
-    """Of one head."""
+    """The attention of one head."""
 
     kind: Kind
     layer: int
     head: int
     target_tokens: list[str]
-    """that attend: the rows"""
+    """the tokens that attend: the rows"""
     source_tokens: list[str]
-    """that are attended to: the columns"""
+    """the tokens that are attended to: the columns"""
     scores: Tensor | None
-    """(target, source); None where weights alone were kept"""
+    """the scores before softmax, (target, source); None if only weights were kept"""
     weights: Tensor
-    """(target, source)"""
+    """softmax of the scores, (target, source)"""
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ class Repetition:
     token: str
     positions: tuple[int, int]
     without_positions: float
-    """of the embeddings: the same vector, so 1"""
+    """cosine of the two embeddings, which are the same vector, so 1"""
     before: float
-    """with position vectors: what the encoder reads"""
+    """cosine of the encoder's inputs: embeddings with position vectors"""
     after: float
-    """the encoder's output: what the words around have added"""
+    """cosine of the encoder's outputs, to which the words around have contributed"""
     after_untrained: float
-    """the same of the untrained model: how far positions and words around part the two before anything is learned"""
+    """the same for the untrained model: how far positions and the words around separate the two before any training"""
 
 
 @dataclass(frozen=True)
@@ -77,34 +77,34 @@ class Inspection:
     translation: str
     """plain text, as `tfm translate` writes it"""
     source_tokens: list[str]
-    """from <sos> to <eos>; the sentence's own words, also those that the vocabulary does not have"""
+    """from <sos> to <eos>; the sentence's own words, also words that are not in the vocabulary"""
     source_ids: list[int]
-    """0 for a word that the vocabulary does not have"""
+    """the ids of the source tokens; 0 for a word that is not in the vocabulary"""
     target_tokens: list[str]
-    """what the decoder reads: <sos> and the greedy translation; at each it writes the one after"""
+    """what the decoder reads: <sos> and the greedy translation; after each token it writes the next one"""
     target_ids: list[int]
     encoder_self: list[Attention]
-    """a layer each: source × source"""
+    """one per layer: source × source"""
     decoder_self: list[Attention]
-    """a layer each: target × target"""
+    """one per layer: target × target"""
     cross: list[Attention]
-    """a layer each: target × source"""
+    """one per layer: target × source"""
     without_positions: Tensor
-    """the source embeddings × √d_model: (source, d_model)"""
+    """the source embeddings as the model scales them (× √d_model by default): (source, d_model)"""
     before: Tensor
-    """the same plus position vectors, what the encoder reads: (source, d_model)"""
+    """the same plus position vectors, the encoder's input: (source, d_model)"""
     after: Tensor
     """the encoder's output: (source, d_model)"""
     after_untrained: Tensor | None
-    """the same of the untrained model, drawn from the run's seed; None where no word occurs twice.
+    """the output of the untrained encoder, drawn from the run's seed; None if no word occurs twice.
 
-    It has no pretrained vectors: where training began with some, it began elsewhere.
+    That encoder reads no pretrained vectors, even if training began with some.
     """
 
     def maps(
         self, kinds: Sequence[Kind] = KINDS, *, layer: int | None = None, heads: Sequence[int] = ()
     ) -> list[AttentionMap]:
-        """One layer (None: the last) and some heads (none named: all) of each kind.
+        """Returns a map for each of these kinds and heads (by default all heads), in one layer (None: the last).
 
         Raises DataError for a layer or head that the model does not have.
         """
@@ -128,7 +128,7 @@ class Inspection:
         return maps
 
     def repetitions(self) -> list[Repetition]:
-        """Each pair of occurrences of each word that the source has more than once, in the sentence's order."""
+        """Returns every pair of occurrences of a word that the source has more than once, in the sentence's order."""
         if self.after_untrained is None:
             return []
         tokens = self.source_tokens
@@ -142,24 +142,24 @@ class Inspection:
 
 @dataclass(frozen=True)
 class WordAttention:
-    """Word vectors that attend to each other with no model: they are queries, keys and values at once. float64."""
+    """Word vectors that attend to each other without a model: they are queries, keys and values at once. float64."""
 
     words: list[str]
-    """the sentence's, but for those that have no vector"""
+    """the words of the sentence that have a vector"""
     without_vector: list[str]
-    """these, in its order"""
+    """the words that have no vector, in the sentence's order"""
     positions: list[int]
-    """in `words`, of those that attend"""
+    """the indices in `words` of the words that attend"""
     is_scaled: bool
     """whether scores are divided by √dimension"""
     vectors: Tensor
     """(words, dimension)"""
     scores: Tensor
-    """before softmax: (positions, words)"""
+    """the scores before softmax: (positions, words)"""
     weights: Tensor
     """softmax of the scores: (positions, words)"""
     context: Tensor
-    """weights · vectors, what attention makes of them: (positions, dimension)"""
+    """weights · vectors, the output of attention: (positions, dimension)"""
 
 
 def inspect_sentence(translator: Translator, sentence: str, options: Options = Options()) -> Inspection:
@@ -169,10 +169,11 @@ def inspect_sentence(translator: Translator, sentence: str, options: Options = O
 
 
 def cross_attention(translation: Translation, *, layer: int) -> list[AttentionMap]:
-    """What each step of a translation attended to in the source, as it was decoded: a map for each head.
+    """Returns what each step of a translation attended to in the source while it was decoded: one map per head.
 
-    translation: one that carries its attention. layer: the last of the decoder, whose attention that is. Row i is the
-    token that was read, and at it the next one was written. Raises DataError if the sentence is blank.
+    translation: a translation that carries its attention. layer: the number of the decoder's last layer, because the
+    attention is that layer's. Row i is the token that was read at step i, when the next one was written.
+    Raises DataError if the sentence is blank.
     """
     if translation.attention is None:
         raise _blank()
@@ -187,7 +188,7 @@ def cross_attention(translation: Translation, *, layer: int) -> list[AttentionMa
 
 @torch.inference_mode()
 def inspect_translation(translator: Translator, translation: Translation) -> Inspection:
-    """Read a sentence and its translation once more, with all that attends to what written down.
+    """Run the model on a sentence and its translation once more, and record all attention.
 
     Raises DataError if the sentence is blank.
     """
@@ -222,14 +223,14 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
 
 
 def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, query: str | None = None) -> WordAttention:
-    """softmax(QKᵀ/√d)·V, or softmax(QKᵀ)·V, where the vectors of a sentence's words are Q, K and V.
+    """Compute softmax(QKᵀ/√d)·V, or softmax(QKᵀ)·V; the vectors of a sentence's words are Q, K and V.
 
-    Words are what stands between white space. A word has the vector of its own spelling, else of the lower-case one,
-    else of any other in upper and lower case; one that has none is left out, with a warning.
+    Words are separated by white space. A word gets the vector of its own spelling, else of its lower-case form, else of
+    any spelling that differs only in case; a word without a vector is left out with a warning.
 
-    where: a file or a name, as in `read_vectors`. query: a word, in upper or lower case, whose rows alone are wanted.
-    Raises DataError if there is no word, none that has a vector, or none that is the query, and where `read_vectors`
-    does.
+    where: a file or a name, as in `read_vectors`. query: a word, in upper or lower case, to return only its rows.
+    Raises DataError if there is no word, no word with a vector, or no word with a vector that is the query; otherwise
+    as `read_vectors` does.
     """
     words = sentence.split()
     if not words:
@@ -238,13 +239,15 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
     rows = {word: row for word in words if (row := found.get(word, found.get(word.lower()))) is not None}
     missing = [word for word in words if word not in rows]
     if not rows:
-        raise DataError(f"{where}: no vector for any word of the sentence; give words of its language, spaces between")
+        raise DataError(
+            f"{where}: no vector for any word of the sentence; give words of its language, separated by spaces"
+        )
     if missing:
         log.warning("%s: no vector for %s; left out", where, ", ".join(dict.fromkeys(missing)))
     words = [word for word in words if word in rows]
     positions = [at for at, word in enumerate(words) if query is None or word.lower() == query.lower()]
     if not positions:
-        raise DataError(f"query {query}: not among the words that have a vector; choose of {', '.join(words)}")
+        raise DataError(f"query {query}: not among the words that have a vector; choose one of {', '.join(words)}")
     vectors = torch.from_numpy(np.stack([rows[word] for word in words])).double()
     queries = vectors[positions]
     scores = queries @ vectors.T / (math.sqrt(vectors.shape[1]) if is_scaled else 1.0)
@@ -253,7 +256,7 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
 
 
 def _by_layer(record: Sequence[RecordedAttention]) -> list[Attention]:
-    """Of the one sentence in the batch."""
+    """Returns the attention of each layer, for the one sentence in the batch."""
     return [Attention(each.scores[0].cpu(), each.weights[0].cpu()) for each in record]
 
 

@@ -1,4 +1,7 @@
-"""Translator: text → ids → search → text, in the order the sentences came. The one road from text to text."""
+"""Translator: text → ids → search → text, in the order of the sentences. The only way from text to text.
+
+Knows nothing of tables or pictures.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -28,14 +31,14 @@ BATCH_POSITIONS = 2048  # padded source positions decoded together
 
 @dataclass(frozen=True)
 class Options:
-    """What text goes in and comes out; how it is searched for is said by SearchSettings."""
+    """What text goes in and comes out. SearchSettings says how a translation is searched for."""
 
     keep_unk: bool = False
     """leave `<unk>` in the text, instead of the source word that the decoder attends to most"""
     truncate: bool = False
     """cut sentences that are longer than the model's positions, instead of stopping with an error"""
     keep_attention: bool = False
-    """let each translation carry what it attended to"""
+    """let each translation carry its attention weights"""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Translation:
     source: str
     """the sentence as it was given"""
     source_tokens: list[str]
-    """what the encoder reads of it: all its tokens, or those that were left when it was cut"""
+    """the tokens that the encoder reads: all of them, or those that are left if the sentence was cut"""
     text: str
     """plain text, unknown words replaced"""
     tokens: list[str]
@@ -53,22 +56,23 @@ class Translation:
     log_prob: float
     """log-probability of the tokens"""
     source_ids: list[int]
-    """of the source tokens, without <sos> and <eos>"""
+    """the ids of the source tokens, without <sos> and <eos>"""
     ids: list[int]
-    """of the decoder's tokens, without <sos> and <eos>"""
+    """the ids of the decoder's tokens, without <sos> and <eos>"""
     attention: Tensor | None = None
-    """(heads, steps, source with <sos> and <eos>): what the last layer attended to while it read <sos>, then each
-    token; where it was asked for, and the sentence is not blank"""
+    """(heads, steps, source with <sos> and <eos>): the last layer's attention weights while it read <sos>, then each
+    token; None unless `Options.keep_attention` is set and the sentence is not blank"""
 
 
 class Translator:
     """A trained run, ready to translate."""
 
     def __init__(self, run: Run, device: torch.device, *, batches_at_a_time: int | None = None) -> None:
-        """Loads the checkpoint of the best validation loss. Raises CheckpointError.
+        """Loads the checkpoint with the best validation loss. Raises CheckpointError.
 
         batches_at_a_time: how many batches are decoded side by side (None: on the CPU one for each of torch's threads,
-        elsewhere one). The products of a decoding step are small: cut between threads, they would mostly wait.
+        elsewhere one). The products of a decoding step are small: if one were split between threads, these would mostly
+        wait.
         """
         self.run = run
         self.device = device
@@ -77,13 +81,13 @@ class Translator:
 
     @staticmethod
     def load(run: str | Path | None = None, *, device: str = "auto") -> "Translator":
-        """By a run's folder, its name under runs/, or (None) the newest run."""
+        """Load a run by its folder or its name under runs/, or (None) the newest run."""
         return Translator(Run.open(find_run(run)), choose_device(device))
 
     def translate(
         self, sentences: Sequence[str], options: Options = Options(), settings: SearchSettings = SearchSettings()
     ) -> list[str]:
-        """Plain text for plain text; a blank line for a blank line."""
+        """Returns the translation of each sentence as plain text; the translation of a blank line is empty."""
         return [translation.text for translation in self.translations(sentences, options, settings)]
 
     def translations(
@@ -94,12 +98,12 @@ class Translator:
         *,
         first_line: int = 1,
     ) -> list[Translation]:
-        """Translate, with tokens and log-probabilities.
+        """Returns the translation of each sentence, with tokens and log-probability.
 
-        Raises DataError, its line counted from first_line, at a sentence longer than the model's positions.
+        Raises DataError for a sentence longer than the model's positions; it names the line, counted from first_line.
         """
         if isinstance(sentences, str):  # a str is a sequence of one-letter sentences
-            raise TypeError(f"a list of sentences is wanted, such as [{sentences!r}], not one str")
+            raise TypeError(f"expected a list of sentences, such as [{sentences!r}], not one str")
         encoded = [self.run.codecs.source.encode(sentence) for sentence in sentences]
         return self.translate_encoded(sentences, encoded, options, settings, first_line=first_line)
 
@@ -112,12 +116,12 @@ class Translator:
         *,
         first_line: int = 1,
     ) -> list[Translation]:
-        """As `translations`, of sentences that the run's source codec has encoded already."""
+        """Like `translations`, for sentences that the run's source codec has encoded already."""
         read = [self._fitted(line, first_line + index, options) for index, line in enumerate(encoded)]
         lengths = np.array([len(line) for line in read], dtype=np.int64)
         wordy = np.flatnonzero(lengths)  # a blank line stays blank
         batches = [wordy[group] for group in groups_by_length(lengths[wordy], BATCH_POSITIONS)]
-        batches.reverse()  # the longest first: so batches that are decoded side by side end at about the same time
+        batches.reverse()  # the longest first, so that batches decoded side by side end at about the same time
         found: dict[int, Hypothesis] = {}
         with progress.bar("translate", len(read), " sentences") as bar:
             decoded = self._decode_all([[read[row].ids for row in rows] for rows in batches], options, settings)
@@ -138,7 +142,7 @@ class Translator:
         *,
         chunk: int,
     ) -> Iterator[Translation]:
-        """Translate lines as they come, `chunk` at a time: one out for each in, in their order."""
+        """Translate lines as they come, `chunk` at a time. Yields one translation per line, in their order."""
         lines = iter(lines)
         first_line = 1
         while waiting := list(islice(lines, chunk)):
@@ -153,20 +157,22 @@ class Translator:
             return line.first(limit - MARKERS)
         raise DataError(
             f"line {number}: {len(line)} tokens, but the model takes at most {limit - MARKERS} (its {limit} positions "
-            "less <sos> and <eos>); split the sentence, or cut it with --truncate"
+            "minus <sos> and <eos>); split the sentence, or cut it with --truncate"
         )
 
     def _decode_all(
         self, batches: Sequence[list[list[int]]], options: Options, settings: SearchSettings
     ) -> Iterator[list[Hypothesis]]:
-        """Each batch's hypotheses, in order; some batches at a time, which share torch's threads."""
+        """Yield each batch's hypotheses, in order. Several batches are decoded at a time and share torch's threads."""
         decode_one = partial(decode, self.model, settings=settings, keep_attention=options.keep_attention)
         with SideBySide(min(self.batches_at_a_time, len(batches)) or 1) as workers:
             yield from workers.run(decode_one, batches)
 
     def _translation(self, sentence: str, read: Encoded, found: Hypothesis, options: Options) -> Translation:
         target = self.run.codecs.target
-        attended = None if options.keep_unk else [read.tokens[position - 1] for position in found.attended]  # 0: <sos>
+        attended = (
+            None if options.keep_unk else [read.tokens[position - 1] for position in found.attended]
+        )  # position 0 is <sos>
         return Translation(
             source=sentence,
             source_tokens=read.tokens,

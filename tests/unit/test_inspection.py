@@ -259,5 +259,5 @@ def test_word_vectors_that_cannot_be_looked_into(vectors: str) -> None:
         attend_over_words(" \n", vectors)
     with pytest.raises(DataError, match=r"some\.vec: no vector for any word of the sentence"):
         attend_over_words("ein Hund", vectors)
-    with pytest.raises(DataError, match=r"query dog: not among the words that have a vector; choose of the, cat$"):
+    with pytest.raises(DataError, match=r"query dog: not among the words that have a vector; choose one of the, cat$"):
         attend_over_words("the dog cat", vectors, query="dog")

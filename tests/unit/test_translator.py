@@ -138,7 +138,7 @@ def test_a_translation_keeps_the_tokens_that_were_read(translator: Translator) -
 
 
 def test_one_str_is_not_taken_for_a_list_of_letters(translator: Translator) -> None:
-    with pytest.raises(TypeError, match=r"a list of sentences is wanted, such as \['Hallo'\]"):
+    with pytest.raises(TypeError, match=r"expected a list of sentences, such as \['Hallo'\]"):
         translator.translate("Hallo")
 
 

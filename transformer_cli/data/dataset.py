@@ -73,7 +73,7 @@ class Dataset:
 
     @staticmethod
     def open(folder: Path) -> "Dataset":
-        """Open a folder. Raises DataError if it is missing, has another format version, or differs from its manifest."""
+        """Open a folder. Raises DataError if it is missing, of another format version, or unlike its manifest."""
         manifest = read_manifest(folder)
         try:
             codecs = Codecs.load(folder, DataConfig.model_validate(manifest["settings"]))

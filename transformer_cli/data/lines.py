@@ -65,7 +65,7 @@ def count_lines(path: Path) -> int:
 def byte_lines(path: Path) -> Generator[bytes, None, None]:
     r"""Yield the lines of one file, plain or .gz, with their line ends. Raises DataError, but does not check for UTF-8.
 
-    Lines are split at "\n" alone: text may hold U+2028, form feeds and other line ends that only Python knows.
+    Lines are split at "\n" alone: text may hold U+2028, form feeds and other characters at which Python splits.
     """
     try:
         with path.open("rb") as file:  # GzipFile alone reads lines slowly

@@ -54,8 +54,9 @@ class Tokenizer:
 class Joins:
     """Which tokens are written without a space between them, learned from real text; independent of language.
 
-    A pair of tokens that was seen in training is glued or apart as it mostly was there. Any other pair is glued only if one of the two tokens mostly stands glued to words on that side, with an edge there that is not a
-    letter or a digit. Of the pairs seen, only those that this second rule gets wrong are kept.
+    A pair of tokens that was seen in training is glued or apart as it mostly was there. Any other pair follows a rule:
+    it is glued only if one of the two tokens mostly stands glued to words on that side, and its edge there is not a
+    letter or a digit. Of the pairs seen, only those that the rule gets wrong are kept.
     """
 
     glue_left: frozenset[str] = frozenset()

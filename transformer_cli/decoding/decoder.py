@@ -1,4 +1,4 @@
-"""The Transformer as a decoder that can be searched: ids in, hypotheses out. Knows no words and no files."""
+"""The Transformer as a decoder for a search: ids in, hypotheses out. Knows no words and no files."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,10 +19,10 @@ from transformer_cli.model.transformer import Transformer
 def decode(
     model: Transformer, sentences: Sequence[Sequence[int]], settings: SearchSettings, *, keep_attention: bool = False
 ) -> list[Hypothesis]:
-    """The translation of each sentence of a batch, all decoded together.
+    """Returns a translation for each sentence of a batch; all are decoded together.
 
-    sentences: ids without <sos> and <eos>, at least one each, and no more than the model has positions for.
-    keep_attention: whether each hypothesis carries what it attended to, (heads, steps, source with <sos> and <eos>).
+    sentences: ids without <sos> and <eos>, at least one per sentence, and no more than the model has positions for.
+    keep_attention: whether each hypothesis carries its attention weights, (heads, steps, source with <sos> and <eos>).
     """
     device = next(model.parameters()).device
     source = pad_ids(sentences).to(device)
@@ -39,10 +39,10 @@ def decode(
 
 
 class TransformerDecoder:
-    """A batch of sentences being decoded by the Transformer, a row each: what `interface.Decoder` asks for."""
+    """An `interface.Decoder` that decodes a batch of sentences by the Transformer, one row per sentence."""
 
     def __init__(self, model: Transformer, source: Tensor) -> None:
-        """source int64 (rows, source), from <sos> to <eos>, padded at the end. Encodes it."""
+        """Encodes source: int64 (rows, source), from <sos> to <eos>, padded at the end."""
         self._model = model
         self._cache = model.start(source)
         self._is_word = (source != PAD) & (source != SOS) & (source != EOS)  # (rows, source)
@@ -51,7 +51,7 @@ class TransformerDecoder:
         """See `interface.Decoder`."""
         record: list[RecordedAttention] = []
         logits = self._model.step(tokens, self._cache, record)
-        attention = record[0].weights[:, :, -1]  # of the last layer: (rows, heads, source)
+        attention = record[0].weights[:, :, -1]  # the last layer's: (rows, heads, source)
         of_words = attention.mean(dim=1).masked_fill(~self._is_word, -1.0)
         return Step(logits, attention, of_words.argmax(dim=1))
 

@@ -9,10 +9,10 @@ from transformer_cli.decoding.interface import Decoder, Hypothesis
 def greedy(
     decoder: Decoder, max_tokens: Tensor, *, sos: int, eos: int, never: Tensor, keep_attention: bool = False
 ) -> list[Hypothesis]:
-    """Take the likeliest token at each step, until <eos> or the row's own limit; finished rows are dropped.
+    """Choose the likeliest token at each step, until <eos> or the row's own limit; finished rows are dropped.
 
-    max_tokens int64 (rows,): the most tokens of each row, at least 1, <eos> not counted. never int64: ids that are not
-    taken. keep_attention: whether each hypothesis carries the attention of its steps.
+    max_tokens int64 (rows,): how many tokens each row may have, at least 1, <eos> not counted. never int64: ids that
+    are never chosen. keep_attention: whether each hypothesis carries the attention of its steps.
     """
     n_rows, longest = len(max_tokens), int(max_tokens.max())
     device = max_tokens.device
@@ -20,7 +20,7 @@ def greedy(
     attended = torch.zeros((n_rows, longest), dtype=torch.int64, device=device)
     log_probs = torch.zeros(n_rows, device=device)
     attention: list[list[Tensor]] = [[] for _ in range(n_rows)]
-    alive = torch.arange(n_rows, device=device)  # which row of the result each row of the decoder is
+    alive = torch.arange(n_rows, device=device)  # for each of the decoder's rows, its row in the result
     newest = torch.full((n_rows,), sos, device=device)
     for position in range(longest):
         step = decoder.step(newest)
@@ -44,7 +44,7 @@ def greedy(
 
 
 def _argmax(logits: Tensor) -> Tensor:
-    """The first largest of each row: int64 (rows,). On the CPU by NumPy, which vectorises its loop."""
+    """Returns the first largest logit's index in each row: int64 (rows,). On the CPU NumPy does it: it vectorises."""
     if logits.device.type == "cpu":
         return torch.from_numpy(logits.numpy().argmax(axis=1))
     return logits.argmax(dim=1)
@@ -53,7 +53,7 @@ def _argmax(logits: Tensor) -> Tensor:
 def _hypothesis(
     tokens: list[int], attended: list[int], log_prob: float, attention: list[Tensor], eos: int
 ) -> Hypothesis:
-    """attention: of each step (heads, source); none if nobody asked for it."""
+    """Cut a row's lists at <eos>. attention: one tensor (heads, source) per step, or [] if it was not kept."""
     length = tokens.index(eos) if eos in tokens else len(tokens)
     kept = torch.stack(attention, dim=1) if attention else None  # (heads, steps, source)
     return Hypothesis(tokens[:length], attended[:length], log_prob, kept)

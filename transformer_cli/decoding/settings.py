@@ -8,18 +8,21 @@ DEFAULT_LIMIT = "2 × source + 10"  # what `default_limit` computes, for help te
 
 
 def default_limit(source_tokens: int) -> int:
-    """The longest translation of a sentence of so many tokens, where nobody names another."""
+    """Returns the longest translation, in tokens, of a sentence of `source_tokens` tokens, if no other limit is set."""
     return 2 * source_tokens + 10
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What a search may do."""
+    """How a search is limited."""
 
     max_tokens: int | None = None
-    """longest translation in tokens, <eos> not counted (None: 2 × source + 10)"""
+    """the longest translation in tokens, <eos> not counted (None: 2 × source + 10)"""
 
     def limit(self, source_tokens: int, max_length: int | None) -> int:
-        """The longest translation of a sentence of so many tokens by a model of max_length positions (None: any)."""
+        """Returns the longest translation, in tokens, of a sentence of `source_tokens` tokens.
+
+        max_length: how many positions the model has (None: no limit).
+        """
         wanted = self.max_tokens or default_limit(source_tokens)
         return wanted if max_length is None else min(wanted, max_length - MARKERS)

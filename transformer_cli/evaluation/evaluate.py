@@ -1,4 +1,4 @@
-"""evaluate(run): loss, perplexity, BLEU and chrF on splits of its dataset or on files. Knows runs and text files.
+"""evaluate(run): loss, perplexity, BLEU and chrF of a run, on splits of its dataset or on two text files.
 
 References are scored as they were written: they never pass through the vocabulary.
 """
@@ -34,11 +34,11 @@ class Result:
     loss: float
     """mean over target tokens, in nats"""
     loss_batch_mean: float
-    """as in Losses"""
+    """see Losses"""
     ppl: float
     """exp(loss)"""
     bleu: float
-    """as in Scores, as are those that follow"""
+    """see Scores for this and the next four fields"""
     bleu_signature: str
     bleu_tokens: float
     chrf: float
@@ -48,7 +48,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Judged:
-    """A result, and the translations that it is of."""
+    """A result, and the translations that were scored for it."""
 
     result: Result
     translations: list[Translation]
@@ -62,7 +62,7 @@ class ParallelText:
     sources: Sequence[str]
     references: Sequence[str]
     split: EncodedSplit | None = None
-    """both sides as ids, where they are on disk already"""
+    """both sides as ids, if they are on disk already"""
 
 
 def evaluate(
@@ -74,10 +74,10 @@ def evaluate(
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
 ) -> Iterator[Judged]:
-    """Judge a run's best checkpoint on splits of its dataset (none named: every test set), or on two files.
+    """Judge a run's best checkpoint on splits of its dataset (by default every test set), or on two files.
 
-    run: a name under runs_dir, a folder, or None for the newest. files: sentences and their reference translations.
-    Yields a result as each split is done. Raises CheckpointError or DataError, when the first is asked for.
+    run: a name under runs_dir, a folder, or None for the newest run. files: sentences and their reference translations.
+    Yields a result after each split. Raises CheckpointError or DataError when the first result is requested.
     """
     opened = Run.open(find_run(run, runs_dir))
     texts = [_read_text(*files)] if files else _read_splits(opened.config.data, splits, data_dir)
@@ -119,12 +119,12 @@ def judge(translator: Translator, text: ParallelText) -> Judged:
 
 
 def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
-    """Those of the sentences that fit; says how many do not."""
+    """Returns the losses of the sentences that fit; a warning counts the others."""
     max_length = translator.run.config.model.max_length
     rows = rows_within(split, max_length)
     if len(rows) < len(split):
         n_long = len(split) - len(rows)
-        log.warning("%s: %d sentences are too long: left out of the loss, cut to be translated", name, n_long)
+        log.warning("%s: %d sentences are too long: left out of the loss, and cut for translation", name, n_long)
     if not len(rows):
         raise DataError(f"{name}: every sentence is longer than the model's {max_length} positions")
     return corpus_losses(translator.model, split, rows)
@@ -142,7 +142,7 @@ def _read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list
 
 
 def _read_text(source: Path, reference: Path) -> ParallelText:
-    """Lines as they are: an empty one is translated by an empty one."""
+    """Read two files line by line; empty lines are kept, and an empty line's translation is empty."""
     sources, references = list(read_lines(source)), list(read_lines(reference))
     if not sources:
         raise DataError(f"{source}: empty; name a file with one sentence per line")
@@ -152,9 +152,9 @@ def _read_text(source: Path, reference: Path) -> ParallelText:
 
 
 def _say_baseline(data: DataConfig, text: ParallelText) -> None:
-    """What a dictionary alone reaches on the embedded corpus, so that the model's score means something."""
+    """Log what a dictionary alone reaches on the embedded corpus, to compare the model's score with."""
     from transformer_cli.data.captions import word_by_word
 
     guesses = [word_by_word(sentence, source=data.source) for sentence in text.sources]
     bleu = bleu_of_text(guesses, text.references, lowercase=data.lowercase)
-    log.info("%s: word by word with a dictionary, the baseline: BLEU %.2f", text.name, bleu)
+    log.info("%s: baseline, word by word with a dictionary: BLEU %.2f", text.name, bleu)

@@ -1,6 +1,6 @@
-"""Losses of encoded sentences under a model: sentence by sentence, and of a whole split. Knows ids, no text.
+"""Losses of encoded sentences under a model: for each sentence, and for a whole split. Knows ids, not text.
 
-Training validates with these; so they import nothing that translates.
+Training validates with these functions, so this module imports nothing that translates.
 """
 
 import math
@@ -18,7 +18,7 @@ from transformer_cli.data.lengths import Rows, groups_by_length
 from transformer_cli.model.loss import sum_by_row, token_losses
 from transformer_cli.model.transformer import Transformer
 
-TUTORIAL_BATCH = 128  # the mean of batch means depends on the batches: these are the tutorials'
+TUTORIAL_BATCH = 128  # the mean of batch means depends on the batches; the tutorials use this size
 LOSS_POSITIONS = 2048  # padded positions whose losses are computed together
 
 
@@ -27,9 +27,9 @@ class SentenceLosses:
     """The losses of some sentences, one by one."""
 
     nll: NDArray[np.float64]
-    """(sentences,) -log p of each sentence's target, in nats: the sum over its tokens"""
+    """(sentences,): -log p of each sentence's target, in nats, summed over its tokens"""
     tokens: NDArray[np.int64]
-    """(sentences,) target tokens of each, <eos> included"""
+    """(sentences,): the number of target tokens, <eos> included"""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Losses:
     """Losses of a whole split, in nats."""
 
     tokens: int
-    """target tokens, <eos> included"""
+    """the number of target tokens, <eos> included"""
     loss: float
     """mean over target tokens"""
     loss_batch_mean: float
-    """mean over batches of 128, sorted as torchtext sorts, of the means over their tokens: the tutorials' figure"""
+    """mean of the batches' mean losses, in batches of 128 in torchtext's order: the figure that tutorials report"""
 
     @property
     def ppl(self) -> float:
@@ -50,14 +50,14 @@ class Losses:
 
 
 def perplexity(loss: float) -> float:
-    """exp(loss), of 700 nats at most: a float, and JSON, hold no more."""
+    """Returns exp(loss); a loss above 700 nats counts as 700, because a float, and JSON, cannot hold more."""
     return math.exp(min(loss, 700.0))
 
 
 def sentence_losses(model: Transformer, split: EncodedSplit, rows: Rows, world: World = ALONE) -> SentenceLosses:
-    """The losses of the named sentences, in the order of `rows`: without dropout or label smoothing, in float32.
+    """Returns the losses of the sentences in `rows`, in that order, without dropout or label smoothing, in float32.
 
-    Several processes that hold the same model share the work, and all return the same.
+    Several processes that hold the same model share the work, and all of them return the same losses.
     """
     device = next(model.parameters()).device
     nll, tokens = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
@@ -69,18 +69,18 @@ def sentence_losses(model: Transformer, split: EncodedSplit, rows: Rows, world: 
             losses = token_losses(model, batch.source.to(device), batch.target.to(device))
             sums, counts = sum_by_row(losses.nll.cpu(), batch.target, model.pad_id)
             nll[group], tokens[group] = sums.numpy(), counts.numpy()
-    return SentenceLosses(world.total(nll), world.total(tokens))  # each sentence is 0 in all processes but one
+    return SentenceLosses(world.total(nll), world.total(tokens))  # for each sentence, all processes but one have 0
 
 
 def corpus_losses(model: Transformer, split: EncodedSplit, rows: Rows, world: World = ALONE) -> Losses:
-    """The losses of the named sentences together; otherwise as `sentence_losses`."""
+    """Returns the losses of the sentences in `rows` taken together; otherwise like `sentence_losses`."""
     each = sentence_losses(model, split, rows, world)
     means = [each.nll[batch].sum() / each.tokens[batch].sum() for batch in _tutorial_batches(split, rows)]
     return Losses(int(each.tokens.sum()), float(each.nll.sum() / each.tokens.sum()), float(np.mean(means)))
 
 
 def interleaved(source_length: int, target_length: int) -> int:
-    """A sort key: the bits of both lengths taking turns, the source's first, as torchtext sorts test sets.
+    """Returns torchtext's sort key for test sets: the bits of both lengths in turns, the source's first.
 
     For example, 5 = 0b101 and 3 = 0b011 give 0b10_01_11 = 39.
     """
@@ -91,7 +91,7 @@ def interleaved(source_length: int, target_length: int) -> int:
 
 
 def _tutorial_batches(split: EncodedSplit, rows: Rows) -> list[NDArray[Any]]:
-    """Where in `rows` the sentences of each batch stand."""
+    """Returns for each batch of the tutorials the indices of its sentences in `rows`."""
     lengths = zip(split.source.lengths[rows].tolist(), split.target.lengths[rows].tolist(), strict=True)
     keys = [interleaved(source, target) for source, target in lengths]
     order = np.array(sorted(range(len(rows)), key=keys.__getitem__), dtype=np.int64)

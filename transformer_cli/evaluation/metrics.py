@@ -14,12 +14,12 @@ class Scores:
     """How good translations are, from 0 to 100."""
 
     bleu: float
-    """of plain text against raw references"""
+    """BLEU of plain text against raw references"""
     bleu_signature: str
     bleu_tokens: float
-    """of the decoder's own tokens, `<unk>` kept, against tokenised references: what tutorials report"""
+    """BLEU of the decoder's own tokens, `<unk>` kept, against tokenised references, as tutorials report it"""
     chrf: float
-    """of plain text against raw references"""
+    """chrF of plain text against raw references"""
     chrf_signature: str
 
 
@@ -32,9 +32,9 @@ class TokenizedText:
 
 
 def score(hypotheses: TokenizedText, references: TokenizedText, *, language: str, lowercase: bool) -> Scores:
-    """Scores of hypotheses against references, line by line: by their text, and for `bleu_tokens` by their tokens.
+    """Score hypotheses against references, line by line. `bleu_tokens` compares tokens, the other scores compare text.
 
-    language: of the text, for sacreBLEU's tokeniser. lowercase: whether scores of text pass over case.
+    language: the language of the text, for sacreBLEU's tokeniser. lowercase: whether scores of text ignore case.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
@@ -52,7 +52,7 @@ def score(hypotheses: TokenizedText, references: TokenizedText, *, language: str
 
 
 def bleu_of_text(texts: Sequence[str], references: Sequence[str], *, lowercase: bool) -> float:
-    """BLEU of plain text alone, by sacreBLEU's default tokeniser."""
+    """Returns only the BLEU of plain text, with sacreBLEU's default tokeniser."""
     from sacrebleu.metrics.bleu import BLEU
 
     return float(BLEU(lowercase=lowercase).corpus_score(texts, [references]).score)

@@ -11,10 +11,10 @@ from transformer_cli.model.positions import LearnedPositions
 
 
 def initialize(module: nn.Module) -> None:
-    """Xavier-uniform on every matrix, embeddings included; biases and LayerNorm as torch makes them.
+    """Initialise every matrix, embeddings included, Xavier-uniform; leave biases and LayerNorm as torch makes them.
 
-    Glorot and Bengio 2010: the bound depends on the shape, so the three parts of a fused q/k/v matrix are
-    initialised each on its own.
+    The bound depends on a matrix's shape (Glorot and Bengio 2010), so the three parts of a fused q/k/v matrix are
+    initialised one by one.
     """
     if isinstance(module, MultiHeadAttention):
         for part in module.qkv.weight.detach().split(module.inner):
@@ -25,10 +25,10 @@ def initialize(module: nn.Module) -> None:
 
 
 class UninitializedWeights(TorchFunctionMode):
-    """Inside the block a new model draws nothing: its weights are whatever was in memory, and have to be loaded.
+    """Inside the block a new model draws no weights: they are whatever was in memory, and have to be loaded.
 
-    All else is as always: buffers have their values, tied weights are one tensor, frozen rows are held. Random states
-    are not touched, and other threads go on drawing.
+    Everything else is as usual: buffers have their values, tied weights are one tensor, frozen rows get no gradient.
+    Random states are not touched, and other threads draw as usual.
 
         with UninitializedWeights():
             model = Transformer(config, …)
@@ -42,7 +42,7 @@ class UninitializedWeights(TorchFunctionMode):
         arguments: Sequence[Any] = (),
         keywords: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Leaves a tensor as it is where torch.nn.init, or what it is built on, would fill it; calls all else."""
+        """Return a tensor unchanged if torch.nn.init, or a function it uses, would fill it; call any other function."""
         keywords = keywords or {}
         if getattr(function, "__module__", None) == nn.init.__name__ or function in (Tensor.uniform_, Tensor.normal_):
             return keywords["tensor"] if "tensor" in keywords else arguments[0]

@@ -1,6 +1,6 @@
 """The layers of both stacks: attention and feed-forward, each in a residual connection with LayerNorm (3.1, 3.3).
 
-Knows vectors and masks. Knows no tokens, and not how many layers there are.
+Knows vectors and masks. Knows neither tokens nor how many layers there are.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(config.d_ff, config.d_model)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (…, d_model). Returns the same shape."""
+        """x (…, d_model). Returns a tensor shaped like x."""
         return self.outer(self.dropout(self.activation(self.inner(x))))
 
 
@@ -36,7 +36,7 @@ class Residual(nn.Module):
         self.norm_first = config.norm == "pre"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """x (…, d_model). Returns the same shape."""
+        """x (…, d_model). Returns a tensor shaped like x."""
         if self.norm_first:
             return x + self.dropout(sublayer(self.norm(x)))
         return self.norm(x + self.dropout(sublayer(x)))
@@ -52,9 +52,9 @@ class EncoderLayer(nn.Module):
         self.residuals = nn.ModuleList(Residual(config, dropout_class) for _ in range(2))
 
     def forward(self, x: Tensor, may_attend: Tensor, record: list[RecordedAttention] | None = None) -> Tensor:
-        """x (batch, source, d_model); may_attend bool (batch, 1, 1, source). Returns x's shape.
+        """x (batch, source, d_model); may_attend bool (batch, 1, 1, source). Returns a tensor shaped like x.
 
-        record: a list that what was attended to is added to.
+        record: a list to which the layer's attention is appended.
         """
 
         def attend_to_source(x: Tensor) -> Tensor:
@@ -86,14 +86,15 @@ class DecoderLayer(nn.Module):
         self_record: list[RecordedAttention] | None = None,
         cross_record: list[RecordedAttention] | None = None,
     ) -> Tensor:
-        """x (batch, target, d_model). Returns x's shape.
+        """x (batch, target, d_model). Returns a tensor shaped like x.
 
-        may_attend_target: bool (batch, 1, target, target); None: everything that `remember` returns.
-        memory: `cross_attention.keys_values` of the encoder's output, each (batch, heads, source, depth). Where it has
-        fewer rows than x, equally many rows of x in turn belong to each (model/cache.py has an example).
+        may_attend_target: bool (batch, 1, target, target); None: to everything that `remember` returns.
+        memory: `cross_attention.keys_values` of the encoder's output, each (batch, heads, source, depth). If it has
+        fewer rows than x, each of its rows serves the same number of neighbouring rows of x, in order (model/cache.py
+        has an example).
         may_attend_source: bool, broadcast to (memory's rows, 1, 1, source).
-        remember: takes the keys and values of x and returns those of all target positions so far.
-        self_record, cross_record: lists that what was attended to is added to.
+        remember: turns the keys and values of x into the keys and values of all target positions so far.
+        self_record, cross_record: lists to which the layer's attention is appended.
         """
 
         def attend_to_target(x: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
-"""Cross-entropy of the target tokens, padding aside (section 5.4): sums and counts, never means of means.
+"""Cross-entropy of the target tokens without padding (section 5.4): sums and counts, never means of means.
 
-Knows ids and the model. Knows no batches of an epoch, no optimiser, and not how its fast form is computed.
+Knows ids and the model. Does not know the batches of an epoch, the optimiser, or how its fast form is computed.
 """
 
 from collections.abc import Callable
@@ -14,10 +14,10 @@ from transformer_cli.model.transformer import Transformer
 
 @dataclass(frozen=True)
 class TokenLosses:
-    """The losses of a padded batch's real target tokens, <eos> among them, row after row, in nats.
+    """The losses of a padded batch's real target tokens, <eos> included, row after row, in nats.
 
-    objective: scalar, the sum that training minimises (label smoothing included). nll (tokens,): -log p of each
-    token, without gradient.
+    objective: scalar, the sum that training minimises (label smoothing included). nll (tokens,): -log p for each
+    token, without a gradient.
     """
 
     objective: Tensor
@@ -25,7 +25,7 @@ class TokenLosses:
 
 
 def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_smoothing: float = 0.0) -> TokenLosses:
-    """Predict each target token from those before it; the wide output projection is computed for real tokens only.
+    """Predict each target token from the tokens before it. The wide output projection is computed for real tokens only.
 
     source int64 (batch, source); target int64 (batch, target) from <sos> to <eos>, padded at the end.
     """
@@ -42,7 +42,7 @@ def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_sm
 
 
 class TokenLoss(nn.Module):
-    """`token_losses`, or a fast form of it, as a module: to share gradients, torch must see the forward pass."""
+    """`token_losses`, or a fast form of it, as a module: DistributedDataParallel wraps a module's forward pass."""
 
     def __init__(self, model: Transformer, form: Callable[..., TokenLosses], *, label_smoothing: float) -> None:
         super().__init__()
@@ -56,9 +56,10 @@ class TokenLoss(nn.Module):
 
 
 def sum_by_row(nll: Tensor, target: Tensor, pad_id: int) -> tuple[Tensor, Tensor]:
-    """The sum of `nll` (tokens,) in each row of target (batch, target), float64, and the tokens in each: (batch,).
+    """Returns the sum of `nll` (tokens,) for each row of target (batch, target), float64, and each row's token count.
 
-    For example, nll [1, 2, 4] of two rows, <sos> a <eos> and <sos> <eos> <pad>: sums [3, 4], tokens [2, 1].
+    Both are (batch,). For example, nll [1, 2, 4] for the rows <sos> a <eos> and <sos> <eos> <pad> gives the sums [3, 4]
+    and the counts [2, 1].
     """
     counts = (target[:, 1:] != pad_id).sum(dim=1)
     rows = torch.repeat_interleave(torch.arange(len(counts), device=nll.device), counts)  # [0, 0, 1]

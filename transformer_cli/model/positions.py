@@ -8,19 +8,19 @@ from torch import Tensor, nn
 
 
 class LearnedPositions(nn.Module):
-    """A trained vector for each position up to a last one (Gehring et al. 2017; table 3, row E)."""
+    """A trained vector for each of the first max_length positions (Gehring et al. 2017; table 3, row E)."""
 
     def __init__(self, max_length: int, d_model: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(max_length, d_model))
 
     def forward(self, positions: Tensor) -> Tensor:
-        """positions int64 (…), from 0, below max_length → their vectors (…, d_model)."""
+        """positions int64 (…), 0 … max_length-1. Returns their vectors (…, d_model)."""
         return nn.functional.embedding(positions, self.weight)
 
 
 class SinusoidalPositions(nn.Module):
-    """The paper's sines and cosines; nothing to train, no last position."""
+    """The paper's sines and cosines, without weights and without a last position."""
 
     frequencies: Tensor
 
@@ -29,18 +29,19 @@ class SinusoidalPositions(nn.Module):
         self.register_buffer("frequencies", frequencies(d_model), persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
-        """positions int64 (…), from 0 → their vectors (…, d_model).
+        """positions int64 (…), from 0. Returns their vectors (…, d_model).
 
-        With d_model = 4 the frequencies are 1 and 1/100, and position 3 is sin 3, cos 3, sin 0.03, cos 0.03.
+        With d_model = 4 the frequencies are 1 and 1/100, and the vector of position 3 is
+        [sin 3, cos 3, sin 0.03, cos 0.03].
         """
         angles = positions[..., None] * self.frequencies  # (…, d_model/2)
         return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)  # (…, d_model/2, 2) → (…, d_model)
 
 
 def frequencies(d_model: int) -> Tensor:
-    """1 / 10000^(2i/d_model) for i = 0 … d_model/2-1, float32 (d_model/2,).
+    """Returns 1 / 10000^(2i/d_model) for i = 0 … d_model/2-1, float32 (d_model/2,).
 
-    PE(pos, 2i) is the sine of pos times that, PE(pos, 2i+1) the cosine.
+    PE(pos, 2i) is the sine of pos times frequency i, and PE(pos, 2i+1) is the cosine.
     """
     two_i = torch.arange(0, d_model, 2, dtype=torch.float64)
     return (10000.0 ** (-two_i / d_model)).float()

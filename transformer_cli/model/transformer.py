@@ -1,6 +1,6 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), in the order of its section 3.
 
-Knows ids and vectors, nothing of words, files or training. Below this file: layers.py (3.1, 3.3), attention.py (3.2),
+Knows ids and vectors, nothing of words, files or training. Built from layers.py (3.1, 3.3), attention.py (3.2) and
 positions.py (3.5).
 """
 
@@ -32,9 +32,9 @@ class Transformer(nn.Module):
         pad_id: int,
         dropout_class: type[nn.Dropout] = nn.Dropout,
     ) -> None:
-        """The vocabularies are given by their sizes; pad_id is the same in both.
+        """source_vocabulary, target_vocabulary: sizes. pad_id: the id of <pad> in both vocabularies.
 
-        dropout_class: torch's dropout, or a form of it that is cheaper in training, `fast.dropout.FastDropout`.
+        dropout_class: torch's dropout, or `fast.dropout.FastDropout`, which is cheaper in training.
         """
         super().__init__()
         self.config = config
@@ -59,7 +59,7 @@ class Transformer(nn.Module):
         self.apply(initialize)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        """Logits of the token after each target position, all at once (teacher forcing).
+        """Returns logits for the token after each target position, all at once (teacher forcing).
 
         source int64 (batch, source); target int64 (batch, target), beginning with <sos>; both padded at the end.
         Returns (batch, target, vocabulary); softmax turns them into probabilities.
@@ -67,12 +67,14 @@ class Transformer(nn.Module):
         return self.output(self.decode(target, self.encode(source), source))
 
     def encode(self, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
-        """The encoder's output: source int64 (batch, source), padded at the end → (batch, source, d_model)."""
+        """Returns the encoder's output, (batch, source, d_model). source int64 (batch, source), padded at the end."""
         x = self.source_embedding(source)
         return self.encoder(x, self._real(source), record)
 
     def decode(self, target: Tensor, memory: Tensor, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
-        """The decoder's output: target int64 (batch, target) → (batch, target, d_model); `output` makes logits of it.
+        """Returns the decoder's output, (batch, target, d_model), before `output` turns it into logits.
+
+        target int64 (batch, target); source int64 (batch, source).
 
         memory: what `encode` returned for the same source, (batch, source, d_model).
         """
@@ -81,20 +83,21 @@ class Transformer(nn.Module):
         return self.decoder(x, may_attend, memory, self._real(source), record)
 
     def start(self, source: Tensor) -> Cache:
-        """Encode once, and begin to decode: source int64 (sentences, source), padded at the end."""
+        """Encode once, and return the cache for decoding. source int64 (sentences, source), padded at the end."""
         return Cache(self.decoder.keys_values(self.encode(source)), self._real(source))
 
     def step(self, tokens: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
-        """Logits of the token after `tokens` int64 (hypotheses,), the newest of each: (hypotheses, vocabulary).
+        """Returns logits for each hypothesis's next token, (hypotheses, vocabulary).
 
-        The same as the last position of `forward` over all tokens so far, which the cache remembers. cross_record: a
-        list that the last layer's attention to the source is added to, (sentences, heads, beam, source).
+        tokens int64 (hypotheses,): the newest token of each. The result equals the last position of `forward` over all
+        tokens so far, which the cache remembers. cross_record: a list to which the last layer's attention to the source
+        is appended, (sentences, heads, beam, source).
         """
         x = self.target_embedding(tokens[:, None], torch.full_like(tokens[:, None], cache.length))
         return self.output(self.decoder.step(x, cache, cross_record)[:, 0])
 
     def _real(self, ids: Tensor) -> Tensor:
-        """The padding mask, True where a position holds a token: (batch, 1, 1, length)."""
+        """Returns the padding mask, True where a position holds a token: (batch, 1, 1, length)."""
         return (ids != self.pad_id)[:, None, None, :]
 
 
@@ -106,7 +109,7 @@ class Embedding(nn.Module):
     def __init__(
         self, config: ModelConfig, vocabulary: int, *, may_freeze: bool, dropout_class: type[nn.Dropout]
     ) -> None:
-        """may_freeze: which rows are frozen, so far none, is kept with the weights."""
+        """may_freeze: rows can be frozen. Which rows are frozen, at first none, is saved with the weights."""
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, config.d_model)
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
@@ -115,20 +118,20 @@ class Embedding(nn.Module):
         self.register_buffer("frozen", torch.zeros(vocabulary, dtype=torch.bool) if may_freeze else None)
 
     def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
-        """ids int64 (…, length) → (…, length, d_model). positions: int64, of each id; None: 0 … length-1."""
+        """ids int64 (…, length). Returns (…, length, d_model). positions: int64, one per id (None: 0 … length-1)."""
         if positions is None:
             positions = torch.arange(ids.shape[-1], device=ids.device)
         return self.dropout(self.tokens(ids) * self.scale + self.positions(positions))
 
     @torch.no_grad()
     def load_vectors(self, rows: Tensor, values: Tensor) -> None:
-        """Put vectors, float32 (n, d_model), in place of the rows of n ids, and freeze these if rows may be frozen."""
+        """Replace rows, n ids, by values, float32 (n, d_model), and freeze these rows if the embedding may freeze."""
         self.tokens.weight[rows] = values
         if self.frozen is not None:
             self.frozen[rows] = True
 
     def hold_frozen_rows(self) -> None:
-        """From now on frozen rows get no gradient: Adam, without weight decay, leaves them bit for bit as they are."""
+        """Give frozen rows no gradient from now on: Adam, without weight decay, leaves them unchanged bit for bit."""
         if self.frozen is not None:
             self.tokens.weight.register_hook(lambda gradient: gradient.masked_fill(self.frozen[:, None], 0.0))
 
@@ -143,7 +146,7 @@ class Encoder(nn.Module):
         self.norm = _final_norm(config)
 
     def forward(self, x: Tensor, may_attend: Tensor, record: AttentionRecord | None = None) -> Tensor:
-        """x (batch, source, d_model); may_attend bool (batch, 1, 1, source). Returns x's shape."""
+        """x (batch, source, d_model); may_attend bool (batch, 1, 1, source). Returns a tensor shaped like x."""
         for layer in self.layers:
             x = layer(x, may_attend, None if record is None else record.encoder_self)
         return self.norm(x)
@@ -166,7 +169,7 @@ class Decoder(nn.Module):
         may_attend_source: Tensor,
         record: AttentionRecord | None = None,
     ) -> Tensor:
-        """All target positions at once: x (batch, target, d_model). Returns x's shape.
+        """Run all target positions at once: x (batch, target, d_model). Returns a tensor shaped like x.
 
         may_attend_target bool (batch, 1, target, target); memory, the encoder's output, (batch, source, d_model);
         may_attend_source bool (batch, 1, 1, source).
@@ -183,9 +186,9 @@ class Decoder(nn.Module):
         return self.norm(x)
 
     def step(self, x: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
-        """One more target position of each hypothesis: x (hypotheses, 1, d_model). Returns x's shape.
+        """Run one more target position of each hypothesis: x (hypotheses, 1, d_model). Returns a tensor shaped like x.
 
-        No mask is needed: all that is cached lies before it.
+        No mask is needed, because all cached positions come before it.
         """
         last = len(self.layers) - 1
         for index, layer in enumerate(self.layers):
@@ -200,22 +203,25 @@ class Decoder(nn.Module):
         return self.norm(x)
 
     def keys_values(self, memory: Tensor) -> list[KeysValues]:
-        """What each layer attends to of the encoder's output (…, source, d_model): each (…, heads, source, depth)."""
+        """Returns each layer's keys and values of the encoder's output (…, source, d_model).
+
+        Each is (…, heads, source, depth).
+        """
         return [layer.cross_attention.keys_values(memory) for layer in self.layers]
 
 
 def look_ahead_mask(length: int, device: torch.device) -> Tensor:
-    """True at [i, j] where j ≤ i: a target position may attend to itself and those before (3.2.3). (length, length)."""
+    """Returns a mask (length, length), True at [i, j] if j ≤ i: a position may not attend to later ones (3.2.3)."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Trainable numbers; a tied matrix counts once. Those of frozen rows are among them."""
+    """Returns how many trainable numbers there are. A tied matrix counts once; frozen rows are included."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
 
 
 def count_frozen(model: Transformer) -> int:
-    """Numbers in the frozen rows of its embeddings."""
+    """Returns how many numbers are in the frozen rows of the embeddings."""
     masks = (model.source_embedding.frozen, model.target_embedding.frozen)
     return sum(int(mask.sum()) for mask in masks if mask is not None) * model.config.d_model
 
@@ -223,7 +229,7 @@ def count_frozen(model: Transformer) -> int:
 def _positions(config: ModelConfig) -> nn.Module:
     if config.positions == "sinusoidal":
         return SinusoidalPositions(config.d_model)
-    assert config.max_length is not None  # the config sees to it
+    assert config.max_length is not None  # the config ensures it
     return LearnedPositions(config.max_length, config.d_model)
 
 

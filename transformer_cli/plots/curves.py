@@ -15,9 +15,9 @@ History = Sequence[Mapping[str, Any]]
 
 
 def draw_curves(histories: Mapping[str, History], path: Path) -> None:
-    """Draw loss, perplexity and learning rate by epoch, of one run or of several laid over each other.
+    """Draw loss, perplexity and learning rate by epoch, for one run or for several laid over each other.
 
-    histories: a run's name → its validations, as in history.jsonl, at least one each. Replaces `path` by a PNG.
+    histories: a run's name → its validations, as in history.jsonl, at least one per run. Replaces `path` by a PNG.
     """
     with rc_context(STYLE):
         figure = Figure(figsize=(13, 4), dpi=DPI, layout="constrained")
@@ -45,7 +45,7 @@ def draw_curves(histories: Mapping[str, History], path: Path) -> None:
 
 def _line(axes: Axes, history: History, key: str, label: str, colour: str, style: str) -> None:
     epochs = [entry["epoch"] for entry in history]
-    marker = "." if len(history) == 1 else None  # a line of one point is not seen
+    marker = "." if len(history) == 1 else None  # a line with a single point is invisible
     axes.plot(epochs, [entry[key] for entry in history], style, color=colour, label=label, marker=marker)
 
 

@@ -1,4 +1,4 @@
-"""Attention weights as heat maps, in blocks of the same tokens. Knows no layers, no heads and no files.
+"""Attention weights as heat maps; the maps of a block share their tokens. Knows no layers, no heads and no files.
 
 All sizes are in inches.
 """
@@ -14,13 +14,13 @@ from transformer_cli.plots.style import DPI, LINE, PAGE_WIDTH, Floats, add_axes,
 COLUMNS = 4  # maps side by side
 CELL, GAP = 0.16, 0.12  # a token's row or column; the space between maps
 SMALLEST_MAP = (2.1, 1.1)  # room for the names of the axes, however short the sentence
-BAR_WIDTH, BAR_ROOM = 0.15, 0.9  # of the bar that says what the colours mean: itself, and with its numbers
-MOST_PIXELS = 8_000  # of a side: beyond, the picture gets coarser instead of larger
+BAR_WIDTH, BAR_ROOM = 0.15, 0.9  # the bar that says what the colours mean: alone, and with its numbers
+MOST_PIXELS = 8_000  # of the longer side: a picture that needs more gets coarser instead of larger
 
 
 @dataclass(frozen=True)
 class Block:
-    """Maps of the same tokens in a grid: each row of it names the targets once, each column the sources once."""
+    """Maps of the same tokens in a grid: each row of the grid names the targets once, each column the sources once."""
 
     title: str
     beside: str
@@ -30,7 +30,7 @@ class Block:
     targets: list[str]
     sources: list[str]
     maps: list[tuple[str, Floats]]
-    """the title and the weights (target, source) of each"""
+    """each map's title and weights (target, source)"""
 
     @property
     def columns(self) -> int:
@@ -38,12 +38,12 @@ class Block:
 
     @property
     def margin(self) -> float:
-        """The room for the targets, left of the maps."""
+        """The room for the target tokens, left of the maps."""
         return _longest(self.targets) + 2 * LINE
 
     @property
     def cell(self) -> float:
-        """A token's row or column. That of a lone map may be twice as large, where a page has the room."""
+        """The size of a token's row and of its column; for a single map, up to twice as much if there is room."""
         room = (PAGE_WIDTH - 2) / len(self.sources)
         return max(CELL, min(2 * CELL, room)) if len(self.maps) == 1 else CELL
 
@@ -75,7 +75,7 @@ class Block:
         return self.maps_bottom + _longest(self.sources) + 2.5 * LINE
 
     def corners(self) -> Iterator[tuple[float, float]]:
-        """The left and the lower edge of each map, as distances from the block's top and from its margin."""
+        """Yield each map's left edge, from the block's margin, and its lower edge, down from the block's top."""
         for index in range(len(self.maps)):
             row, column = divmod(index, self.columns)
             down = LINE + (row + 1) * (LINE + GAP + self.map_height)
@@ -83,9 +83,9 @@ class Block:
 
 
 def draw_blocks(blocks: Sequence[Block], *, room_below: float = 0.0) -> Figure:
-    """A figure of blocks, one below the other, with a bar that says what the colours mean.
+    """Returns a figure of blocks, one below the other, with a bar that says what the colours mean.
 
-    room_below: how much is left free below the blocks for another picture; the figure is then at least a page wide.
+    room_below: how much space to leave below the blocks for another picture; the figure is then at least a page wide.
     """
     left = max(block.margin for block in blocks)
     bar_left = left + max(block.maps_width for block in blocks) + GAP
@@ -105,7 +105,7 @@ def draw_blocks(blocks: Sequence[Block], *, room_below: float = 0.0) -> Figure:
 
 
 def _draw_block(figure: Figure, block: Block, left: float, top: float) -> AxesImage:
-    """left, top: where the first map begins and where the block does. Returns one image: all have the same colours."""
+    """left, top: where the first map and the block begin. Returns one of the images: all have the same colours."""
     figure.text(left / figure.get_figwidth(), (top - LINE) / figure.get_figheight(), block.title, weight="bold")
     colours = weight_colours()
     for index, ((title, weights), (right, down)) in enumerate(zip(block.maps, block.corners(), strict=True)):
@@ -123,5 +123,5 @@ def _draw_block(figure: Figure, block: Block, left: float, top: float) -> AxesIm
 
 
 def _longest(tokens: Sequence[str]) -> float:
-    """The width of the widest token in inches."""
+    """Returns the width of the widest token, with a little space, in inches."""
     return max(map(text_width, set(tokens))) + 0.1

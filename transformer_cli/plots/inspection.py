@@ -11,7 +11,7 @@ from transformer_cli.plots.heatmaps import Block, draw_blocks
 from transformer_cli.plots.style import STYLE, inspection_palette, save
 from transformer_cli.plots.vectors import HEIGHT, draw_vectors
 
-KINDS = {  # what stands above the maps, beside them, below them
+KINDS = {  # the titles above, beside and below the maps
     "encoder": ("encoder self-attention", "source position …", "… attends to source position"),
     "decoder": ("decoder self-attention", "target position …", "… attends to target position"),
     "cross": ("encoder–decoder attention", "target position …", "… attends to source position"),
@@ -21,14 +21,14 @@ KINDS = {  # what stands above the maps, beside them, below them
 def draw_attention(maps: Sequence[AttentionMap], path: Path) -> None:
     """Draw attention weights as heat maps. Replaces `path` by a PNG.
 
-    maps: at least one; those of a kind stand together, as `Inspection.maps` has them.
+    maps: at least one; maps of the same kind are neighbours, as `Inspection.maps` returns them.
     """
     with rc_context(STYLE):
         save(draw_blocks(_blocks(maps)), path, palette=inspection_palette())
 
 
 def draw_inspection(inspection: Inspection, maps: Sequence[AttentionMap], path: Path) -> None:
-    """Draw the same, and below it the source's vectors in the plane. Replaces `path` by a PNG."""
+    """Draw attention weights, and below them the source's vectors in the plane. Replaces `path` by a PNG."""
     with rc_context(STYLE):
         figure = draw_blocks(_blocks(maps), room_below=HEIGHT)
         draw_vectors(
@@ -43,7 +43,7 @@ def draw_inspection(inspection: Inspection, maps: Sequence[AttentionMap], path: 
 
 
 def draw_words(words: WordAttention, path: Path) -> None:
-    """Draw the attention of word vectors over themselves, and below it the vectors. Replaces `path` by a PNG."""
+    """Draw the attention of word vectors over themselves, and the vectors below it. Replaces `path` by a PNG."""
     scores = f"QKᵀ/√{words.vectors.shape[1]}" if words.is_scaled else "QKᵀ"
     block = Block(
         title="word vectors, no model: they are Q, K and V",
@@ -67,7 +67,7 @@ def draw_words(words: WordAttention, path: Path) -> None:
 
 
 def _blocks(maps: Sequence[AttentionMap]) -> list[Block]:
-    """One block for each kind."""
+    """Returns one block for each kind of attention."""
     blocks = []
     for kind, group in groupby(maps, key=lambda each: each.kind):
         title, beside, below = KINDS[kind]

@@ -1,4 +1,4 @@
-"""What all pictures share: the size of letters and lines, colours, axes placed in inches, and how a PNG is written."""
+"""What all pictures share: font and line sizes, colours, axes placed in inches, and how a PNG is written."""
 
 import io
 from pathlib import Path
@@ -19,9 +19,9 @@ Floats = NDArray[np.floating[Any]]
 
 DPI = 110
 FONT_SIZE = 9  # points
-LINE = 0.22  # inches: a line of text
-PAGE_WIDTH = 9.0  # inches: of a picture with token vectors, at least
-LEVELS = 100  # of a weight: a colour for each hundredth
+LINE = 0.22  # inches: the height of a line of text
+PAGE_WIDTH = 9.0  # inches: the smallest width of a picture with token vectors
+LEVELS = 100  # the number of colours for weights: one per hundredth
 STYLE: dict[Any, Any] = {
     "font.size": FONT_SIZE,
     "axes.titlesize": FONT_SIZE,
@@ -34,26 +34,27 @@ STYLE: dict[Any, Any] = {
 
 
 def weight_colours() -> Colormap:
-    """From white to dark blue in LEVELS steps, for weights from 0 to 1."""
+    """Returns the colours for weights from 0 to 1: white to dark blue in LEVELS steps."""
     return colormaps["Blues"].resampled(LEVELS)
 
 
 def add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Axes placed in inches from the figure's lower left corner."""
+    """Add axes whose place is given in inches from the figure's lower left corner."""
     x, y = figure.get_figwidth(), figure.get_figheight()
     return figure.add_axes((left / x, bottom / y, width / x, height / y))
 
 
 def text_width(text: str) -> float:
-    """The width of a text in inches, written as the labels of maps are."""
-    plain = text.replace("$", "S")  # no mathematics
+    """Returns the width of a text in inches, in the font of the maps' labels."""
+    plain = text.replace("$", "S")  # else TextPath would typeset mathematics
     return float(TextPath((0, 0), plain, size=FONT_SIZE).get_extents().width) / 72
 
 
 def save(figure: Figure, path: Path, *, palette: Floats | None = None) -> None:
     """Replace `path` by a PNG, whole or not at all.
 
-    palette: (colours, 3), from 0 to 1, where all of the picture's colours are known: the file is a third of the size.
+    palette: (colours, 3), from 0 to 1; give it if all of the picture's colours are known: the file then has a third of
+    the size.
     """
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
@@ -67,9 +68,9 @@ def save(figure: Figure, path: Path, *, palette: Floats | None = None) -> None:
 
 
 def inspection_palette() -> Floats:
-    """The colours of weights, letters and arrows: (colours, 3), from 0 to 1, at most the 256 that a PNG can name."""
+    """Returns the colours of weights, letters and arrows: (colours, 3), from 0 to 1, at most 256 as a PNG needs."""
     levels = weight_colours()(np.arange(LEVELS))[:, :3]
     greys = np.repeat(np.linspace(0.0, 1.0, 36)[:, None], 3, axis=1)
-    strengths = np.linspace(0.0, 1.0, 12)[:, None]  # from white: edges of lines and letters
+    strengths = np.linspace(0.0, 1.0, 12)[:, None]  # from white, for the edges of lines and letters
     tints = [1.0 - strengths * (1.0 - np.array(to_rgb(f"C{index}"))) for index in range(10)]
     return np.concatenate((levels, greys, *tints))

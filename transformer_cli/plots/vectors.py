@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from transformer_cli.plots.style import FONT_SIZE, LINE, Floats, add_axes, text_width
 
 HEIGHT = 6.5  # inches
-SMALLEST_WIDTH = 9.0  # inches, however narrow the rest of the picture
-HALO = [withStroke(linewidth=2, foreground="white")]  # a word stays legible on an arrow
-TINY = 1e-30  # a variance, where all vectors are the same
+SMALLEST_WIDTH = 9.0  # inches, even if the rest of the picture is narrower
+HALO = [withStroke(linewidth=2, foreground="white")]  # keeps a word legible on an arrow
+TINY = 1e-30  # stands in for the variance if all vectors are the same
 
 
 def draw_vectors(
     figure: Figure, *, title: str, tokens: Sequence[str], before: Floats, moved: Sequence[int], after: Floats
 ) -> None:
-    """Draw at the foot of a figure: a dot for each token, and an arrow from each that moved to where it is afterwards.
+    """Draw at the foot of a figure: a dot for each token, and an arrow from each token that moved to its new place.
 
-    before (tokens, dimension); moved: which tokens have a row in after (moved, dimension).
+    before (tokens, dimension). moved: the positions of the tokens that have a row in after (moved, dimension).
     """
     left = 0.8
     axes = add_axes(figure, left, 3 * LINE, figure.get_figwidth() - left - 0.3, HEIGHT - 5 * LINE)
@@ -48,7 +48,7 @@ def draw_vectors(
 
 
 def _labels_and_colours(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Of each token. One that occurs twice is named with its position, and its occurrences share a colour."""
+    """Returns each token's label and colour. A token that occurs twice has its position in the label, and a colour."""
     repeated = [token for token, count in Counter(tokens).items() if count > 1]
     labels = [f"{token} ({position})" if token in repeated else token for position, token in enumerate(tokens)]
     return labels, [f"C{repeated.index(token)}" if token in repeated else "0.4" for token in tokens]
@@ -57,10 +57,10 @@ def _labels_and_colours(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
 def _free_places(
     axes: Axes, ends: Floats, leftwards: NDArray[np.bool_], labels: Sequence[str]
 ) -> list[tuple[float, float]]:
-    """Where labels go, as offsets from the ends of their arrows, so that none lies on another or sticks out at a side.
+    """Returns where labels go, as offsets from their arrows' ends; if possible, no label covers another or sticks out.
 
-    A label stands before the head of its arrow if it can; where there is no free place, it gets the one at which it
-    sticks out least. leftwards: which arrows point to the left. Offsets are in points of 1/72 inch.
+    A label preferably goes in front of its arrow's head; if no place is free, it goes where it sticks out least.
+    leftwards: which arrows point to the left. Offsets are in points of 1/72 inch.
     """
     inch = 72 / axes.figure.dpi
     points = axes.transData.transform(ends) * inch
@@ -85,12 +85,14 @@ def _free_places(
 
 
 def _in_the_plane(before: Floats, after: Floats) -> tuple[Floats, Floats, Floats]:
-    """Both (tokens, dimension) on the two principal components of all of them: each (tokens, 2).
+    """Project both, (tokens, dimension), on the two principal components of all vectors together: (tokens, 2) each.
 
-    Also the part of the variance that each component explains: (2,).
+    Also returns the part of the variance that each component explains: (2,).
     """
     vectors = np.concatenate((before, after)).astype(np.float64)
-    vectors = np.pad(vectors - vectors.mean(axis=0), ((0, 0), (0, 2)))  # two components, even of a single number
+    vectors = np.pad(
+        vectors - vectors.mean(axis=0), ((0, 0), (0, 2))
+    )  # at least two components, even for a single number
     _, sizes, directions = np.linalg.svd(vectors, full_matrices=False)
     flat = vectors @ directions[:2].T
     return flat[: len(before)], flat[len(before) :], sizes[:2] ** 2 / max((sizes**2).sum(), TINY)

@@ -1,11 +1,11 @@
-"""What a run saves in order to go on: weights, Adam's moments, and where training stood. The one owner of safetensors.
+"""What a run saves in order to resume: weights, Adam's moments, the state of training. The one owner of safetensors.
 
 checkpoints/step-0004540/
     model.safetensors               the weights
-    state.safetensors               Adam's moments, by the names of the weights
+    state.safetensors               Adam's moments, under the names of the weights
     state.json                      the TrainingState
 
-No pickle: opening a checkpoint runs nobody's code. Knows nothing of how a step or a validation is computed.
+No pickle, so opening a checkpoint runs no foreign code. Knows nothing of how a step or a validation is computed.
 """
 
 import json
@@ -28,14 +28,14 @@ from transformer_cli.runs.run import RESTORE, UNSAVED, Run
 
 log = logging.getLogger(__name__)
 
-ADAM = ("step", "exp_avg", "exp_avg_sq")  # what torch's Adam keeps of each weight
+ADAM = ("step", "exp_avg", "exp_avg_sq")  # what torch's Adam keeps for each weight
 
 
 @dataclass
 class RunningLoss:
-    """Sums over the steps since the last validation; steps skipped for a gradient that is not finite are left out.
+    """Sums over the steps since the last validation, without steps that were skipped because of a non-finite gradient.
 
-    The batches of a step (`training.accumulate`) and the parts of several processes count as one batch.
+    All batches of a step (`training.accumulate`) and the parts of all processes count as one batch.
     """
 
     nll: float = 0.0
@@ -46,7 +46,7 @@ class RunningLoss:
     seconds: float = 0.0
 
     def add(self, nll: float, target_tokens: int) -> None:
-        """Count one step: the sum of the losses of its target tokens, and how many these are."""
+        """Count one step. nll: the sum of its target tokens' losses, in nats. target_tokens: how many these are."""
         self.nll += nll
         self.target_tokens += target_tokens
         self.batch_means += nll / target_tokens
@@ -55,9 +55,9 @@ class RunningLoss:
 
 @dataclass
 class TrainingState:
-    """Where training stands. With the weights and Adam's moments, this is all that is needed to go on exactly.
+    """How far training has come. With the weights and Adam's moments, this is all that is needed to resume exactly.
 
-    The order of the batches follows from (seed, epoch) and dropout from (seed, step, rank): no random state is kept.
+    The order of batches follows from (seed, epoch), and dropout from (seed, step, rank), so no random state is kept.
     """
 
     step: int = 0
@@ -65,7 +65,7 @@ class TrainingState:
     epoch: int = 1
     """the epoch in progress, from 1"""
     batch: int = 0
-    """batches of its plan that are done (a step may take several)"""
+    """batches of the epoch's plan that are done (a step may take several)"""
     best_valid_loss: float | None = None
     validations_since_best: int = 0
     running: RunningLoss = field(default_factory=RunningLoss)
@@ -76,7 +76,7 @@ class TrainingState:
         return self.best_valid_loss is not None and self.batch == self.validations_since_best == 0
 
     def end_epoch(self, valid_loss: float, *, is_best: bool) -> None:
-        """Count a validation, and go on to the next epoch."""
+        """Count a validation, and move on to the next epoch."""
         if is_best:
             self.best_valid_loss = valid_loss
         self.validations_since_best = 0 if is_best else self.validations_since_best + 1
@@ -90,26 +90,26 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that training starts from, on the CPU: of the last save, or of a model that has learned nothing yet."""
+    """Everything that training starts from, on the CPU: the last save, or a model that has learned nothing yet."""
 
     model: Transformer
     moments: dict[str, Tensor] = field(default_factory=dict)
-    """Adam's, named as in state.safetensors; none before the first step"""
+    """Adam's moments, named as in state.safetensors; empty before the first step"""
     state: TrainingState = field(default_factory=TrainingState)
 
 
 def load_best(run: Run, device: torch.device) -> Transformer:
-    """The model of the best validation loss, in evaluation mode. Raises CheckpointError."""
+    """Load the model with the best validation loss, in evaluation mode. Raises CheckpointError."""
     return _load_weights(run, run.checkpoint("best")).to(device).eval()
 
 
 def load_last(run: Run) -> Checkpoint:
-    """The last save. Raises CheckpointError if a part of it is missing or damaged. Writes nothing."""
+    """Load the last save. Raises CheckpointError if a part of it is missing or damaged. Writes nothing."""
     folder = run.checkpoint("last")
     model = _load_weights(run, folder)
     try:
-        # load_file maps the file: without a copy it would stay open as long as training goes on, and NFS deletes no
-        # folder in which a file is open
+        # load_file maps the file. Without a copy the file would stay open as long as training runs, and NFS cannot
+        # delete a folder in which a file is open.
         moments = {name: value.clone() for name, value in load_file(folder / "state.safetensors").items()}
         if moments:
             wanted = {f"{key}.{name}" for name, _ in model.named_parameters() for key in ADAM}
@@ -121,7 +121,7 @@ def load_last(run: Run) -> Checkpoint:
 
 
 def load_state(run: Run) -> TrainingState:
-    """Where training stood at the last save. Raises CheckpointError."""
+    """Load the state of training at the last save. Raises CheckpointError."""
     folder = run.checkpoint("last")
     try:
         return TrainingState.from_json(json.loads((folder / "state.json").read_text(encoding="utf-8")))
@@ -130,7 +130,7 @@ def load_state(run: Run) -> TrainingState:
 
 
 def set_moments(optimizer: torch.optim.Optimizer, model: Transformer, moments: Mapping[str, Tensor]) -> None:
-    """Give the optimiser of a model, on the model's device, the moments of a checkpoint."""
+    """Give a model's optimiser the moments of a checkpoint, on the device of the model."""
     for name, parameter in model.named_parameters() if moments else ():
         optimizer.state[parameter] = {key: moments[f"{key}.{name}"].to(parameter.device) for key in ADAM}
 
@@ -143,7 +143,7 @@ def save(
     *,
     is_best: bool = False,
 ) -> None:
-    """Write a checkpoint, point `last` (and `best`) at it, and delete those that nothing points to any more."""
+    """Write a checkpoint, point `last` (and `best`) at it, and delete checkpoints that nothing points to any more."""
     name = f"step-{state.step:07d}"
     _clean_up(run)  # a kill may have left a folder of this name
     sweep(run.folder)
@@ -160,21 +160,21 @@ def save(
 
 
 def finish_save(run: Run, state: TrainingState) -> None:
-    """Set `best` where a kill came between the two pointers of the last save, which left this state."""
+    """Set `best` if a kill came between the two pointers of the last save. state: what that save left."""
     if state.is_best:
         write_text(run.folder / "best", f"{run.checkpoint('last').name}\n")
         _clean_up(run)
 
 
 def _clean_up(run: Run) -> dict[Path, str]:
-    """Delete the checkpoints that nothing points to. Returns those that could not be deleted, with the reason."""
+    """Delete the checkpoints that nothing points to. Returns the ones that could not be deleted → the reason."""
     kept = {run.checkpoint(pointer) for pointer in ("best", "last") if run.has_checkpoint(pointer)}
     failed = {}
     for folder in (run.folder / "checkpoints").glob("step-*"):
         if folder not in kept:
             try:
                 shutil.rmtree(folder)
-            except OSError as error:  # on NFS: a file that another process has open
+            except OSError as error:  # on NFS: another process has a file open
                 failed[folder] = error.strerror or str(error)
     return failed
 
@@ -185,7 +185,7 @@ def _load_weights(run: Run, folder: Path) -> Transformer:
     try:
         load_model(model, path)
     except (SafetensorError, OSError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: weights that cannot be read: {_one_line(error)}; {RESTORE}") from None
+        raise CheckpointError(f"{path}: the weights cannot be read: {_one_line(error)}; {RESTORE}") from None
     return model
 
 
@@ -202,5 +202,5 @@ def _unreadable_state(folder: Path, error: Exception) -> CheckpointError:
 
 
 def _one_line(error: Exception) -> str:
-    """The error without its line ends. torch lists the weights that do not fit on further lines: three will do."""
+    """Returns an error on one line. torch lists weights that do not fit on further lines: three of them are enough."""
     return " ".join(" ".join(str(error).strip().split("\n")[:4]).split())

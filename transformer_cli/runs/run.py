@@ -1,14 +1,14 @@
-"""A run's folder: how it is made, opened and found, its history, and which of its checkpoints is which.
+"""A run's folder: how it is made, opened and found, its history, and which checkpoints are the best and the last.
 
 runs/multi30k/
     run.json                        the format's version
-    config.yaml                     the whole config; precision and the data's fingerprint resolved
+    config.yaml                     the whole config, with the precision and the data's fingerprint that were chosen
     source.vocab.txt target.vocab.txt target.joins.json     the codecs: a copy of the dataset's
     history.jsonl curves.png        one line per validation; the same as a picture
-    tensorboard/                    the same as an event file, where the config asks for it
+    tensorboard/                    the same as an event file, if the config says so
     checkpoints/step-0004540/       what was saved after step 4540 (see checkpoints.py)
     best  last                      text files that name a checkpoint
-    unsaved                         is there until `last` has been written once: nothing has been saved so far
+    unsaved                         exists until `last` is written for the first time: nothing has been saved yet
 runs/latest                         a text file that names the newest run
 
 Knows nothing of what a checkpoint holds.
@@ -48,7 +48,7 @@ class Run:
 
     @staticmethod
     def create(folder: Path, config: Config, dataset: Dataset) -> "Run":
-        """Make the folder of a run in which nothing has been saved yet (see `is_new`)."""
+        """Make the folder of a new run, in which nothing has been saved yet (see `is_new`)."""
         assert is_new(folder), folder
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / UNSAVED, "nothing has been saved yet\n")
@@ -60,7 +60,7 @@ class Run:
 
     @staticmethod
     def open(folder: Path) -> "Run":
-        """Raises CheckpointError if it is missing, damaged, or of another format version."""
+        """Open a run's folder. Raises CheckpointError if it is missing, damaged, or of another format version."""
         try:
             found = json.loads((folder / "run.json").read_text(encoding="utf-8"))["format_version"]
         except FileNotFoundError:
@@ -76,16 +76,16 @@ class Run:
             raise CheckpointError(f"{folder}: damaged run: {error}; {RESTORE}") from None
 
     def new_model(self) -> Transformer:
-        """The untrained model, on the CPU: every call draws the same weights from the run's seed.
+        """Returns the untrained model, on the CPU; every call draws the same weights from the run's seed.
 
-        Pretrained vectors are not in it yet. Torch's random state is left as it was, that of other devices untouched.
+        Pretrained vectors are not in it yet. Torch's random state is left as it was; other devices' is not touched.
         """
         with torch.random.fork_rng(devices=()):
             torch.default_generator.manual_seed(self.config.training.seed)
             return self._make_model()
 
     def empty_model(self) -> Transformer:
-        """The model before its weights are loaded, on the CPU; they hold anything. Draws nothing."""
+        """Returns a model, on the CPU, whose weights are arbitrary until they are loaded. Draws no random numbers."""
         with UninitializedWeights():
             return self._make_model()
 
@@ -99,7 +99,7 @@ class Run:
         )
 
     def checkpoint(self, pointer: str) -> Path:
-        """The folder that `best` or `last` names. Raises CheckpointError if there is none."""
+        """Returns the folder that `best` or `last` names. Raises CheckpointError if there is no such folder."""
         try:
             name = (self.folder / pointer).read_text(encoding="utf-8").strip()
         except FileNotFoundError:
@@ -110,11 +110,11 @@ class Run:
         return folder
 
     def has_checkpoint(self, pointer: str) -> bool:
-        """Whether `best` or `last` names one."""
+        """Whether the file `best` or `last`, which names a checkpoint, exists."""
         return (self.folder / pointer).is_file()
 
     def history(self) -> list[dict[str, Any]]:
-        """The validations so far, oldest first. Raises CheckpointError if they are missing or damaged."""
+        """Returns the validations so far, oldest first. Raises CheckpointError if the file is missing or damaged."""
         path = self.folder / "history.jsonl"
         try:
             return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
@@ -122,12 +122,12 @@ class Run:
             raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
 
     def write_history(self, entries: list[dict[str, Any]]) -> None:
-        """Replace the history, whole."""
+        """Replace the whole history."""
         write_text(self.folder / "history.jsonl", "".join(f"{json.dumps(entry)}\n" for entry in entries))
 
 
 def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> Path:
-    """The folder of a run: by its name under runs_dir, by its path, or (None) the newest. Raises CheckpointError."""
+    """Find a run by its name under runs_dir or by its path, or (None) the newest. Raises CheckpointError."""
     if name is None:
         try:
             name = (runs_dir / "latest").read_text(encoding="utf-8").strip()
@@ -143,9 +143,9 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
 
 
 def is_new(folder: Path) -> bool:
-    """Whether training may begin in a run's folder, because it is absent or nothing has been saved in it.
+    """Whether training may begin in a run's folder, because the folder is absent or nothing has been saved in it.
 
-    Raises CheckpointError if something was saved but run.json or `last` is gone: the run is damaged then, not new.
+    Raises CheckpointError if something was saved but run.json or `last` is gone: then the run is damaged, not new.
     """
     saved = _saved(folder)
     if not saved or ((folder / UNSAVED).is_file() and not {"best", "last"} & set(saved)):
@@ -157,13 +157,13 @@ def is_new(folder: Path) -> bool:
 
 
 def lost(folder: Path, name: str) -> CheckpointError:
-    """The error that a file of a trained run is gone; it lists what is still there."""
+    """Returns the error for a missing file of a trained run; it lists what is still there."""
     there = ", ".join(_saved(folder))
     return CheckpointError(f"{folder / name} is missing, but the run has been trained (it has {there}); {RESTORE}")
 
 
 def _saved(folder: Path) -> list[str]:
-    """What training has saved in a run's folder: [] if it was never trained."""
+    """Returns the names of what training has saved in a run's folder; [] if the run was never trained."""
     found = [name for name in ("last", "best") if (folder / name).exists()]
     found += sorted(f"checkpoints/{path.name}" for path in (folder / "checkpoints").glob("step-*"))
     history = folder / "history.jsonl"

@@ -1,4 +1,4 @@
-"""History → a TensorBoard event file. The one owner of tensorboard, an extra: imported only where it is asked for."""
+"""History → a TensorBoard event file. The one owner of tensorboard, an extra that is imported only if enabled."""
 
 import io
 import time
@@ -13,7 +13,7 @@ Entry = Mapping[str, Any]
 
 
 def check_installed() -> None:
-    """Raises ConfigError where there is no tensorboard."""
+    """Raises ConfigError if tensorboard is not installed."""
     try:
         import tensorboard  # noqa: F401
     except ImportError:
@@ -24,12 +24,12 @@ def check_installed() -> None:
 
 
 class EventFile:
-    """The validations of a run as TensorBoard reads them: a point on each curve for each."""
+    """The validations of a run as TensorBoard reads them: each validation is one point on every curve."""
 
     def __init__(self, folder: Path, history: Sequence[Entry]) -> None:
-        """Write all that has been, as in history.jsonl, to a new file of `folder`, and delete the older ones.
+        """Write all validations so far, as in history.jsonl, to a new file in `folder`, and delete the older files.
 
-        A resumed run may have lost validations that the older ones still know; history has the last word.
+        The older files may hold validations that a resumed run has lost; the history is what counts.
         """
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
@@ -37,7 +37,7 @@ class EventFile:
         then = now - sum(_seconds(entry) for entry in history)  # as if trained in one sitting that ends now
         events = [
             Event(wall_time=then, file_version="brain.Event:2"),
-            Event(wall_time=then, session_log=SessionLog(status=SessionLog.START)),  # a reader at work begins anew
+            Event(wall_time=then, session_log=SessionLog(status=SessionLog.START)),  # a running TensorBoard starts over
         ]
         for entry in history:
             then += _seconds(entry)
@@ -49,13 +49,13 @@ class EventFile:
                 file.unlink()
 
     def add(self, entry: Entry) -> None:
-        """One more validation. Appended, since TensorBoard goes on reading the file that it has opened."""
+        """Append one more validation, because TensorBoard keeps reading the file that it has opened."""
         with self.path.open("ab") as file:
             file.write(_record(_event(entry, time.time())))
 
 
 def scalars(entry: Entry) -> dict[str, float]:
-    """What TensorBoard shows of a validation, under its names there."""
+    """Returns what TensorBoard shows of a validation: the name of each curve → its value."""
     return {
         "loss/train": entry["train_loss"],
         "loss/valid": entry["valid_loss"],

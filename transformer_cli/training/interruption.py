@@ -1,4 +1,4 @@
-"""Stopping well: a signal asks, and training saves and ends after the step it is in. Knows nothing of training."""
+"""Notes signals, so that training can finish its step, save and end. Knows nothing of training."""
 
 import signal
 import threading
@@ -8,16 +8,16 @@ from typing import Any
 
 
 class Stop:
-    """Which signal has asked to stop, if any."""
+    """The number of the signal that has arrived; None until then."""
 
     signal_number: int | None = None
 
 
 @contextmanager
 def stop_signals() -> Iterator[Stop]:
-    """Note the first SIGINT or SIGTERM instead of dying of it; a second one has its usual effect.
+    """Note the first SIGINT or SIGTERM instead of ending the process; a second one has its usual effect.
 
-    One that is ignored stays so: of what a shell runs in the background, for example.
+    A signal that the process ignores stays ignored, for example SIGINT in a shell's background jobs.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():

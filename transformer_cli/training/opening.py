@@ -1,4 +1,4 @@
-"""Which run is trained: the one on disk, or a new one. Knows settings and folders, nothing of models or steps."""
+"""Decides which run is trained: the one on disk, or a new one. Knows settings and folders, not models or steps."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -33,20 +33,20 @@ class Opened:
     run: Run
     dataset: Dataset
     vectors: Sequence[VectorRows] = ()
-    """what a new run's embeddings begin with, where `model.vectors` says so"""
+    """the vectors with which a new run's embeddings begin; empty without `model.vectors`"""
 
 
 @contextmanager
 def open_run(folder: Path, config: Config, *, device: torch.device, data_dir: Path, fresh: bool) -> Iterator[Opened]:
-    """The run on disk if anything of it was saved, else a new one; nobody else trains it during the block.
+    """Yield the run on disk if anything of it was saved, else a new one; nobody else trains it during the block.
 
-    fresh: move a run that is there aside, and make a new one. Raises DataError without a dataset, CheckpointError if a
+    fresh: move an existing run aside, and make a new one. Raises DataError without a dataset, CheckpointError if a
     part of the run on disk is gone, ConfigError if it was begun with other settings or somebody else is training it;
-    then nothing has been moved or written.
+    in all of these cases nothing has been moved or written.
     """
     is_begun = not fresh and not is_new(folder)
     data = Run.open(folder).config.data if is_begun else config.data
-    dataset = Dataset.open(find_dataset(data, data_dir))  # first of all: its error leaves no trace in runs_dir
+    dataset = Dataset.open(find_dataset(data, data_dir))  # first, so that its error leaves no trace in runs_dir
     with locked(folder):
         if is_begun:
             opened = Opened(_resume(folder, config), dataset)
@@ -57,14 +57,14 @@ def open_run(folder: Path, config: Config, *, device: torch.device, data_dir: Pa
 
 
 def join_run(folder: Path, data_dir: Path) -> Opened:
-    """The run that another process has opened with `open_run`. Raises CheckpointError, DataError."""
+    """Returns the run that another process has opened with `open_run`. Raises CheckpointError or DataError."""
     run = Run.open(folder)
     return Opened(run, Dataset.open(find_dataset(run.config.data, data_dir)))
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Nobody else trains the run in `folder` during the block. Raises ConfigError if somebody does."""
+    """Make sure that nobody else trains the run in `folder` during the block. Raises ConfigError if somebody does."""
     with ExitStack() as locks:
         try:
             locks.enter_context(exclusive(folder.with_name(f".{folder.name}.lock")))
@@ -77,13 +77,13 @@ def _begin(folder: Path, config: Config, dataset: Dataset, *, device: torch.devi
     vectors = read_pretrained(config, dataset)  # its errors leave the old run in place
     if fresh and folder.exists():
         log.info("moved the old run to %s", _move_aside(folder))
-    if not is_new(folder):  # since `open_run` has looked
+    if not is_new(folder):  # somebody else has begun it since `open_run` looked
         raise _is_trained(folder)
     return Opened(Run.create(folder, _resolve(config, dataset, device), dataset), dataset, vectors)
 
 
 def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:
-    """The config as the run keeps it: the dataset and the precision that were chosen."""
+    """Returns the config as the run keeps it, with the dataset and the precision that were chosen."""
     precision = choose_precision(config.training.precision, device)
     return config.model_copy(
         update={
@@ -94,7 +94,7 @@ def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:
 
 
 def _resume(folder: Path, config: Config) -> Run:
-    """The run on disk, with those settings that may change taken from `config`."""
+    """Returns the run on disk; the settings that may change come from `config`."""
     run = Run.open(folder)
     _check_settings(run, config)
     _check_saved(run)
@@ -105,7 +105,7 @@ def _resume(folder: Path, config: Config) -> Run:
 
 
 def _check_settings(run: Run, config: Config) -> None:
-    """Raises ConfigError if the run was begun with other settings than those that may change."""
+    """Raises ConfigError if the run was begun with other settings, except for the settings that may change."""
     ignore = [*MAY_CHANGE]
     if config.data.fingerprint is None:
         ignore.append("data.fingerprint")
@@ -125,10 +125,10 @@ def _check_settings(run: Run, config: Config) -> None:
 
 
 def _check_saved(run: Run) -> None:
-    """Raises CheckpointError if a part is gone that training needs to go on, or that it would then delete."""
+    """Raises CheckpointError if something is gone that training needs to resume, or would delete after resuming."""
     state = load_state(run)
     read_validations(run, state)
-    if state.epoch > 1 and not state.is_best:  # otherwise there is no best yet, or the last save is the best
+    if state.epoch > 1 and not state.is_best:  # else there is no best save yet, or it is the last one
         if not run.has_checkpoint("best"):
             raise lost(run.folder, "best")
         run.checkpoint("best")

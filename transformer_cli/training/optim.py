@@ -9,7 +9,7 @@ from transformer_cli.model.transformer import Transformer
 
 
 def make_optimizer(model: Transformer, training: TrainingConfig) -> torch.optim.Adam:
-    """Adam (Kingma and Ba 2015), in one fused kernel where torch has one."""
+    """Returns Adam (Kingma and Ba 2015), as a fused kernel on devices for which torch has one."""
     device = next(model.parameters()).device
     return torch.optim.Adam(
         model.parameters(),
@@ -21,9 +21,9 @@ def make_optimizer(model: Transformer, training: TrainingConfig) -> torch.optim.
 
 
 def learning_rate(training: TrainingConfig, step: int, progress: float) -> float:
-    """The rate of optimiser step 1, 2, …; `training.learning_rate` is the peak.
+    """Returns the learning rate of optimiser step 1, 2, …; `training.learning_rate` is the peak.
 
-    progress: the share of training that lies before the step, 0 ≤ progress < 1; only cosine asks for it.
+    progress: the share of training that is done before the step, 0 ≤ progress < 1; only cosine uses it.
     inverse_sqrt is the paper's eq. 3 with d_model^-0.5 · warmup^-0.5 written as the peak: lr·min(step/w, √(w/step)).
     cosine falls from the peak to 0 along half a wave (Loshchilov and Hutter 2017, without restarts).
     """

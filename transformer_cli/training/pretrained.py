@@ -1,4 +1,4 @@
-"""Pretrained word vectors into the rows of a model's embeddings: where words and weights meet."""
+"""Puts pretrained word vectors into the rows of a model's embeddings. Knows words and weights, nothing of steps."""
 
 import logging
 from collections.abc import Collection, Sequence
@@ -15,27 +15,28 @@ from transformer_cli.data.vocabulary import SPECIALS
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.transformer import Transformer
 
-N_NAMED = 8  # missed words that the coverage line names
+N_NAMED = 8  # how many missed words the log line about coverage names
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class VectorRows:
-    """The vectors of one side's vocabulary."""
+    """The pretrained vectors for one side's vocabulary."""
 
     side: str
     """source or target"""
     ids: Tensor
-    """int64 (n,), the rows they belong in"""
+    """int64 (n,): the rows of the embedding that they replace"""
     values: Tensor
-    """float32 (n, d_model)"""
+    """float32 (n, d_model): the vectors"""
 
 
 def read_pretrained(config: Config, dataset: Dataset) -> list[VectorRows]:
-    """The vectors that model.vectors names, of all words that have one; says how many these are.
+    """Read the vectors that model.vectors names, for all words that have one; logs how many words these are.
 
-    Raises ConfigError if they are not model.d_model wide, DataError if no word has one, or as `read_vectors` says.
+    Raises ConfigError if the vectors are not model.d_model wide, DataError if no word has one; otherwise as
+    `read_vectors` does.
     """
     codecs = {"source": dataset.codecs.source, "target": dataset.codecs.target}
     found = []
@@ -45,7 +46,7 @@ def read_pretrained(config: Config, dataset: Dataset) -> list[VectorRows]:
         vectors = read_vectors(where, words, lowercase=config.data.lowercase)
         if vectors.dimension != config.model.d_model:
             raise ConfigError(
-                f"model.vectors.{side}: {where} has {vectors.dimension} numbers a word, model.d_model is "
+                f"model.vectors.{side}: {where} has {vectors.dimension} numbers per word, but model.d_model is "
                 f"{config.model.d_model}; set model.d_model: {vectors.dimension}, or choose other vectors"
             )
         if not vectors.found:
@@ -60,7 +61,7 @@ def read_pretrained(config: Config, dataset: Dataset) -> list[VectorRows]:
 
 
 def load_pretrained(model: Transformer, pretrained: Sequence[VectorRows]) -> None:
-    """Put them in place of the random rows."""
+    """Replace random rows of the embeddings by pretrained vectors."""
     embeddings = {"source": model.source_embedding, "target": model.target_embedding}
     for rows in pretrained:
         embeddings[rows.side].load_vectors(rows.ids, rows.values)

@@ -1,4 +1,4 @@
-"""What a run keeps of its validations: history.jsonl, curves.png and, where asked for, TensorBoard's event file."""
+"""What a run keeps of its validations: history.jsonl, curves.png and, if enabled, TensorBoard's event file."""
 
 import logging
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ log = logging.getLogger(__name__)
 
 
 def read_validations(run: Run, state: TrainingState) -> list[Validation]:
-    """The validations up to a save, oldest first; a later one, whose save was cut off, is left out.
+    """Returns the validations up to a save, oldest first; a later validation, whose save was cut off, is left out.
 
-    Raises CheckpointError if one is missing or damaged.
+    Raises CheckpointError if a validation is missing or damaged.
     """
     path = run.folder / "history.jsonl"
     try:
@@ -33,7 +33,7 @@ class Record:
     """The validations of a run in training, and the files that show them."""
 
     def __init__(self, run: Run, validations: Sequence[Validation] = (), *, writes: bool = True) -> None:
-        """writes: False in all processes but one, which know the validations and leave the files to that one."""
+        """writes: whether to write the files: True in one process only, though all of them know the validations."""
         self.run = run
         self.validations = list(validations)
         self.writes = writes
@@ -66,7 +66,7 @@ class Record:
             log.warning("TensorBoard's event file could not be written: %s", error)
 
     def _draw_curves(self) -> None:
-        from transformer_cli import plots  # matplotlib: half a second that the first steps need not wait for
+        from transformer_cli import plots  # matplotlib takes half a second: not before the first steps
 
         try:
             plots.draw_curves({self.run.config.name: self._entries()}, self.run.folder / "curves.png")

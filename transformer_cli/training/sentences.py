@@ -1,4 +1,4 @@
-"""Which sentences of a dataset training sees. Knows lengths, nothing of steps or epochs."""
+"""Chooses the sentences of a dataset that are used in training. Knows lengths, nothing of steps or epochs."""
 
 import logging
 from dataclasses import dataclass
@@ -13,21 +13,21 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Sentences:
-    """A split, and those of its pairs that the model has positions for."""
+    """A split, and the rows of the pairs that the model has enough positions for."""
 
     split: EncodedSplit
     rows: Rows
 
     @property
     def target_tokens(self) -> int:
-        """Tokens to predict in one pass over them, <eos> included."""
+        """How many tokens there are to predict in one pass over these pairs, <eos> included."""
         return int(target_tokens(self.split, self.rows).sum())
 
 
 def usable_sentences(dataset: Dataset, name: str, max_length: int | None) -> Sentences:
-    """The pairs of a split that fit in max_length positions; a warning counts the others.
+    """Returns the pairs of a split that fit in max_length positions; a warning counts the others.
 
-    Raises DataError if none fits.
+    Raises DataError if no pair fits.
     """
     split = dataset.split(name)
     rows = rows_within(split, max_length)

@@ -23,7 +23,7 @@ from transformer_cli.model.loss import TokenLoss, token_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.training.optim import make_optimizer
 
-PART = 4096  # target tokens of a batch that the CPU computes at a time: bounds the memory that they take
+PART = 4096  # how many target tokens of a batch the CPU computes at a time, to bound memory
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,18 @@ class BatchLoss:
     """The loss of the batches of one step, over all processes."""
 
     nll: float
-    """-log p of their target tokens, in nats: the sum"""
+    """-log p of the target tokens, in nats, summed"""
     tokens: int
-    """target tokens, <eos> included"""
+    """the number of target tokens, <eos> included"""
 
 
 class Learner:
-    """A model together with all that changes its weights, on one device, in one of the world's processes."""
+    """A model together with everything that changes its weights, on one device, in one of the world's processes."""
 
     def __init__(
         self, model: Transformer, settings: TrainingConfig, device: torch.device, world: World = ALONE
     ) -> None:
-        """Moves the model to the device. settings: `precision` has been chosen, it is not auto.
+        """Moves the model to the device. settings: `precision` must be resolved, not auto.
 
         Raises DistributedError if another process has ended.
         """
@@ -60,18 +60,18 @@ class Learner:
 
     @property
     def learning_rate(self) -> float:
-        """That of the next step, and of the last one if it has not been set since."""
+        """The learning rate of the next step, and of the last one unless it has been set since."""
         return float(self.optimizer.param_groups[0]["lr"])
 
     def set_learning_rate(self, rate: float) -> None:
-        """For the steps that follow."""
+        """Set the learning rate of the steps that follow."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
     def step(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss | None:
-        """One optimiser step on the mean loss of the target tokens of all these batches.
+        """Take one optimiser step on the mean loss over the target tokens of all these batches.
 
-        number: of the step, from 1. Returns None if the gradient is not finite: then no weight has changed.
+        number: the number of the step, from 1. Returns None if the gradient is not finite; then no weight has changed.
         """
         torch.manual_seed(dropout_seed(self.settings.seed, number, self.world.rank))
         loss = self.backward(split, batches)
@@ -88,7 +88,7 @@ class Learner:
         self.model.train()
         parts = [part for rows in batches for part in self._parts(split, rows)]
         weight = self.world.size  # undoes the division in the mean over the processes
-        if not parts:  # more processes than sentences: this one takes part with nothing
+        if not parts:  # more processes than sentences: this one takes part with weight 0
             parts, weight = [batches[0][:1]], 0
         tokens = int(target_tokens(split, np.concatenate(batches)).sum())  # of all processes
         nll = 0.0
@@ -97,12 +97,12 @@ class Learner:
             with self.world.pass_of(self.token_loss, is_last=index == len(parts)):
                 with autocast(self.device, self.precision):
                     losses = self.token_loss(batch.source, batch.target)
-                nll += losses.nll.sum().item() if weight else 0.0  # after nccl's part it might wait for the dead
+                nll += losses.nll.sum().item() if weight else 0.0  # read before nccl: later it might wait for the dead
                 (losses.objective * weight / tokens).backward()
         return BatchLoss(sum(share for (share,) in self.world.gather(nll)), tokens)
 
     def _parts(self, split: EncodedSplit, rows: Rows) -> list[Rows]:
-        """This process's share of a batch, in the parts that are computed one after another."""
+        """Returns this process's share of a batch, in the parts that are computed one after another."""
         share = share_of(split, rows, self.world)
         if not len(share):
             return []
@@ -110,5 +110,5 @@ class Learner:
 
 
 def dropout_seed(seed: int, step: int, rank: int) -> int:
-    """32 well-mixed bits: torch's CPU generator looks at no more of a seed."""
+    """Returns a seed of 32 well-mixed bits: torch's CPU generator uses no more bits of a seed."""
     return int(np.random.SeedSequence([seed, step, rank]).generate_state(1)[0])

@@ -1,4 +1,4 @@
-"""train(config): open a run, take its steps, validate, save, stop. Knows how a run goes; not how a step is computed.
+"""train(config): open a run, take its steps, validate, save, stop. Knows the course of a run, not how a step works.
 
 The plan of an epoch follows from (seed, epoch), and a step from the weights, Adam's moments, the batches and its
 number. So a run that was killed and goes on from its last save ends bit for bit like one that was never killed.
@@ -176,7 +176,7 @@ class Trainer:
         )
 
     def step(self, batches: Sequence[Rows]) -> None:
-        """One optimiser step on these batches of the training sentences; the state counts them as done."""
+        """Take one optimiser step on these batches of the training sentences; the state counts them as done."""
         state = self.state
         state.step += 1
         state.batch += len(batches)
@@ -197,7 +197,7 @@ class Trainer:
                 now = time.monotonic()
                 self.state.running.seconds = seconds_before + now - started
                 self._show(bar)
-                is_last = self.state.batch == len(plan)  # then the epoch's end saves
+                is_last = self.state.batch == len(plan)  # if so, the end of the epoch saves
                 signal_number, save_is_due = self._agreed(stop, now - saved >= self.settings.save_minutes * 60)
                 if signal_number and not is_last:
                     self._save()
@@ -219,7 +219,7 @@ class Trainer:
         return (signals[0] if signals else None), bool(answers[0][1])
 
     def _end_epoch(self) -> None:
-        """Validate, record, save, and show what was found."""
+        """Validate, record, save, and show the result."""
         found = validate(self.learner, self.valid_sentences, self.state)
         self.record.keep(found)
         self.state.end_epoch(found.valid_loss, is_best=found.best)
@@ -243,7 +243,7 @@ class Trainer:
         return spent
 
     def _bar(self) -> "progress.Bar":
-        """Counts target tokens; begins where the state stands."""
+        """Returns a bar that counts target tokens, and begins with those that are done."""
         return progress.bar(
             f"epoch {self.state.epoch}/{self.settings.epochs}",
             total=self.train_sentences.target_tokens,

@@ -1,4 +1,4 @@
-"""What is found at the end of an epoch. Knows losses and counts, nothing of files."""
+"""Validates the model at the end of an epoch. Knows losses and counts, nothing of files."""
 
 import math
 import time
@@ -18,28 +18,29 @@ class Validation:
     """One line of history.jsonl: its fields are the keys, in their order. Losses are in nats per target token."""
 
     epoch: int
-    """that has just ended, from 1"""
+    """the epoch that has just ended, from 1"""
     step: int
     """optimiser steps so far"""
     train_loss: float
-    """mean over the epoch, with dropout, while the weights changed"""
+    """mean over the epoch's target tokens, with dropout, while the weights changed"""
     valid_loss: float
+    """mean over the validation split's target tokens"""
     train_loss_batch_mean: float
-    """mean over steps of the means over their tokens"""
+    """mean of the steps' mean losses"""
     valid_loss_batch_mean: float
-    """as in evaluation.losses.Losses"""
+    """see evaluation.losses.Losses"""
     valid_ppl: float
     """exp(valid_loss)"""
     learning_rate: float
-    """of the epoch's last step"""
+    """the learning rate of the epoch's last step"""
     target_tokens: int
-    """that the epoch trained on, <eos> included"""
+    """how many target tokens the epoch trained on, <eos> included"""
     train_seconds: float
     valid_seconds: float
     skipped_steps: int
-    """whose gradient was not finite"""
+    """steps that were skipped because their gradient was not finite"""
     best: bool
-    """whether valid_loss is lower than all before"""
+    """whether valid_loss is lower than all earlier ones"""
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "Validation":
@@ -47,11 +48,11 @@ class Validation:
         return Validation(**value)
 
     def as_json(self) -> dict[str, Any]:
-        """The keys and values of its line."""
+        """Returns the keys and values of its line in history.jsonl."""
         return asdict(self)
 
     def line(self, epochs: int) -> str:
-        """For the log; epochs: how many there are to be."""
+        """Returns a line for the log. epochs: how many epochs the run will have."""
         return (
             f"epoch {self.epoch:>{len(str(epochs))}}/{epochs}"
             f"  train {self.train_loss:.3f} (PPL {perplexity(self.train_loss):.2f})"
@@ -63,7 +64,7 @@ class Validation:
 
 
 def validate(learner: Learner, sentences: Sentences, state: TrainingState) -> Validation:
-    """Judge the model at the end of the epoch that `state` stands in. All processes find the same.
+    """Validate the model at the end of the epoch in progress. All processes return the same.
 
     Raises ConfigError if training has diverged.
     """

@@ -70,8 +70,8 @@ def test_codecs_come_back_as_they_were_saved(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("source.vocab.txt", Path.unlink, "no vocabulary: .*No such file"),
-        ("target.vocab.txt", lambda path: path.write_text("a\n"), "no vocabulary: it should begin with <unk> <pad>"),
+        ("source.vocab.txt", Path.unlink, "not a vocabulary: .*No such file"),
+        ("target.vocab.txt", lambda path: path.write_text("a\n"), "not a vocabulary: it should begin with <unk> <pad>"),
         ("target.joins.json", Path.unlink, "damaged: .*No such file"),
         ("target.joins.json", lambda path: path.write_text("{"), "damaged: Expecting"),
         ("target.joins.json", lambda path: path.write_text('{"glue_left": 5}'), "damaged: "),

@@ -105,7 +105,7 @@ def test_an_unknown_split_lists_the_known(made: Path, ask: Callable[[Dataset], A
 def test_a_folder_that_is_no_dataset(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(DataError, match=rf"^{tmp_path}: no dataset: .*run `tfm prepare`"):
+    with pytest.raises(DataError, match=rf"^{tmp_path}: not a dataset: .*run `tfm prepare`"):
         Dataset.open(tmp_path)
 
 
@@ -126,16 +126,16 @@ def test_settings_in_the_manifest_that_are_none(folder: Path, settings: dict[str
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("source.vocab.txt", lambda path: cut(path, 3), r"8 tokens, the manifest says 9; delete the folder and run"),
-        ("target.vocab.txt", Path.unlink, "no vocabulary: .*No such file"),
+        ("source.vocab.txt", lambda path: cut(path, 3), r"8 tokens, but the manifest says 9; delete the folder"),
+        ("target.vocab.txt", Path.unlink, "not a vocabulary: .*No such file"),
         ("target.joins.json", Path.unlink, "damaged: .*No such file.*; delete the folder and run `tfm prepare` again"),
         ("target.joins.json", lambda path: cut(path, 9), "damaged: .*; delete the folder and run `tfm prepare` again"),
         ("target.joins.json", lambda path: path.write_text("{}"), "damaged: .*; delete the folder and run `tfm pre"),
         ("train.source.ids.npy", lambda path: cut(path, 4), "cannot be mapped: .*; delete the folder and run `tfm"),
         ("train.target.ids.npy", Path.unlink, "cannot be mapped: .*No such file"),
-        ("train.target.ids.npy", lambda path: np.save(path, [1]), "2 sentences of 1 tokens, the manifest says 2 of 8"),
+        ("train.target.ids.npy", lambda path: np.save(path, [1]), "2 sentences of 1 tokens, but the manifest says 2"),
         ("train.target.txt", Path.unlink, "cannot be read: .*; delete the folder and run `tfm prepare` again"),
-        ("train.source.txt", lambda path: cut(path, 3), "1 lines, the manifest says 2; delete the folder and run"),
+        ("train.source.txt", lambda path: cut(path, 3), "1 lines, but the manifest says 2; delete the folder and run"),
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_named(folder: Path, name: str, damage: Callable[[Path], Any], message: str) -> None:
@@ -147,7 +147,9 @@ def test_a_damaged_file_is_named(folder: Path, name: str, damage: Callable[[Path
 @pytest.mark.parametrize("offsets", [[0, 3], [0, 3, 8, 8], [0, 3, 7]])
 def test_offsets_must_fit_the_manifest(folder: Path, offsets: list[int]) -> None:
     np.save(folder / "train.source.offsets.npy", np.array(offsets))
-    message = rf"^{folder}/train\.source\.ids\.npy: {len(offsets) - 1} sentences of 8 tokens, the manifest says 2 of 8;"
+    message = (
+        rf"^{folder}/train\.source\.ids\.npy: {len(offsets) - 1} sentences of 8 tokens, but the manifest says 2 of 8;"
+    )
     with pytest.raises(DataError, match=message):
         use_all(folder)
 

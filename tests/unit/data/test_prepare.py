@@ -345,5 +345,5 @@ def test_a_mistake_is_named_where_workers_tokenise(workshop: Workshop, monkeypat
 def test_a_folder_without_its_manifest_is_to_be_deleted(workshop: Workshop) -> None:
     folder = workshop.prepare().folder
     (folder / "manifest.json").unlink()
-    with pytest.raises(DataError, match=f"^{folder}: no dataset: .*; delete it and run `tfm prepare` again$"):
+    with pytest.raises(DataError, match=f"^{folder}: not a dataset: .*; delete it and run `tfm prepare` again$"):
         workshop.prepare()

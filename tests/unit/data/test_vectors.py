@@ -108,10 +108,10 @@ def test_only_wanted_lines_are_parsed(tmp_path: Path) -> None:
         ("hund 1 2", r"'hund' has 2 numbers, not 3"),
         ("hund", r"'hund' has 0 numbers, not 3"),
         ("hund 1 2 3 4", r"'hund' has 4 numbers, not 3"),
-        ("hund 1 zwei 3", r"'hund': value 2 is 'zwei', which is no finite number"),
-        ("hund 1 2 nan", r"'hund': value 3 is 'nan', which is no finite number"),
-        ("hund -inf 2 3", r"'hund': value 1 is '-inf', which is no finite number"),
-        ("hund 1 2 1e39", r"'hund': value 3 is '1e39', which is no finite number"),
+        ("hund 1 zwei 3", r"'hund': value 2 is 'zwei', which is not a finite number"),
+        ("hund 1 2 nan", r"'hund': value 3 is 'nan', which is not a finite number"),
+        ("hund -inf 2 3", r"'hund': value 1 is '-inf', which is not a finite number"),
+        ("hund 1 2 1e39", r"'hund': value 3 is '1e39', which is not a finite number"),
         ("Hund 1 2", r"'Hund' has 2 numbers, not 3"),
     ],
 )
@@ -119,7 +119,7 @@ def test_only_wanted_lines_are_parsed(tmp_path: Path) -> None:
 def test_a_damaged_vector_of_a_wanted_word_is_named(tmp_path: Path, line: str, problem: str, header: str) -> None:
     path = write(tmp_path / "v.txt", f"{header}haus 1 2 3\n{line}\n")
     number = 3 if header else 2
-    remedy = "; fetch the file again, or take the line out$"
+    remedy = "; fetch the file again, or delete the line$"
     with pytest.raises(DataError, match=f"^{path}: line {number}: {problem}{remedy}"):
         read(path, lowercase=True)
 
@@ -130,10 +130,10 @@ def test_a_damaged_vector_of_a_wanted_word_is_named(tmp_path: Path, line: str, p
         ("", "not one word vector; a line is a word and its numbers"),
         ("\n\n", "not one word vector"),
         ("10 300\n", "not one word vector"),
-        ("ein Hund läuft\n", "line 1: 'ein': value 1 is 'Hund', which is no finite number"),
+        ("ein Hund läuft\n", "line 1: 'ein': value 1 is 'Hund', which is not a finite number"),
         ("hund\n", "line 1: 'hund' has 0 numbers, not one or more"),
         ("2 0\nhund\n", "line 2: 'hund' has 0 numbers, not one or more"),
-        (b"\xba\x16\x4f\x2f\x0c\0\0\0", "a model of fastText, not word vectors; give the .vec file"),
+        (b"\xba\x16\x4f\x2f\x0c\0\0\0", "a fastText model, not word vectors; give the .vec file"),
     ],
 )
 def test_a_file_without_vectors(tmp_path: Path, content: str | bytes, problem: str) -> None:
@@ -154,7 +154,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_fewer_vectors_than_promised_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(tmp_path / "v.txt", "4 3\nhund 1 2 3\nder 4 5 6\n")
     assert list(read(path).found) == ["hund", "der"]
-    message = f"{path}: 2 vectors, its first line says 4; the file may not be whole"
+    message = f"{path}: 2 vectors, but its first line says 4; the file may be incomplete"
     assert caplog.record_tuples == [("transformer_cli.data.vectors", logging.WARNING, message)]
 
 
@@ -193,13 +193,13 @@ def test_a_binary_file_gives_what_gensim_wrote(tmp_path: Path, name: str) -> Non
 @pytest.mark.parametrize("content", [b"", b"hund 1 2 3\n", b"4 3\nhund 1234", b"99999999999999 300\n", b"\xff\xfe\0"])
 def test_a_binary_file_that_is_none(tmp_path: Path, content: bytes) -> None:
     path = write(tmp_path / "v.bin", content)
-    with pytest.raises(DataError, match=rf"^{path}: not a whole binary file of word2vec \(.+\); fetch it again"):
+    with pytest.raises(DataError, match=rf"^{path}: not a complete binary word2vec file \(.+\); fetch it again"):
         read(path)
 
 
 def test_a_binary_vector_that_is_not_finite(tmp_path: Path) -> None:
     path = write_binary(tmp_path / "v.bin", {"haus": [np.nan, 0, 0], "hund": [0, np.inf, 0]})
-    with pytest.raises(DataError, match=rf"^{path}: the vector of 'hund' has a value that is no finite number"):
+    with pytest.raises(DataError, match=rf"^{path}: the vector of 'hund' has a value that is not a finite number"):
         read(path)
     assert list(read_vectors(str(path), ["weg"], lowercase=False).found) == []
 
@@ -272,7 +272,7 @@ class TestNames:
 
     @pytest.mark.parametrize("name", ["glove-tiny-4", "text8"])
     def test_an_unknown_name(self, name: str) -> None:
-        message = f"^{name}: gensim's downloader has no vectors of this name; it has glove-.*-3 …; a file is named with"
+        message = f"^{name}: gensim's downloader has no vectors of this name; it has glove-.*-3 …; to name a file, give"
         with pytest.raises(DownloadError, match=message):
             read_vectors(name, WORDS, lowercase=False)
 

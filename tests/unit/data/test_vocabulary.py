@@ -68,7 +68,7 @@ def test_a_vocabulary_survives_its_file(tmp_path: Path) -> None:
     [
         (None, r"\[Errno 2\] No such file"),
         (b"\xff\n", "'utf-8' codec can't decode"),
-        (b"", "it should begin with <unk> <pad> <sos> <eos>, a token a line"),
+        (b"", "it should begin with <unk> <pad> <sos> <eos>, one token per line"),
         (b"<pad>\n<unk>\n<sos>\n<eos>\na\n", "it should begin with <unk> <pad> <sos> <eos>"),
         (b"<unk>\n<pad>\n<sos>\n<eo", "it should begin with"),
         (b"<unk>\r\n<pad>\r\n<sos>\r\n<eos>\r\n", "it should begin with"),
@@ -78,5 +78,5 @@ def test_a_file_that_is_no_vocabulary(tmp_path: Path, content: bytes | None, rea
     path = tmp_path / "v.txt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(DataError, match=f"^{path}: no vocabulary: {reason}"):
+    with pytest.raises(DataError, match=f"^{path}: not a vocabulary: {reason}"):
         Vocabulary.load(path)

@@ -108,7 +108,7 @@ def test_an_unknown_language_is_a_config_error(language: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Tokenizer(language, lowercase=True)
     assert str(caught.value) == (
-        f"spaCy has no tokeniser for language {language!r}; codes are such as de, en, fr, cs, xx (any)"
+        f"spaCy has no tokeniser for language {language!r}; give a code such as de, en, fr, cs, or xx (any)"
     )
 
 

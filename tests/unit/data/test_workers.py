@@ -114,8 +114,8 @@ def test_an_error_in_reading_ends_the_workers(started: list["subprocess.Popen[by
 
 def test_a_worker_that_is_killed_is_one_clear_line(started: list["subprocess.Popen[bytes]"]) -> None:
     message = (
-        r"^a process that tokenised was killed by signal 9; if memory ran out, run it again on fewer cores, such as "
-        r"`taskset --cpu-list 0 tfm prepare`$"
+        r"^a process that tokenised was killed by signal 9; if memory ran out, run it again on fewer cores, "
+        r"for example with `taskset --cpu-list 0 tfm prepare`$"
     )
     with tokenizing("de", "en", lowercase=True, processes=2) as tokenize:
         chunks = tokenize(pairs())

@@ -46,7 +46,7 @@ def test_a_sentence_too_long_is_left_out_of_the_loss_and_cut_to_be_translated(
 ) -> None:
     alone = judge(translator, ParallelText("mine", [SOURCE], [REFERENCE]))
     judged = judge(translator, ParallelText("mine", [SOURCE, "Hund " * 15], [REFERENCE, "dog"]))
-    assert "mine: 1 sentences are too long: left out of the loss, cut to be translated" in caplog.text
+    assert "mine: 1 sentences are too long: left out of the loss, and cut for translation" in caplog.text
     assert (judged.result.sentences, len(judged.translations)) == (2, 2)
     assert judged.result.tokens == alone.result.tokens
     assert judged.result.loss == pytest.approx(alone.result.loss)
@@ -119,6 +119,6 @@ def test_captions_come_with_the_baseline_of_a_dictionary(tmp_path: Path, caplog:
     with caplog.at_level(logging.INFO):
         list(evaluate(run.folder, data_dir=tmp_path / "data"))
     (said,) = (message for message in caplog.messages if "baseline" in message)
-    found = re.fullmatch(r"test: word by word with a dictionary, the baseline: BLEU (\d+\.\d\d)", said)
+    found = re.fullmatch(r"test: baseline, word by word with a dictionary: BLEU (\d+\.\d\d)", said)
     assert found
     assert 5 < float(found[1]) < 60

@@ -274,9 +274,9 @@ def open_best(run: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "damage", "load", "message"),
     [
-        ("model.safetensors", cut, open_best, "/model.safetensors: weights that cannot be read: .*incomplete"),
-        ("model.safetensors", cut, load_last, "/model.safetensors: weights that cannot be read: .*incomplete"),
-        ("model.safetensors", Path.unlink, open_best, "/model.safetensors: weights that cannot be read: No such file"),
+        ("model.safetensors", cut, open_best, "/model.safetensors: the weights cannot be read: .*incomplete"),
+        ("model.safetensors", cut, load_last, "/model.safetensors: the weights cannot be read: .*incomplete"),
+        ("model.safetensors", Path.unlink, open_best, "/model.safetensors: the weights cannot be read: No such file"),
         ("state.safetensors", cut, load_last, ": the training state cannot be read: .*incomplete"),
         ("state.safetensors", Path.unlink, load_last, ": the training state cannot be read: No such file"),
         ("state.safetensors", lose_moments, load_last, ": the training state cannot be read: 'exp_avg.decoder"),
@@ -299,6 +299,6 @@ def test_a_damaged_checkpoint_says_where(
 def test_weights_of_another_shape_are_named(run: Run) -> None:
     save_after(run, 2, best=2)
     shutil.copy(run.folder / "source.vocab.txt", run.folder / "target.vocab.txt")  # one more word than rows of weights
-    with pytest.raises(CheckpointError, match=r"weights that cannot be read: .*size mismatch for output") as caught:
+    with pytest.raises(CheckpointError, match=r"the weights cannot be read: .*size mismatch for output") as caught:
         load_best(Run.open(run.folder), CPU)
     assert "\n" not in str(caught.value)

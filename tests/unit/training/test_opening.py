@@ -81,7 +81,7 @@ def opened(corpus: Path, project: Path) -> Callable[..., AbstractContextManager[
         (["history.jsonl"], "/history.jsonl: damaged: [Errno 2] No such file"),
         (["checkpoints"], "/last names step-0000006, which is not in checkpoints/; restore it"),
         (["config.yaml"], ": damaged run: FOLDER/config.yaml: no such config file; restore it"),
-        (["source.vocab.txt"], ": damaged run: FOLDER/source.vocab.txt: no vocabulary: [Errno 2]"),
+        (["source.vocab.txt"], ": damaged run: FOLDER/source.vocab.txt: not a vocabulary: [Errno 2]"),
         (
             ["target.joins.json"],
             ": damaged run: FOLDER/target.joins.json: damaged: [Errno 2]",

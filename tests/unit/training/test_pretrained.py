@@ -195,7 +195,9 @@ def test_vectors_that_do_not_fit_leave_the_old_run_in_place(
 
     narrow, foreign = tmp_path / "narrow.vec", tmp_path / "foreign.vec"
     write_vectors(narrow, words_of(tiny.codecs.source), size=7)
-    message = f"^model.vectors.source: {narrow} has 7 numbers a word, model.d_model is 32; set model.d_model: 7, or"
+    message = (
+        f"^model.vectors.source: {narrow} has 7 numbers per word, but model.d_model is 32; set model.d_model: 7, or"
+    )
     with pytest.raises(ConfigError, match=message):
         begin(narrow)
     foreign.write_text(f"chien {'1 ' * D_MODEL}\n", encoding="utf-8")

@@ -1,6 +1,6 @@
 """Fetches one file of a known SHA-256 over HTTP. Knows nothing of corpora.
 
-Imports requests only when something is fetched: it takes a tenth of a second.
+Imports requests only when something is fetched: the import takes a tenth of a second.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from transformer_cli.files import new_file
 from transformer_cli.progress import bar
 
 TIMEOUT_S = 20.0
-PAUSES_S = (0.5, 1.5)  # between attempts: so there are three
+PAUSES_S = (0.5, 1.5)  # between attempts, of which there are three
 BLOCK = 1 << 16
 
 log = logging.getLogger(__name__)
@@ -23,14 +23,14 @@ log = logging.getLogger(__name__)
 def download(address: str, path: Path, expected: str, *, otherwise: str) -> None:
     """Fetch the file at `address`, whose SHA-256 is `expected`; it appears at `path` whole or not at all.
 
-    Makes three attempts, but only where another one may help: a 404, an unknown host or a wrong sum ends it at once.
-    Raises DownloadError, which says `otherwise` what the user can do instead.
+    Makes up to three attempts, if another one may help: a 404, an unknown host or a wrong sum is an error at once.
+    Raises DownloadError. otherwise: what the user can do instead; the error's message ends with it.
     """
     for pause in (*PAUSES_S, None):
         try:
             _fetch(address, path, expected)
             return
-        except OSError as error:  # those of requests are too
+        except OSError as error:  # the errors of requests are OSErrors too
             reason, may_pass = _diagnose(error)
         if pause is None or not may_pass:
             break
@@ -58,17 +58,17 @@ def _fetch(address: str, path: Path, expected: str) -> None:
 
 
 def _diagnose(error: BaseException) -> tuple[str, bool]:
-    """What went wrong, in a few words, and whether it may pass."""
+    """Returns what went wrong, in a few words, and whether another attempt may succeed."""
     import requests
 
     if isinstance(error, requests.HTTPError):
         response = error.response
-        assert response is not None  # requests itself raises it
+        assert response is not None  # requests raises it with a response
         may_pass = response.status_code in (408, 429) or response.status_code >= 500
         return f"HTTP {response.status_code} {response.reason}", may_pass
     if isinstance(error, requests.exceptions.ChunkedEncodingError):
         return "the answer broke off", True
-    while inner := error.__cause__ or error.__context__:  # requests and urllib3 wrap what the system said
+    while inner := error.__cause__ or error.__context__:  # requests and urllib3 wrap the system's error
         error = inner
     if isinstance(error, TimeoutError):
         return f"no answer for {TIMEOUT_S:g} s", True

@@ -1,4 +1,4 @@
-"""The corpus of captions that the package writes by itself, from a seed. Needs no file and no network."""
+"""The embedded corpus of captions, which the package generates from a seed. Needs no file and no network."""
 
 import hashlib
 from functools import partial
@@ -9,9 +9,9 @@ from transformer_cli.data.corpora.corpus import Corpus
 
 
 def open_captions(data: DataConfig) -> Corpus:
-    """Write the captions that `data.captions` describes.
+    """Generate the captions that `data.captions` describes.
 
-    The sum is that of the German and English text, whichever of them is the source.
+    The SHA-256 is taken over the German and the English text, whichever of them is the source.
     """
     total, splits, sizes = hashlib.sha256(), {}, {}
     for split, pairs in captions.write(data.captions.sentences, data.captions.seed).items():

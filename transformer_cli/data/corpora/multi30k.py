@@ -1,4 +1,4 @@
-"""Multi30k: its files, their addresses and sums, and the folder in which they are found or into which they come.
+"""Multi30k: its files, their addresses and SHA-256, and the folder that holds them or will hold them.
 
 Knows nothing of words.
 """
@@ -19,7 +19,7 @@ from transformer_cli.errors import DataError
 ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 FOLDER_VARIABLE = "TFM_MULTI30K_DIR"
 TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
-# The files of the repository multi30k/dataset, data/task1/raw, and their SHA-256. 2017 has no Czech.
+# The files of the repository multi30k/dataset, data/task1/raw, and their SHA-256. The sets of 2017 have no Czech.
 SUMS = {
     "test_2016_flickr.cs.gz": "200a4a74cc9560f051924abb9803be008d1908d77f747e9141aeb86dfd2797f1",
     "test_2016_flickr.de.gz": "9204244e408ccb38d2a55cfcd344df15005fc42a07a6e55ca6c52b6ababb8cc8",
@@ -49,10 +49,10 @@ log = logging.getLogger(__name__)
 
 
 def open_multi30k(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
-    """Multi30k in the languages of `data`, from a folder or the user's cache.
+    """Open Multi30k in the languages of `data`, from a folder or from the user's cache.
 
-    The folder is `source_dir`, else the one in the environment variable TFM_MULTI30K_DIR; it may lack test sets. If
-    neither is given, files that the cache lacks are downloaded.
+    The folder is `source_dir`, else the value of the environment variable TFM_MULTI30K_DIR; test sets may be missing
+    there. If neither is given, files that are missing in the cache are downloaded.
     """
     folder = _named_folder(source_dir)
     sums, splits, left_out = {}, {}, []

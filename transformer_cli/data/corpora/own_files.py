@@ -1,4 +1,4 @@
-"""A corpus of the user's own files, plain or .gz: for each split one file per side."""
+"""A corpus of the user's own files, plain or .gz, with one file for each side of each split."""
 
 import logging
 from functools import partial
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 def open_files(data: DataConfig) -> Corpus:
     """Find the files that `data.files` names. Raises DataError if one is missing or unreadable."""
-    assert data.files is not None  # the config sees to it
+    assert data.files is not None  # the config ensures it
     sums, splits, sizes = {}, {}, {}
     for split in dict.fromkeys(["train", "valid", *data.files]):
         pair = data.files[split]
@@ -27,6 +27,6 @@ def open_files(data: DataConfig) -> Corpus:
         if pair.source.resolve() == pair.target.resolve():
             log.warning("data.files.%s: source and target are the same file, %s", split, pair.source)
         splits[split] = partial(read_pairs, pair.source, pair.target, data.skip_empty)
-        if pair.source.suffix != ".gz":  # which would have to be unpacked to be counted
+        if pair.source.suffix != ".gz":  # such a file would have to be unpacked first
             sizes[split] = count_lines(pair.source)
     return Corpus(sums, splits, sizes)

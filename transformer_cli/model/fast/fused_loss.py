@@ -1,7 +1,7 @@
-"""Output projection and cross-entropy in one, some hundred tokens at a time: the logits never stand in memory whole.
+"""Output projection and cross-entropy in one, 512 tokens at a time, so that the logits are never in memory as a whole.
 
-The fast form of the end of `loss.token_losses` on the CPU; tests/parity/test_fast_forms.py holds the two equal. The
-gradient is found on the way forward, while a chunk's logits are at hand: softmax minus the wanted distribution.
+The fast form of the end of `loss.token_losses` on the CPU; tests/parity/test_fast_forms.py compares the two. The
+gradient is computed in the forward pass, while a chunk's logits are at hand: softmax minus the target distribution.
 """
 
 import math
@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from transformer_cli.model.loss import TokenLosses
 
 CHUNK = 512  # tokens
-ALIGNED = 16  # numbers: MKL writes rows that begin at a multiple of 64 bytes half again as fast
+ALIGNED = 16  # numbers; MKL is half again as fast at writing rows that begin at a multiple of 64 bytes
 
 
 def projected_losses(hidden: Tensor, output: nn.Linear, gold: Tensor, *, label_smoothing: float = 0.0) -> TokenLosses:
-    """Losses of the labels `gold` int64 (tokens,) under softmax(output(hidden)); hidden (tokens, d_model).
+    """Returns the losses of the labels `gold` int64 (tokens,) under softmax(output(hidden)); hidden (tokens, d_model).
 
     Under autocast, products are computed in its type; sums, losses and the gradients of the weights are float32.
     """
@@ -47,7 +47,7 @@ class _ProjectedLosses(torch.autograd.Function):
                 x, labels = hidden[chunk].to(dtype), gold[chunk, None]  # (chunk, d_model), (chunk, 1)
                 # All that follows is (chunk, vocabulary), or (chunk, 1) where a row becomes a number.
                 logits = torch.mm(x, narrow.t(), out=space[: len(x)]).float().add_(bias)
-                logits -= logits.amax(dim=1, keepdim=True)  # softmax stays the same
+                logits -= logits.amax(dim=1, keepdim=True)  # softmax does not change
                 wanted, mean = logits.gather(1, labels), logits.mean(dim=1, keepdim=True)
                 gradient = logits.exp_()
                 z = gradient.sum(dim=1, keepdim=True)

@@ -203,4 +203,4 @@ def test_no_pass_holds_a_file_in_memory(tmp_path: Path) -> None:
 
 def test_a_folder_for_multi30k_is_ignored_elsewhere_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     open_corpus(own(tmp_path), source_dir=tmp_path)
-    assert caplog.messages == [f"--source-dir {tmp_path} is ignored: it is for corpus: multi30k, not files"]
+    assert caplog.messages == [f"--source-dir {tmp_path} is ignored: it applies to corpus multi30k, not to files"]
