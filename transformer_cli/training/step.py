@@ -84,7 +84,7 @@ class Learner:
         return loss if is_finite else None
 
     def backward(self, split: EncodedSplit, batches: Sequence[Rows]) -> BatchLoss:
-        """Add the gradient of the batches' mean loss, part by part."""
+        """Add the gradient of the batches' mean loss to the weights' gradients, part by part."""
         self.model.train()
         parts = [part for rows in batches for part in self._parts(split, rows)]
         weight = self.world.size  # undoes the division in the mean over the processes
