@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from transformer_cli.data.specials import EOS, SOS, SPECIALS
 from transformer_cli.data.vectors import read_vectors
-from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord, RecordedAttention
 from transformer_cli.translator import Options, Translation, Translator

@@ -18,7 +18,7 @@ from transformer_cli.compute.devices import choose_device
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.lengths import fits, groups_by_length
-from transformer_cli.data.vocabulary import MARKERS
+from transformer_cli.data.specials import MARKERS
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings

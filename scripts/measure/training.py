@@ -17,7 +17,7 @@ from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import collate, plan_epoch
 from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.data.lengths import Rows
-from transformer_cli.data.vocabulary import MARKERS
+from transformer_cli.data.specials import MARKERS
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import Trainer

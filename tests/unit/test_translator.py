@@ -11,7 +11,7 @@ import torch
 
 from transformer_cli import translator as module
 from transformer_cli.data.codec import WordCodec
-from transformer_cli.data.vocabulary import EOS, SOS
+from transformer_cli.data.specials import EOS, SOS
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Protocol
 
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.data.vocabulary import UNK, Vocabulary
+from transformer_cli.data.specials import UNK
+from transformer_cli.data.vocabulary import Vocabulary
 from transformer_cli.data.words import Joins, Tokenizer
 from transformer_cli.errors import DataError
 from transformer_cli.files import write_json

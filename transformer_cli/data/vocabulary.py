@@ -7,12 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from transformer_cli.data.specials import SPECIALS, UNK
 from transformer_cli.errors import DataError
 from transformer_cli.files import write_text
-
-SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
-UNK, PAD, SOS, EOS = range(4)
-MARKERS = 2  # <sos> and <eos>, which stand around every sentence that a model reads
 
 
 def import_torchtext() -> None:

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.codec import SIDES, Codecs, WordCodec
 from transformer_cli.data.corpora import Corpus
-from transformer_cli.data.vocabulary import SPECIALS, Vocabulary, import_torchtext
+from transformer_cli.data.specials import SPECIALS
+from transformer_cli.data.vocabulary import Vocabulary, import_torchtext
 from transformer_cli.data.words import Joins, learn_joins
 from transformer_cli.data.workers import TokenizedPairs, TokenizedSide, available_cores, tokenizing
 from transformer_cli.data.writer import SplitWriter

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from transformer_cli import progress
 from transformer_cli.data.codec import SIDES
-from transformer_cli.data.vocabulary import UNK
+from transformer_cli.data.specials import UNK
 from transformer_cli.data.workers import TokenizedPairs
 
 RENUMBER_CHUNK = 1 << 20  # ids held in memory while they are renumbered

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transformer_cli.data.batching import pad_ids
-from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS
+from transformer_cli.data.specials import EOS, MARKERS, PAD, SOS
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import Hypothesis, Step
 from transformer_cli.decoding.settings import SearchSettings

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from transformer_cli.data.vocabulary import MARKERS
+from transformer_cli.data.specials import MARKERS
 
 DEFAULT_LIMIT = "2 × source + 10"  # what `default_limit` computes, for help texts
 

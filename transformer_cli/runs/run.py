@@ -26,7 +26,7 @@ from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.codec import Codecs
 from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.vocabulary import PAD
+from transformer_cli.data.specials import PAD
 from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.files import write_json, write_text
 from transformer_cli.model.fast.dropout import FastDropout

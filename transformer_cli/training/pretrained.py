@@ -10,8 +10,8 @@ from torch import Tensor
 
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.specials import SPECIALS
 from transformer_cli.data.vectors import Vectors, read_vectors
-from transformer_cli.data.vocabulary import SPECIALS
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.transformer import Transformer
 

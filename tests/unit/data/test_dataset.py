@@ -13,7 +13,7 @@ import pytest
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data.dataset import Dataset, find_dataset, read_manifest, settings
 from transformer_cli.data.prepare import prepare
-from transformer_cli.data.vocabulary import UNK
+from transformer_cli.data.specials import UNK
 from transformer_cli.errors import DataError
 
 TEXT = {"train": "a dog.\na dog, a man\n", "valid": "a man.\n", "test_b": "a\nb\n", "test_a": "b\n"}

@@ -16,7 +16,8 @@ from transformer_cli.data import prepare as module
 from transformer_cli.data import word_corpus, workers, writer
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.prepare import Prepared, prepare
-from transformer_cli.data.vocabulary import SPECIALS, UNK, Vocabulary
+from transformer_cli.data.specials import SPECIALS, UNK
+from transformer_cli.data.vocabulary import Vocabulary
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import ConfigError, DataError
 

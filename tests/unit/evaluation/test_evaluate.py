@@ -11,7 +11,7 @@ import pytest
 
 from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.data.prepare import prepare
-from transformer_cli.data.vocabulary import UNK
+from transformer_cli.data.specials import UNK
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.evaluate import ParallelText, evaluate, judge
