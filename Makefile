@@ -1,4 +1,4 @@
-# make demo: install, then prepare, train, evaluate and translate, in a few minutes.  make test: all that CI checks.
+# make demo: install, then prepare, train, evaluate, translate and draw, in a few minutes.  make test: all that CI checks.
 # make benchmark: speed and memory beside plain references (docs/benchmarks.md).
 
 PYTHON ?= python3

@@ -1,9 +1,9 @@
-"""How fast tfm is, each figure beside a plain reference measured in the same run. docs/benchmarks.md explains them.
+"""Measures how fast tfm is, beside plain references in the same run. docs/benchmarks.md explains the figures.
 
-    make benchmark                                     all sections
-    python scripts/benchmark.py --only train --json    one of them, as JSON
+    make benchmark                                     all sections except profile
+    python scripts/benchmark.py --only train --json    one section, as JSON
 
-A table on standard output, progress on standard error. It does not judge: the marks are what we want to reach.
+Prints a table to standard output, and progress to standard error. It does not judge: marks are what we want to reach.
 """
 
 import argparse
@@ -39,7 +39,7 @@ LARGE_PAIRS = 2_000_000
 SMALL = Path(__file__).parents[1] / "configs/demo.yaml"
 WORKS = ("training, float32", "training, bfloat16", "training of a small model, float32", "greedy")
 FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd", "bf16", "i8mm")
-MARKS = {  # of the ratio, unless a unit is named
+MARKS = {  # for the ratio, unless a unit is given
     ("train", "float32"): "≥ 2",
     ("train", "bfloat16"): "≥ 4",
     ("greedy", "text to text"): "≥ 20",
@@ -57,13 +57,15 @@ MARKS = {  # of the ratio, unless a unit is named
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure the sections asked for, and print what was found. arguments: None for those of the process."""
-    parser = argparse.ArgumentParser(description="Each figure beside a plain reference measured in the same run.")
+    """Measure the chosen sections, and print the figures. arguments: None uses the arguments of the process."""
+    parser = argparse.ArgumentParser(description="Measure each figure beside a plain reference in the same run.")
     parser.add_argument(
-        "--only", action="append", choices=SECTIONS, help="a section; repeatable (default: all but profile)"
+        "--only", action="append", choices=SECTIONS, help="a section; repeatable (default: all except profile)"
     )
-    parser.add_argument("--run", help="a run of configs/multi30k.yaml, to decode with (default: the newest)")
-    parser.add_argument("--large", action="store_true", help=f"prepare, memory: {LARGE_PAIRS:,} made-up pairs as well")
+    parser.add_argument("--run", help="a run of configs/multi30k.yaml to decode with (default: the newest)")
+    parser.add_argument(
+        "--large", action="store_true", help=f"also measure prepare and memory with {LARGE_PAIRS:,} made-up pairs"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     if folder := os.environ.get("TFM_MULTI30K_DIR"):
@@ -86,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
-    """A section's figures. large: a folder for a large corpus, None without one. Raises Unavailable, TfmError."""
+    """Measure a section. large: a folder for the large corpus (None: leave it out). Raises Unavailable or TfmError."""
     if section == "start":
         return start_up(find_run(run).resolve())
     if section in ("greedy", "ctranslate2"):
@@ -109,7 +111,7 @@ def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
 
 
 def _works(run: Path) -> list[Work]:
-    """What is measured beside other programs: with an operation's threads meeting rarely, often, and hardly ever."""
+    """What is measured beside other programs: threads meet rarely in training, often in small, hardly in greedy."""
     prepare(load_config(SMALL), data_dir=DATA)
     default, bfloat16, small, greedy = WORKS
     works = [Work(default, ("train", str(DATA), "float32"))]
@@ -120,7 +122,7 @@ def _works(run: Path) -> list[Work]:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on."""
+    """Returns what the figures depend on: the processor, its load, and the versions of the libraries."""
     cpu, flags = platform.processor(), set[str]()
     for line in Path("/proc/cpuinfo").read_text().split("\n") if Path("/proc/cpuinfo").exists() else ():
         key, _, value = (part.strip() for part in line.partition(":"))
@@ -144,7 +146,7 @@ def _row(figure: Figure) -> tuple[str, ...]:
 
 
 def _rounded(value: float | None) -> str:
-    """Three digits that count, and all those before the point."""
+    """Round to three significant digits, but keep all digits before the point."""
     if value is None:
         return ""
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"

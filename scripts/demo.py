@@ -1,6 +1,6 @@
-"""The main job from end to end: prepare, train, evaluate, translate, inspect. `make demo` runs it.
+"""The main commands from end to end: prepare, train, evaluate, translate, inspect. `make demo` runs this script.
 
-With Multi30k where it can be had: the folder in TFM_MULTI30K_DIR, else the download. Where it cannot, one line says so,
+It uses Multi30k, from the folder in TFM_MULTI30K_DIR or else by download. If Multi30k is not available, a line says so,
 and the embedded corpus takes its place.
 """
 
@@ -32,7 +32,7 @@ SENTENCES = {
 
 
 def main() -> None:
-    """Run the commands, each shown as it could be typed."""
+    """Run the commands, and print each of them as a user would type it."""
     started = time.monotonic()
     corpus = choose_corpus()
     config = CONFIGS / ("demo.yaml" if corpus == "multi30k" else "demo-captions.yaml")
@@ -46,12 +46,12 @@ def main() -> None:
 
 
 def choose_corpus() -> str:
-    """multi30k if its files can be had, else captions, and why."""
+    """Returns multi30k if its files are available; else prints the reason and returns captions."""
     logging.getLogger("transformer_cli").addHandler(logging.NullHandler())  # `tfm prepare` will say the same again
     try:
         open_corpus(load_config(CONFIGS / "demo.yaml").data)
     except DownloadError as error:
-        print(f"Multi30k cannot be had, so this demo uses the embedded corpus instead: {error}")
+        print(f"Multi30k is not available, so this demo uses the embedded corpus instead: {error}")
         return "captions"
     except TfmError as error:
         sys.exit(f"demo: error: {error}")

@@ -1,4 +1,4 @@
-"""What scripts/benchmark.py measures, a module for each kind of thing. The plain references are in tests/oracles."""
+"""What scripts/benchmark.py measures, one module for each kind of work. The plain references are in tests/oracles."""
 
 import sys
 from pathlib import Path

@@ -29,17 +29,18 @@ main(sys.argv[1:])
 
 @dataclass(frozen=True)
 class Work:
-    """What is done all the time, and how measure/steady.py is told to do it."""
+    """The name of some endless work, and the arguments with which measure/steady.py does it."""
 
     name: str
     arguments: tuple[str, ...]
 
 
 def busy_speed(works: Sequence[Work], *, rounds: int = 5, seconds: float = 2.0) -> list[Figure]:
-    """Target tokens/s beside other programs, with the quiet speed as reference; and quiet, beside torch's own way.
+    """Measure target tokens/s beside other programs, with the quiet speed as reference.
 
-    Each way of waiting has a process of its own, because libgomp reads the environment when it is loaded. States and
-    processes take turns; the median counts. Raises Unavailable if one of the processes ends.
+    The reference of the quiet speed itself is the quiet speed as torch waits. Each way of waiting has a process of its
+    own, because libgomp reads the environment when it is loaded. States and processes take turns; the median counts.
+    Raises Unavailable if one of the processes ends.
     """
     found = []
     for work in works:
@@ -55,7 +56,7 @@ def busy_speed(works: Sequence[Work], *, rounds: int = 5, seconds: float = 2.0) 
 
 
 def _speeds(work: Work, rounds: int, seconds: float) -> dict[tuple[str, int], float]:
-    """(way, how many other programs) → target tokens/s."""
+    """Returns (way, how many other programs) → target tokens/s."""
     found: dict[tuple[str, int], list[float]] = {}
     with ExitStack() as processes:
         workers = {way: processes.enter_context(_steady(work, bounded)) for way, bounded in WAYS.items()}
@@ -71,7 +72,7 @@ def _speeds(work: Work, rounds: int, seconds: float) -> dict[tuple[str, int], fl
 
 @contextmanager
 def _steady(work: Work, bounded: bool) -> Iterator["subprocess.Popen[str]"]:
-    """A process that has warmed up and waits to be asked; neither variable is set but by the command line's way."""
+    """Yield a process that has warmed up and waits for requests. Only the command line's way sets a WAIT_VARIABLE."""
     paths = [str(Path(__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     inherited = {name: value for name, value in os.environ.items() if name not in WAIT_VARIABLES}
     with subprocess.Popen(
@@ -90,7 +91,7 @@ def _steady(work: Work, bounded: bool) -> Iterator["subprocess.Popen[str]"]:
 
 @contextmanager
 def _spinning(programs: int) -> Iterator[None]:
-    """So many other programs that never rest, at normal priority."""
+    """Run this many other programs that never rest, at normal priority, during the block."""
     spinning = [subprocess.Popen(SPIN) for _ in range(programs)]
     try:
         yield
@@ -101,7 +102,7 @@ def _spinning(programs: int) -> Iterator[None]:
 
 
 def _speed(worker: "subprocess.Popen[str]", seconds: float) -> float:
-    """Target tokens/s of its next so many seconds."""
+    """Let the worker work for about this many seconds. Returns its target tokens/s."""
     assert worker.stdin is not None
     worker.stdin.write(f"{seconds}\n")
     worker.stdin.flush()

@@ -15,8 +15,8 @@ from transformer_cli.data.dataset import find_dataset
 
 PYTHON = (sys.executable, "-c")
 TFM = (sys.executable, "-m", "transformer_cli")
-STEPS = 30  # of training, until memory has reached its level
-SAMPLE_PAIRS = 50_000  # of a large corpus, for the speed of spaCy alone
+STEPS = 30  # training steps, after which memory does not grow any more
+SAMPLE_PAIRS = 50_000  # pairs of a large corpus that spaCy alone tokenises, to measure its speed
 WATCH_S = 0.3
 MB = 1e6
 
@@ -33,7 +33,7 @@ SOME_STEPS = """\
 import os, sys, time
 from transformer_cli.cli import main
 from transformer_cli.training.trainer import Trainer
-def peak():  # in kB; getrusage would begin with the parent's
+def peak():  # in kB; getrusage would include the parent's
     return open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]
 take_step, imported, ends = Trainer.step, peak(), []
 def counted_step(self, rows):
@@ -56,7 +56,7 @@ input()
 
 
 def prepare_speed(config: Config, *, rounds: int = 3) -> list[Figure]:
-    """`tfm prepare` from nothing, against spaCy's tokenisers alone on the same text; imports count on both sides."""
+    """Compare `tfm prepare` from nothing with spaCy's tokenisers alone on the same text; both times include imports."""
     with TemporaryDirectory() as temporary:
         folders = (Path(temporary, str(number)) for number in range(rounds + 1))
 
@@ -75,9 +75,10 @@ def prepare_speed(config: Config, *, rounds: int = 3) -> list[Figure]:
 
 
 def large_prepare_speed(yaml: Path, pairs: int) -> list[Figure]:
-    """`tfm prepare` of a large corpus: pairs/s against cores × spaCy's own speed, and memory beyond idle interpreters.
+    """Measure `tfm prepare` of a large corpus: pairs/s beside cores × spaCy's own speed, and memory.
 
-    Memory is the proportional set size summed over processes: a page that they share is counted once.
+    Memory is the proportional set size summed over processes, in which a shared page counts once, minus that of idle
+    interpreters.
     """
     _needs_proc()
     sampled, cores, samples = min(pairs, SAMPLE_PAIRS), len(os.sched_getaffinity(0)), []
@@ -100,7 +101,7 @@ def large_prepare_speed(yaml: Path, pairs: int) -> list[Figure]:
 
 
 def training_memory(name: str, data: Path, *options: str) -> list[Figure]:
-    """The peak of some steps of `tfm train` beside that of its imports, and seconds until the first step is done."""
+    """Measure peak memory of some steps of `tfm train` beside its imports, and seconds until the first step is done."""
     _needs_proc()
     say(f"memory: {STEPS} steps of {name}")
     with TemporaryDirectory() as folder:
@@ -114,7 +115,7 @@ def training_memory(name: str, data: Path, *options: str) -> list[Figure]:
 
 
 def start_up(run: Path, *, rounds: int = 7) -> list[Figure]:
-    """Seconds of two helps and of one short translation, against importing torch and spaCy."""
+    """Measure the seconds of two help texts and of a short translation, beside importing torch and spaCy."""
     commands = {
         "tfm --help": ["--help"],
         "tfm evaluate --help": ["evaluate", "--help"],
@@ -138,7 +139,7 @@ def _needs_proc() -> None:
 
 
 def _run(*command: str, folder: Path | None = None) -> str:
-    """Its standard output; a failure ends the section. It sees no GPU."""
+    """Run a command that sees no GPU, and return its standard output. Raises Unavailable if it fails."""
     without_gpu = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, cwd=folder, env=without_gpu, capture_output=True, text=True)
     if done.returncode:
@@ -147,7 +148,7 @@ def _run(*command: str, folder: Path | None = None) -> str:
 
 
 def _watch(command: tuple[str, ...], folder: Path) -> tuple[float, int, int]:
-    """Seconds; bytes that its processes held together at their peak; how many processes they were then."""
+    """Run a command. Returns its seconds, the bytes that its processes held together at the peak, and their number."""
     peak = (0, 0)
     started = time.perf_counter()
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) as process:
@@ -161,7 +162,7 @@ def _watch(command: tuple[str, ...], folder: Path) -> tuple[float, int, int]:
 
 
 def _idle_memory(processes: int) -> int:
-    """Bytes of so many interpreters together that have imported what `tfm prepare` and its workers do, and wait."""
+    """Returns the bytes of this many idle interpreters together, with the imports of `tfm prepare` and its workers."""
     programs = [IDLE] + [IDLE_WORKER] * (processes - 1)
     idle = [subprocess.Popen((*PYTHON, each), stdin=subprocess.PIPE, stdout=subprocess.PIPE) for each in programs]
     for each in idle:
@@ -174,7 +175,7 @@ def _idle_memory(processes: int) -> int:
 
 
 def _family(process: int) -> list[int]:
-    """A process and all that came of it."""
+    """Returns a process and all its descendants."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -182,13 +183,13 @@ def _family(process: int) -> list[int]:
         except OSError:
             continue  # it has just ended
     family = [process]
-    for member in family:  # grows while it is walked
+    for member in family:  # the list grows during the loop
         family += [child for child, parent in parents.items() if parent == member]
     return family
 
 
 def _memory(process: int) -> int:
-    """Proportional set size in bytes; 0 if the process has just ended."""
+    """Returns the proportional set size in bytes; 0 if the process has just ended."""
     try:
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().split("\n")
     except OSError:

@@ -24,24 +24,24 @@ BATCH_TOKENS = (1024, 2048, 4096, 8192)  # CTranslate2 gets the fastest of these
 
 
 def open_run(run: str | None, data_dir: Path) -> tuple[Translator, list[str]]:
-    """A trained run (None: the newest) and up to a thousand sentences of its first test set.
+    """Open a trained run (None: the newest) and up to a thousand sentences of its first test set.
 
-    Raises Unavailable for a model that has not the shape of configs/multi30k.yaml, and TfmError as `tfm evaluate`.
+    Raises Unavailable for a model without the shape of configs/multi30k.yaml, and TfmError as `tfm evaluate` does.
     """
     translator = Translator.load(find_run(run), device="cpu")
     folder, config = translator.run.folder, translator.run.config
     if not is_plain(config.model):
-        raise Unavailable(f"{folder}: not the model of configs/multi30k.yaml; name a run that is with --run")
+        raise Unavailable(f"{folder}: not the model of configs/multi30k.yaml; name such a run with --run")
     dataset = Dataset.open(find_dataset(config.data, data_dir))
     lines = dataset.text(dataset.test_splits[0], "source") if dataset.test_splits else []
     sentences = [line for line in lines if line.strip()][:SENTENCES]
     if len(sentences) < SAMPLE_EVERY:
-        raise Unavailable(f"{dataset.folder}: no test set of some sentences; name a run of Multi30k with --run")
+        raise Unavailable(f"{dataset.folder}: no test set with enough sentences; name a run of Multi30k with --run")
     return translator, sentences
 
 
 def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 3) -> list[Figure]:
-    """Ours decodes all sentences, the plain way a sample of all lengths; its seconds are scaled up."""
+    """Compare decoding with the plain way, which decodes only a sample of all lengths; its seconds are scaled up."""
     run, plain = translator.run, PlainTransformer(translator.model)
     sample = sorted(sentences, key=len)[SAMPLE_EVERY // 2 :: SAMPLE_EVERY]
 
@@ -70,7 +70,7 @@ def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: in
 
 
 def ctranslate2_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
-    """CTranslate2 with torch's number of threads, float32 and int8; ratios are of tokens/s."""
+    """Compare with CTranslate2 in float32 and int8, with the same number of threads; ratios compare tokens/s."""
     try:
         import ctranslate2
     except ImportError:
@@ -82,7 +82,7 @@ def ctranslate2_speed(translator: Translator, sentences: Sequence[str], *, round
         ways = [_fastest(translator, make_engine, sentences, threads) for make_engine in engines]
 
         def our_way() -> list[list[str]]:
-            torch.set_num_threads(threads)  # CTranslate2 changes what both have from OpenMP
+            torch.set_num_threads(threads)  # CTranslate2 changes OpenMP's number, which both use
             return _tokens(translator, sentences)
 
         ours, *theirs = (way() for way in (our_way, *ways))
@@ -149,7 +149,10 @@ def convert(translator: Translator, folder: Path) -> None:
 def _fastest(
     translator: Translator, make_engine: Callable[..., Any], sentences: Sequence[str], threads: int
 ) -> Callable[[], list[list[str]]]:
-    """Text to text by CTranslate2, with the sharing of threads and the batches that suit it best; gives the tokens."""
+    """Returns a function that translates with CTranslate2, text to text, with its fastest threads and batches.
+
+    The function returns the tokens of each translation.
+    """
     last = SearchSettings(max_tokens=10_000).limit(0, translator.run.config.model.max_length)
     codecs = translator.run.codecs
     ids = {token: index for index, token in enumerate(codecs.target.tokens(range(len(codecs.target))))}
@@ -170,15 +173,15 @@ def _fastest(
         ways[0]()
         say(f"ctranslate2, {share}: batches of {', '.join(map(str, BATCH_TOKENS))} tokens")
         found += zip(alternate(ways, rounds=2), ways, strict=True)
-    return min(found, key=lambda pair: pair[0])[1]  # the other engine goes, and its threads with it
+    return min(found, key=lambda pair: pair[0])[1]  # the other engine ends here, with its threads
 
 
 def _matrix_share(model: Transformer, done: Sequence[Translation], seconds: float) -> float:
-    """How much of the machine's matrix rate was reached by what was done in so many seconds."""
+    """Returns the share of the machine's matrix rate that these translations reached in this many seconds."""
     source = sum(len(each.source_tokens) + MARKERS for each in done)
     target = sum(len(each.tokens) + 1 for each in done)  # <eos>
     work = forward_flop(model, source_positions=source, target_positions=target)
-    say(f"  {work / target / 1e6:.1f} MFLOP a target token")
+    say(f"  {work / target / 1e6:.1f} MFLOP per target token")
     return work / seconds / matrix_rate()
 
 

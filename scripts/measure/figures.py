@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-PAUSE_S = 0.5  # for the threads of whatever ran before to go to sleep
+PAUSE_S = 0.5  # lets the threads of whatever ran before go to sleep
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class Figure:
     ours: float
     reference: float | None = None
     matrix_share: float | None = None
-    """of the FLOP/s that the machine reached in a large matrix product, how much ours did"""
+    """our FLOP/s as a share of the FLOP/s that the machine reached in a large matrix product"""
 
     @property
     def ratio(self) -> float | None:
-        """ours / reference, whether much or little is good."""
+        """ours / reference, whether a large or a small ratio is better."""
         return self.ours / self.reference if self.reference else None
 
 
@@ -32,12 +32,12 @@ class Unavailable(Exception):
 
 
 def say(text: str) -> None:
-    """Progress, to standard error."""
+    """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def alternate(ways: Sequence[Callable[[], object]], *, rounds: int) -> list[float]:
-    """The median seconds of each way. They take turns, so that a slow minute of the machine hits all of them."""
+    """Returns the median seconds of each way. The ways take turns, so that a slow minute of the machine hits all."""
     seconds: list[list[float]] = [[] for _ in ways]
     for number in range(1, rounds + 1):
         for way, found in zip(ways, seconds, strict=True):
@@ -50,7 +50,7 @@ def alternate(ways: Sequence[Callable[[], object]], *, rounds: int) -> list[floa
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their longest cell; the first three flush left, the others flush right."""
+    """Join rows with columns as wide as their longest cell; the first three are flush left, the others flush right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:

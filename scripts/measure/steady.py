@@ -1,4 +1,4 @@
-"""One kind of work without end, in a process of its own. measure/busy.py says how long, and reads how fast it was.
+"""One kind of work without end, in a process of its own. measure/busy.py sets the time, and reads the speed.
 
     python -m measure.steady train DATA PRECISION [CONFIG]     steps of `tfm train`
     python -m measure.steady greedy DATA RUN                   translations of some hundred sentences
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def speed(work: Iterator[int], seconds: float) -> float:
-    """Target tokens/s of so many seconds of the work, and a little more: until what was begun is done."""
+    """Returns target tokens/s over this many seconds of the work, or a little more: what was begun is finished."""
     tokens, started = 0, time.perf_counter()
     while True:
         tokens += next(work)

@@ -28,7 +28,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Contest:
-    """The same batches for both sides; each function takes them all, a step for each batch."""
+    """The same batches for both sides; each function runs over all of them, one step per batch."""
 
     model: Transformer
     split: EncodedSplit
@@ -39,7 +39,7 @@ class Contest:
 
 
 def training_speed(config: Config, data_dir: Path, *, rounds: int = 5, batches: int = 8) -> list[Figure]:
-    """Target tokens/s in float32, and in bfloat16 where `precision: auto` takes it; the plain loop is float32."""
+    """Measure target tokens/s in float32, and in bfloat16 if `precision: auto` picks it; the plain loop is float32."""
     figures = []
     precisions: list[Precision] = ["float32"]
     if choose_precision("auto", CPU) == "bfloat16":
@@ -50,20 +50,20 @@ def training_speed(config: Config, data_dir: Path, *, rounds: int = 5, batches: 
             seconds, plain_seconds = alternate((contest.ours, contest.plain), rounds=rounds)
             rate = matrix_rate(torch.float32 if precision == "float32" else torch.bfloat16)
             work = flop_per_target_token(contest.model, contest.split)
-            say(f"  {work / 1e6:.1f} MFLOP a target token; matrices at {rate / 1e9:.0f} GFLOP/s")
+            say(f"  {work / 1e6:.1f} MFLOP per target token; matrices at {rate / 1e9:.0f} GFLOP/s")
             speeds = (contest.tokens / seconds, contest.tokens / plain_seconds)
             figures.append(Figure("train", precision, "target tokens/s", *speeds, speeds[0] * work / rate))
     return figures
 
 
 def flop_per_target_token(model: Transformer, split: EncodedSplit) -> float:
-    """Of a training step: the way back is twice the work of the way forward."""
+    """Returns the FLOP of a training step per target token; the backward pass is twice the work of the forward pass."""
     source, target = split.source.lengths.mean() + MARKERS, split.target.lengths.mean() + 1  # <eos>
     return float(3 * forward_flop(model, source_positions=source, target_positions=target) / target)
 
 
 def training_profile(config: Config, data_dir: Path, *, batches: int = 4) -> list[Figure]:
-    """The ten operators that take most of a step, of ours and of the plain loop: per cent of each one's step."""
+    """Measure the ten operators that take most of a step, ours and the plain loop's, in per cent of that step."""
     with _contest(config, data_dir, choose_precision("auto", CPU), batches) as contest:
         say(f"profile: {batches} batches by ours, then by the plain loop")
         ours, plain = (_operator_shares(way) for way in (contest.ours, contest.plain))
@@ -74,7 +74,7 @@ def training_profile(config: Config, data_dir: Path, *, batches: int = 4) -> lis
 
 @contextmanager
 def _contest(config: Config, data_dir: Path, precision: Precision, batches: int) -> Iterator[Contest]:
-    """Both sides with the same weights, after a first step."""
+    """Yield both sides with the same weights, after a first step."""
     training = config.training.model_copy(update={"precision": precision})
     config = config.model_copy(update={"training": training})
     dataset = Dataset.open(find_dataset(config.data, data_dir))
@@ -105,7 +105,7 @@ def _each(step: Callable[[Rows], None], plan: list[Rows]) -> Callable[[], None]:
 
 
 def _operator_shares(way: Callable[[], None]) -> dict[str, float]:
-    """Operator → per cent of the time, without that of the operators that it calls."""
+    """Returns operator → per cent of the time, without the time of the operators that it calls."""
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         way()
     seconds = {event.key: event.self_cpu_time_total for event in profiler.key_averages()}

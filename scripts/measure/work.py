@@ -1,4 +1,4 @@
-"""How much there is to compute, and how fast this machine computes: the limit that figures are held against."""
+"""How much there is to compute, and how fast this machine computes: the limit to which figures are compared."""
 
 import torch
 
@@ -9,17 +9,17 @@ MATRIX = 2048  # rows and columns of the product that says how fast the machine 
 
 
 def matrix_rate(dtype: torch.dtype = torch.float32) -> float:
-    """FLOP/s of a large product with torch's threads: the best of several."""
+    """Returns the FLOP/s of a large matrix product with torch's threads: the best of several."""
     left, right = (torch.randn(MATRIX, MATRIX).to(dtype) for _ in range(2))
     ways = [lambda: left @ right] * 8
     return 2 * MATRIX**3 / min(alternate(ways, rounds=1))
 
 
 def forward_flop(model: Transformer, *, source_positions: float, target_positions: float) -> float:
-    """Of a forward pass without padding, attention's own products (1 %) aside: 2 for each weight and position.
+    """Returns the FLOP of a forward pass: 2 for each weight and position, without padding.
 
     Encoder layers and the decoder's cross-attention keys and values meet source positions, everything else target
-    positions.
+    positions. The products inside attention (1 %) are left out.
     """
     per_source = per_target = 0
     for name, weight in model.named_parameters():

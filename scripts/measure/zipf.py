@@ -16,15 +16,15 @@ YAML = """\
 name: large
 data:
   corpus: files
-  min_freq: 100   # of 2,000,000 pairs a vocabulary of some tens of thousands, so that a model of it can be trained
+  min_freq: 100   # from 2,000,000 pairs, some tens of thousands of words: few enough to train a model
   files: {train: {source: train.de, target: train.en}, valid: {source: valid.de, target: valid.en}}
 """
 
 
 def large_corpus(folder: Path, pairs: int, *, seed: int = 0) -> Path:
-    """Write made-up train and valid files and a config for them, unless they are there; returns the config's path.
+    """Write made-up train and valid files and a config for them, unless they exist; returns the config's path.
 
-    There are a million words, and that of rank r has a probability of about 1/r (Zipf).
+    There are a million words, and the word of rank r has a probability proportional to 1/r (Zipf).
     """
     path = folder / "large.yaml"
     if path.exists():

@@ -2,7 +2,7 @@
 
 A caption is one main clause and up to two more clause types; together they are its construction. Each clause type is a
 function that writes both languages at once: English by its word order, German by its own (the finite verb second, or
-last in a subordinate clause; time before place before object). The words stand in tables.py.
+last in a subordinate clause; time before place before object). The words are in tables.py.
 """
 
 import re
@@ -49,18 +49,18 @@ UNSEEN = """
 
 
 def write(sentences: int, seed: int) -> dict[str, list[tuple[str, str]]]:
-    """Splits `train` (exactly `sentences` pairs), `valid` (500) and `test` (500) of distinct (German, English) pairs.
+    """Write `train` (exactly `sentences` pairs), `valid` (500) and `test` (500): distinct (German, English) pairs.
 
-    No German and no English sentence occurs twice. valid has the constructions of train; test has others, of the same
-    parts. Neither depends on `sentences`.
-    Raises DataError if the grammar cannot tell so many pairs apart.
+    No German and no English sentence occurs twice. valid has the constructions of train; test has other constructions
+    of the same parts. Neither of them depends on `sentences`.
+    Raises DataError if the grammar cannot make that many distinct pairs.
     """
     splits = write_captions(sentences, seed)
     return {split: [(caption.german, caption.english) for caption in captions] for split, captions in splits.items()}
 
 
 def write_captions(sentences: int, seed: int) -> dict[str, list[Caption]]:
-    """As `write`, with what each caption is made of."""
+    """Like `write`, but each caption comes with the clause types that it is made of."""
     dice = Dice(seed)
     known, unseen = seen_constructions(), unseen_constructions()
     taken: set[str] = set()
@@ -70,7 +70,7 @@ def write_captions(sentences: int, seed: int) -> dict[str, list[Caption]]:
 
 
 def constructions() -> list[tuple[str, ...]]:
-    """Every construction of the grammar: a main clause, and no, one or two further clause types that go with it."""
+    """Every construction of the grammar: a main clause, and up to two further clause types that go with it."""
     pairs = [(first, second) for i, first in enumerate(FURTHER) for second in FURTHER[i + 1 :]]
     companies = [(), *((part,) for part in FURTHER), *pairs]
     return [(main, *company) for main in MAIN_CLAUSES for company in companies if _go_together(main, company)]
@@ -88,9 +88,9 @@ def unseen_constructions() -> list[tuple[str, ...]]:
 
 
 def word_by_word(sentence: str, *, source: str) -> str:
-    """What a dictionary alone reaches: each token of a sentence in `source` (de or en) by itself, in place.
+    """Translate each token of a sentence in `source` (de or en) by a dictionary alone, in place.
 
-    No word order, agreement or choice by context; an unknown token stays. The baseline that a model has to beat.
+    There is no word order, agreement or choice by context, and unknown tokens stay. A model has to beat this baseline.
     """
     entries = dictionary(source)
     words = [entries.get(word) or entries.get(word.lower(), word) for word in TOKEN.findall(sentence)]
@@ -113,7 +113,7 @@ def _go_together(main: str, company: Sequence[str]) -> bool:
 
 
 def _distinct(dice: Dice, pool: Sequence[tuple[str, ...]], wanted: int, taken: set[str]) -> list[Caption]:
-    """As many captions of these constructions as wanted, none with a sentence that is in `taken`; adds theirs to it."""
+    """Write `wanted` captions of these constructions, without sentences in `taken`, to which their own are added."""
     words = read_lexicon()
     by_length = {n: [construction for construction in pool if len(construction) == n] for n in (1, 2, 3)}
     lengths = [n for n in (1, 1, 2, 2, 2, 3, 3, 3, 3, 3) if by_length[n]]  # of 10 captions, 5 have 3 clause types
