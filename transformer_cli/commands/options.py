@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
-        "--config", "-c", metavar="FILE", help="A YAML file with settings.", show_default="the built-in settings"
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="A YAML file with settings.",
+        show_default="built in, as configs/multi30k.yaml shows them",
     ),
 ]
 SetOption = Annotated[

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformer_cli.compute.world import World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.data.lengths import Rows, cut_by_total
+from transformer_cli.data.lengths import Rows, cut_by_total, rows_that_fit
 from transformer_cli.data.specials import EOS, MARKERS, PAD, SOS
 
 BUCKET_POOL = 100  # batches whose sentences are sorted together if bucketed; the pools themselves are drawn at random
@@ -83,10 +83,7 @@ def pad_ids(sentences: Sequence[Sequence[int]]) -> Tensor:
 
 def rows_within(split: EncodedSplit, max_length: int | None) -> Rows:
     """Returns the sentences of which both sides fit in max_length positions, <sos> and <eos> included."""
-    if max_length is None:
-        return np.arange(len(split))
-    longest = np.maximum(split.source.lengths, split.target.lengths)
-    return np.flatnonzero(longest + MARKERS <= max_length)
+    return rows_that_fit(np.maximum(split.source.lengths, split.target.lengths), max_length)
 
 
 def _cut(order: Rows, split: EncodedSplit, training: TrainingConfig) -> list[Rows]:

@@ -19,6 +19,11 @@ def fits(length: int, max_length: int | None) -> bool:
     return max_length is None or length + MARKERS <= max_length
 
 
+def rows_that_fit(lengths: NDArray[Any], max_length: int | None) -> Rows:
+    """Returns the indices of the lengths (sentences,) that `fits` is true of."""
+    return np.arange(len(lengths)) if max_length is None else np.flatnonzero(lengths + MARKERS <= max_length)
+
+
 def groups_by_length(lengths: NDArray[Any], most: int) -> list[Rows]:
     """Group sentences of similar length: at most `most` padded positions per group, <sos> and <eos> included.
 

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from transformer_cli.plots.style import FONT_SIZE, LINE, Floats, add_axes, text_width
 
 HEIGHT = 6.5  # inches
-SMALLEST_WIDTH = 9.0  # inches, even if the rest of the picture is narrower
 HALO = [withStroke(linewidth=2, foreground="white")]  # keeps a word legible on an arrow
 TINY = 1e-30  # stands in for the variance if all vectors are the same
 

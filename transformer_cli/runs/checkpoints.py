@@ -11,7 +11,7 @@ No pickle, so opening a checkpoint runs no foreign code. Knows nothing of how a 
 import json
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,6 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import RESTORE, UNSAVED, Run
 
 log = logging.getLogger(__name__)
-
-ADAM = ("step", "exp_avg", "exp_avg_sq")  # what torch's Adam keeps for each weight
 
 
 @dataclass
@@ -94,7 +92,7 @@ class Checkpoint:
 
     model: Transformer
     moments: dict[str, Tensor] = field(default_factory=dict)
-    """Adam's moments, named as in state.safetensors; empty before the first step"""
+    """what the optimiser keeps for each weight, named as in state.safetensors; empty before the first step"""
     state: TrainingState = field(default_factory=TrainingState)
 
 
@@ -103,8 +101,11 @@ def load_best(run: Run, device: torch.device) -> Transformer:
     return _load_weights(run, run.checkpoint("best")).to(device).eval()
 
 
-def load_last(run: Run) -> Checkpoint:
-    """Load the last save. Raises CheckpointError if a part of it is missing or damaged. Writes nothing."""
+def load_last(run: Run, *, state_keys: Collection[str] = ()) -> Checkpoint:
+    """Load the last save. Raises CheckpointError if a part of it is missing or damaged. Writes nothing.
+
+    state_keys: what the optimiser keeps for each weight; a save that has some of it must have all.
+    """
     folder = run.checkpoint("last")
     model = _load_weights(run, folder)
     try:
@@ -112,7 +113,8 @@ def load_last(run: Run) -> Checkpoint:
         # delete a folder in which a file is open.
         moments = {name: value.clone() for name, value in load_file(folder / "state.safetensors").items()}
         if moments:
-            wanted = {f"{key}.{name}" for name, _ in model.named_parameters() for key in ADAM}
+            keys = {*state_keys, *(name.partition(".")[0] for name in moments)}
+            wanted = {f"{key}.{name}" for name, _ in model.named_parameters() for key in keys}
             if missing := min(wanted - moments.keys(), default=None):
                 raise KeyError(missing)
     except (SafetensorError, OSError, KeyError) as error:
@@ -131,8 +133,10 @@ def load_state(run: Run) -> TrainingState:
 
 def set_moments(optimizer: torch.optim.Optimizer, model: Transformer, moments: Mapping[str, Tensor]) -> None:
     """Give a model's optimiser the moments of a checkpoint, on the device of the model."""
-    for name, parameter in model.named_parameters() if moments else ():
-        optimizer.state[parameter] = {key: moments[f"{key}.{name}"].to(parameter.device) for key in ADAM}
+    parameters = dict(model.named_parameters())
+    for full_name, moment in moments.items():
+        key, _, name = full_name.partition(".")  # exp_avg.encoder.layers.0… → exp_avg, encoder.layers.0…
+        optimizer.state[parameters[name]][key] = moment.to(parameters[name].device)
 
 
 def save(
@@ -145,9 +149,12 @@ def save(
 ) -> None:
     """Write a checkpoint, point `last` (and `best`) at it, and delete checkpoints that nothing points to any more."""
     name = f"step-{state.step:07d}"
-    _clean_up(run)  # a kill may have left a folder of this name
+    place = run.folder / "checkpoints" / name
+    left = _clean_up(run)  # a kill may have left a folder of this name
+    if place in left:
+        raise CheckpointError(f"{place} is in the way and could not be deleted ({left[place]}); delete it, and go on")
     sweep(run.folder)
-    with new_folder(run.folder / "checkpoints" / name) as folder:
+    with new_folder(place) as folder:
         save_model(model, str(folder / "model.safetensors"))
         save_file(_moments(model, optimizer), folder / "state.safetensors")
         write_json(folder / "state.json", asdict(state))

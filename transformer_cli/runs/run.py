@@ -103,6 +103,8 @@ class Run:
         try:
             name = (self.folder / pointer).read_text(encoding="utf-8").strip()
         except FileNotFoundError:
+            if pointer == "best" and self.history():
+                raise lost(self.folder, pointer) from None
             raise CheckpointError(f"{self.folder}: no {pointer} checkpoint yet; let `tfm train` reach one") from None
         folder = self.folder / "checkpoints" / name
         if not name or not folder.is_dir():

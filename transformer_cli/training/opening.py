@@ -45,7 +45,11 @@ def open_run(folder: Path, config: Config, *, device: torch.device, data_dir: Pa
     in all of these cases nothing has been moved or written.
     """
     is_begun = not fresh and not is_new(folder)
-    data = Run.open(folder).config.data if is_begun else config.data
+    data = config.data
+    if is_begun:
+        run = Run.open(folder)
+        _check_settings(run, config)  # before the dataset, which need not be there any more
+        data = run.config.data
     dataset = Dataset.open(find_dataset(data, data_dir))  # first, so that its error leaves no trace in runs_dir
     with locked(folder):
         if is_begun:

@@ -7,6 +7,8 @@ import torch
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.model.transformer import Transformer
 
+STATE_KEYS = ("step", "exp_avg", "exp_avg_sq")  # what torch's Adam keeps for each weight
+
 
 def make_optimizer(model: Transformer, training: TrainingConfig) -> torch.optim.Adam:
     """Returns Adam (Kingma and Ba 2015), as a fused kernel on devices for which torch has one."""

@@ -32,7 +32,7 @@ from transformer_cli.runs.run import Run
 from transformer_cli.training import events
 from transformer_cli.training.interruption import Stop, stop_signals
 from transformer_cli.training.opening import join_run, open_run
-from transformer_cli.training.optim import learning_rate
+from transformer_cli.training.optim import STATE_KEYS, learning_rate
 from transformer_cli.training.pretrained import VectorRows, load_pretrained
 from transformer_cli.training.record import Record, read_validations
 from transformer_cli.training.sentences import usable_sentences
@@ -104,6 +104,7 @@ class Trainer:
         self.learner = Learner(start.model, self.settings, device, world)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
         self.state = start.state
+        self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
         self.record = Record(run, validations, writes=world.is_first)
 
     @staticmethod
@@ -121,7 +122,7 @@ class Trainer:
     def resume(run: Run, dataset: Dataset, device: torch.device, world: World = ALONE) -> "Trainer":
         """Go on from the last save; complete one that a kill cut off. Raises CheckpointError if it is damaged."""
         with world.together():
-            start = load_last(run)
+            start = load_last(run, state_keys=STATE_KEYS)
             validations = read_validations(run, start.state)
             if world.is_first:
                 finish_save(run, start.state)
@@ -157,10 +158,7 @@ class Trainer:
         """Train until the epochs or the patience run out. Raises Interrupted, after a save, on a signal."""
         with stop_signals() as stop:
             while self.state.epoch <= self.settings.epochs and not self._patience_is_spent():
-                plan = plan_epoch(
-                    self.train_sentences.split, self.train_sentences.rows, self.settings, self.state.epoch
-                )
-                self._take_steps(plan, stop)
+                self._take_steps(stop)
                 self._end_epoch()
                 signal_number, _ = self._agreed(stop)
                 if signal_number and self.state.epoch <= self.settings.epochs:
@@ -175,8 +173,19 @@ class Trainer:
             self.run.checkpoint("best"),
         )
 
+    def plan(self) -> Sequence[Rows]:
+        """Returns the batches of the epoch that the state is in, in order."""
+        if self._planned[0] != self.state.epoch:
+            sentences = self.train_sentences
+            self._planned = (
+                self.state.epoch,
+                plan_epoch(sentences.split, sentences.rows, self.settings, self.state.epoch),
+            )
+        return self._planned[1]
+
     def step(self, batches: Sequence[Rows]) -> None:
         """Take one optimiser step on these batches of the training sentences; the state counts them as done."""
+        self.learner.set_learning_rate(self._learning_rate())
         state = self.state
         state.step += 1
         state.batch += len(batches)
@@ -186,13 +195,13 @@ class Trainer:
         else:
             state.running.add(loss.nll, loss.tokens)
 
-    def _take_steps(self, plan: Sequence[Rows], stop: Stop) -> None:
+    def _take_steps(self, stop: Stop) -> None:
         """Take the epoch's remaining steps; save now and then, and on a signal, unless the epoch is about to end."""
+        plan = self.plan()
         saved = started = time.monotonic()
         seconds_before = self.state.running.seconds
         with self._bar() as bar:
             while self.state.batch < len(plan):
-                self.learner.set_learning_rate(self._learning_rate(len(plan)))
                 self.step(plan[self.state.batch : self.state.batch + self.settings.accumulate])
                 now = time.monotonic()
                 self.state.running.seconds = seconds_before + now - started
@@ -206,9 +215,9 @@ class Trainer:
                     self._save()
                     saved = time.monotonic()
 
-    def _learning_rate(self, num_batches: int) -> float:
-        """The rate of the next step, in an epoch of num_batches; with batch_by: tokens, that number varies."""
-        num_steps = math.ceil(num_batches / self.settings.accumulate)
+    def _learning_rate(self) -> float:
+        """Returns the rate of the next step."""
+        num_steps = math.ceil(len(self.plan()) / self.settings.accumulate)
         done = self.state.batch / self.settings.accumulate / num_steps  # of the epoch
         return learning_rate(self.settings, self.state.step + 1, (self.state.epoch - 1 + done) / self.settings.epochs)
 

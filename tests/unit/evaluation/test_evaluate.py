@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from transformer_cli.config.load import dump_config, load_config
@@ -122,3 +123,14 @@ def test_captions_come_with_the_baseline_of_a_dictionary(tmp_path: Path, caplog:
     found = re.fullmatch(r"test: baseline, word by word with a dictionary: BLEU (\d+\.\d\d)", said)
     assert found
     assert 5 < float(found[1]) < 60
+
+
+def test_the_loss_of_a_split_comes_from_the_ids_on_disk(project: Path, tmp_path: Path) -> None:
+    (dataset,) = (project / "data").iterdir()
+    copy = shutil.copytree(dataset, tmp_path / "data" / dataset.name)
+    (before,) = evaluate(project / "runs/tiny", data_dir=tmp_path / "data")
+    ids = np.load(copy / "test.target.ids.npy")
+    np.save(copy / "test.target.ids.npy", np.full_like(ids, UNK))
+    (after,) = evaluate(project / "runs/tiny", data_dir=tmp_path / "data")
+    assert after.result.loss > before.result.loss + 0.1
+    assert after.result.bleu == before.result.bleu

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from oracles.draws import Draws
 from small_run import make_run
@@ -279,7 +279,7 @@ def open_best(run: Run) -> None:
         ("model.safetensors", Path.unlink, open_best, "/model.safetensors: the weights cannot be read: No such file"),
         ("state.safetensors", cut, load_last, ": the training state cannot be read: .*incomplete"),
         ("state.safetensors", Path.unlink, load_last, ": the training state cannot be read: No such file"),
-        ("state.safetensors", lose_moments, load_last, ": the training state cannot be read: 'exp_avg.decoder"),
+        ("state.safetensors", lose_moments, load_last, ": the training state cannot be read: 'step.decoder"),
         ("state.json", cut, load_last, ": the training state cannot be read: Expecting"),
         ("state.json", lambda path: path.write_text("{}"), load_last, ": the training state cannot be read: 'running'"),
         ("state.json", lambda path: path.write_text('{"stpe": 1, "running": {}}'), load_last, ": the .* 'stpe'"),
@@ -302,3 +302,37 @@ def test_weights_of_another_shape_are_named(run: Run) -> None:
     with pytest.raises(CheckpointError, match=r"the weights cannot be read: .*size mismatch for output") as caught:
         load_best(Run.open(run.folder), CPU)
     assert "\n" not in str(caught.value)
+
+
+def test_another_optimiser_keeps_what_it_keeps(run: Run) -> None:
+    model = run.new_model()
+    training = model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    step(training, 1)  # type: ignore[arg-type]
+    save(run, *training, TrainingState(step=1))
+    last = load_last(run)
+    again = torch.optim.SGD(last.model.parameters(), lr=0.1, momentum=0.9)
+    set_moments(again, last.model, last.moments)
+    for seed in (2, 3):
+        step(training, seed)  # type: ignore[arg-type]
+        step((last.model, again), seed)  # type: ignore[arg-type]
+    assert all(map(torch.equal, model.state_dict().values(), last.model.state_dict().values()))
+
+
+def test_a_state_without_something_that_the_optimiser_needs_is_damaged(run: Run) -> None:
+    save_after(run, 2)
+    path = run.folder / "checkpoints/step-0000002/state.safetensors"
+    save_file({name: value for name, value in load_file(path).items() if not name.startswith("step.")}, path)
+    with pytest.raises(CheckpointError, match=r"the training state cannot be read: .*step\."):
+        load_last(run, state_keys=("step", "exp_avg", "exp_avg_sq"))
+
+
+def test_a_folder_in_the_way_that_cannot_be_deleted_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = run.folder / "checkpoints/step-0000002"
+    left.mkdir(parents=True)
+
+    def busy(folder: Path) -> None:
+        raise OSError(errno.ENOTEMPTY, "Directory not empty")
+
+    monkeypatch.setattr(shutil, "rmtree", busy)
+    with pytest.raises(CheckpointError, match=f"^{left} is in the way and could not be deleted .Directory not empty."):
+        save_after(run, 2)

@@ -295,3 +295,11 @@ def test_another_process_joins_the_run_with_its_own_dataset(
         assert (joined.run.config, joined.dataset.folder) == (first.run.config, first.dataset.folder)
         with pytest.raises(DataError, match=f"with fingerprint {first.dataset.fingerprint}; run `tfm prepare`"):
             join_run(folder, tmp_path / "elsewhere")
+
+
+def test_other_settings_are_named_even_where_their_dataset_is_gone(folder: Path, opened: Open, tmp_path: Path) -> None:
+    with (
+        pytest.raises(ConfigError, match=r"was begun with other settings \(data.min_freq: 2 → 3\)"),
+        opened(folder, "data.min_freq=3", "training.epochs=3", data_dir=tmp_path / "nowhere"),
+    ):
+        pass

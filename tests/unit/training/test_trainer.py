@@ -344,8 +344,8 @@ def note_rates(patch: pytest.MonkeyPatch, rates: list[float], power_cut_at: int 
     def note(trainer: Trainer, batches: Sequence[Rows]) -> None:
         if trainer.state.step + 1 == power_cut_at:
             raise PowerCut
-        rates.append(trainer.learner.learning_rate)
         step(trainer, batches)
+        rates.append(trainer.learner.learning_rate)
 
     patch.setattr(Trainer, "step", note)
 
@@ -417,3 +417,15 @@ def test_a_trained_run_without_its_pointers_is_damaged_not_new(
     for pointer in ("last", "best"):
         (run.folder / f"{pointer} elsewhere").rename(run.folder / pointer)
     assert outcome(train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")) == uninterrupted
+
+
+def test_a_step_on_its_own_has_the_rate_of_its_place_in_training(corpus: Path, project: Path, tmp_path: Path) -> None:
+    overrides = ("training.schedule=inverse_sqrt", "training.warmup_steps=1000", "training.learning_rate=1e-2")
+    config = load_config(corpus / "tiny.yaml", overrides)
+    dataset = Dataset.open(find_dataset(config.data, project / "data"))
+    trainer = Trainer.begin(Run.create(tmp_path / "run", config, dataset), dataset, torch.device("cpu"))
+    rates = []
+    for rows in trainer.plan()[:3]:
+        trainer.step([rows])
+        rates.append(trainer.learner.learning_rate)
+    assert rates == pytest.approx([1e-5, 2e-5, 3e-5])
