@@ -18,7 +18,7 @@ import torch
 
 from measure.decoding import open_run
 from transformer_cli.config.load import load_config
-from transformer_cli.data.batching import plan_epoch
+from transformer_cli.data.batching import plan_epoch, target_tokens
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import Trainer
@@ -59,7 +59,7 @@ def train(data_dir: Path, precision: str, config_file: str | None = None) -> Ite
     plan = plan_epoch(split, usable, config.training, epoch=1)[:BATCHES]
     for rows in itertools.cycle(plan):
         trainer.step([rows])
-        yield int((split.target.lengths[rows] + 1).sum())
+        yield int(target_tokens(split, rows).sum())
 
 
 def greedy(data_dir: Path, run: str) -> Iterator[int]:

@@ -14,7 +14,7 @@ from measure.work import forward_flop, matrix_rate
 from oracles.plain import PlainTransformer, plain_step
 from transformer_cli.compute.devices import Precision, choose_precision
 from transformer_cli.config.schema import Config
-from transformer_cli.data.batching import collate, plan_epoch
+from transformer_cli.data.batching import collate, plan_epoch, target_tokens
 from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.specials import MARKERS
@@ -92,7 +92,7 @@ def _contest(config: Config, data_dir: Path, precision: Precision, batches: int)
 
         trainer.step([warm_up])
         step(warm_up)
-        tokens = sum(int((split.target.lengths[rows] + 1).sum()) for rows in plan)
+        tokens = sum(int(target_tokens(split, rows).sum()) for rows in plan)
         yield Contest(model, split, tokens, _each(lambda rows: trainer.step([rows]), plan), _each(step, plan))
 
 

@@ -99,7 +99,7 @@ def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:
 
 def _resume(folder: Path, config: Config) -> Run:
     """Returns the run on disk; the settings that may change come from `config`."""
-    run = Run.open(folder)
+    run = Run.open(folder)  # once more, now that the lock is held: somebody may have trained it since `open_run` looked
     _check_settings(run, config)
     _check_saved(run)
     update = {key.split(".")[1]: getattr(config.training, key.split(".")[1]) for key in MAY_CHANGE}
