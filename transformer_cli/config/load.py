@@ -10,7 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from transformer_cli.config.schema import Config, FilePair, Section, is_file
+from transformer_cli.config.data import FilePair
+from transformer_cli.config.schema import Config, is_file
+from transformer_cli.config.section import Section
 from transformer_cli.config.yamltext import as_line, as_text, parse_value, read_mapping
 from transformer_cli.errors import ConfigError
 

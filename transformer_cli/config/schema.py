@@ -3,90 +3,15 @@
 The docstring under a field is its description. Reads no file; imports no torch.
 """
 
-import re
-from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
-Positive = Annotated[int, Field(ge=1)]
-MULTI30K_LANGUAGES = ("de", "en", "fr", "cs")
-CAPTIONS_LANGUAGES = ("de", "en")
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+from transformer_cli.config.data import DataConfig
+from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.section import NAME, Fraction, Positive, Section
 
-
-class Section(BaseModel):
-    """Strict and frozen: unknown keys and values of another type are errors, and nothing changes after loading."""
-
-    model_config = ConfigDict(
-        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
-    )
-
-
-class FilePair(Section):
-    """The two sides of one split of your own text: plain UTF-8 or .gz, one sentence per line."""
-
-    source: Annotated[Path, Field(strict=False)]
-    """file of source sentences"""
-    target: Annotated[Path, Field(strict=False)]
-    """file of their translations, line by line"""
-
-
-class CaptionsConfig(Section):
-    """Size and seed of the embedded corpus."""
-
-    sentences: Annotated[int, Field(ge=100, le=1_000_000)] = 12000
-    """training pairs to write"""
-    seed: Annotated[int, Field(ge=0)] = 0
-    """another seed writes other sentences"""
-
-
-class DataConfig(Section):
-    """Everything that shapes a dataset. Different settings make different datasets, side by side."""
-
-    corpus: Literal["multi30k", "files", "captions"] = "multi30k"
-    """multi30k (downloaded, or read from a folder), files (your own), captions (embedded)"""
-    source: str = "de"
-    """the language to translate from, as a spaCy code"""
-    target: str = "en"
-    """the language to translate into, as a spaCy code"""
-    lowercase: bool = True
-    """lower-case every token; translations come out lower-cased and are scored so"""
-    min_freq: Positive = 2
-    """a word seen less often in the training split becomes <unk>"""
-    joint_vocabulary: bool = False
-    """one vocabulary for both languages (needed to tie all embeddings)"""
-    skip_empty: bool = False
-    """leave out pairs with an empty side, counted in a warning, instead of stopping at the first"""
-    files: dict[str, FilePair] | None = None
-    """with corpus: files, the source and the target file for train, for valid and for each test set, under its name"""
-    captions: CaptionsConfig = CaptionsConfig()
-    """with corpus: captions, the size and seed of the corpus"""
-    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")] | None = None
-    """train on exactly this dataset (null: the newest one with these settings); a run records its dataset here"""
-
-    @model_validator(mode="after")
-    def _languages_and_files(self) -> "DataConfig":
-        known = {"multi30k": MULTI30K_LANGUAGES, "captions": CAPTIONS_LANGUAGES}.get(self.corpus)
-        if known is not None:
-            for key, language in (("source", self.source), ("target", self.target)):
-                if language not in known:
-                    raise ValueError(
-                        f"{key}: {language!r} is not a language of {self.corpus}; it has {', '.join(known)}"
-                    )
-            if self.source == self.target:
-                raise ValueError(f"source and target are both {self.source!r}; choose two languages")
-        if self.files is not None and self.corpus != "files":
-            raise ValueError(f"files is set, but corpus is {self.corpus}; set corpus: files, or take files out")
-        if self.corpus == "files":
-            missing = [split for split in ("train", "valid") if split not in (self.files or {})]
-            if missing:
-                raise ValueError(f"corpus: files needs files.{missing[0]} with a source and a target path")
-        for split in self.files or {}:
-            if not NAME.fullmatch(split):
-                raise ValueError(f"files: {split!r} cannot name a split; use letters, digits, '.', '_' and '-'")
-        return self
+Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
 
 
 class VectorsConfig(Section):
@@ -141,6 +66,8 @@ class ModelConfig(Section):
     """dropout on embeddings, inside the feed-forward network, and on each sublayer's output"""
     attention_dropout: Fraction | None = None
     """dropout on attention weights (null: the same as dropout)"""
+    embedding_init: Literal["xavier", "normal"] = "xavier"
+    """how embeddings are drawn: Xavier-uniform, or N(0, 1/d_model) as the paper's own code does"""
     vectors: VectorsConfig = VectorsConfig()
     """pretrained vectors with which the embeddings begin, instead of random ones"""
 
@@ -199,6 +126,12 @@ class TrainingConfig(Section):
     """largest norm that the whole gradient may have (null: no clipping)"""
     patience: Positive | None = None
     """stop after this many validations without a new best one (null: never)"""
+    average: Annotated[int, Field(ge=2)] | None = None
+    """at the end, validate the mean of the last so many epochs' weights as well (section 6.1; null: do not)"""
+    initialize_from: Annotated[str, Field(min_length=1)] | None = None
+    """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
+    freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
+    """parts of the model that stay as they begin"""
     save_minutes: Annotated[float, Field(gt=0.0)] = 10
     """minutes between saves within an epoch: the most that a kill can lose"""
     tensorboard: bool = False
@@ -219,6 +152,8 @@ class TrainingConfig(Section):
     def _schedule_fits(self) -> "TrainingConfig":
         if self.schedule == "inverse_sqrt" and self.warmup_steps == 0:
             raise ValueError("warmup_steps: schedule inverse_sqrt needs at least 1")
+        if self.average is not None and self.average > self.epochs:
+            raise ValueError(f"average: {self.average} epochs, but there are only {self.epochs}; lower it")
         return self
 
 
@@ -233,6 +168,8 @@ class Config(Section):
     """the Transformer"""
     training: TrainingConfig = TrainingConfig()
     """how it learns"""
+    decoding: DecodingConfig = DecodingConfig()
+    """how it translates"""
 
     @field_validator("name")
     @classmethod

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
-from transformer_cli.config.schema import DataConfig
+from transformer_cli.config.data import DataConfig
 from transformer_cli.data.specials import UNK
 from transformer_cli.data.vocabulary import Vocabulary
 from transformer_cli.data.words import Joins, Tokenizer
@@ -130,8 +130,8 @@ class Codecs:
         Raises DataError if a file is missing or damaged.
         """
         return Codecs(
-            WordCodec.load(folder, "source", language=data.source, lowercase=data.lowercase),
-            WordCodec.load(folder, "target", language=data.target, lowercase=data.lowercase),
+            WordCodec.load(folder, "source", language=data.source, lowercase=data.lowercased),
+            WordCodec.load(folder, "target", language=data.target, lowercase=data.lowercased),
         )
 
     def save(self, folder: Path) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.config.schema import DataConfig
+from transformer_cli.config.data import DataConfig
 from transformer_cli.data.codec import SIDES, Codecs
 from transformer_cli.errors import DataError
 
@@ -133,9 +133,15 @@ class Dataset:
 
 
 def settings(data: DataConfig) -> dict[str, Any]:
-    """Returns the settings that shape a dataset, without those of other corpora and without the pinned fingerprint."""
-    values = data.model_dump(mode="json", exclude={"fingerprint"})
-    return {key: value for key, value in values.items() if key not in {"files", "captions"} - {data.corpus}}
+    """Returns the settings that shape a dataset; those that are not in use are left out.
+
+    So a dataset stays valid when tfm learns of other corpora and other kinds of tokens.
+    """
+    values = data.model_dump(mode="json", exclude={"fingerprint": True, "subwords": {"dropout"}})
+    unused = {"files", "captions"} - {data.corpus}
+    unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
+    unused |= {"codec"} if data.codec is None else set()
+    return {key: value for key, value in values.items() if key not in unused} | {"lowercase": data.lowercased}
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

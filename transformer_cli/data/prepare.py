@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli.config.data import DataConfig
+from transformer_cli.config.schema import Config
 from transformer_cli.data.corpora import Corpus, open_corpus
 from transformer_cli.data.dataset import FORMAT_VERSION, read_manifest, settings
 from transformer_cli.data.word_corpus import encode_by_words

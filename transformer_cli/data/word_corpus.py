@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.config.schema import DataConfig
+from transformer_cli.config.data import DataConfig
 from transformer_cli.data.codec import SIDES, Codecs, WordCodec
 from transformer_cli.data.corpora import Corpus
 from transformer_cli.data.specials import SPECIALS
@@ -48,21 +48,21 @@ def encode_by_words(folder: Path, data: DataConfig, corpus: Corpus) -> EncodedCo
     processes = min(available_cores(), MOST_WORKERS) if len(first) > FEW else 1
     counters = [_FormCounter()] if data.joint_vocabulary else [_FormCounter(), _FormCounter()]
     restored = {}
-    with tokenizing(data.source, data.target, lowercase=data.lowercase, processes=processes) as tokenize:
+    with tokenizing(data.source, data.target, lowercase=data.lowercased, processes=processes) as tokenize:
         import_torchtext()  # while the workers start
         with SplitWriter(folder, "train", corpus.sizes.get("train")) as split:
             joins = _encode_training(split, tokenize(chain(first, pairs)), counters)
         vocabularies = _build_vocabularies(split, counters, data.min_freq)
         codecs = Codecs(
-            WordCodec(data.source, data.lowercase, vocabularies[0], Joins()),
-            WordCodec(data.target, data.lowercase, vocabularies[1], joins),
+            WordCodec(data.source, data.lowercased, vocabularies[0], Joins()),
+            WordCodec(data.target, data.lowercased, vocabularies[1], joins),
         )
         splits = {"train": split.counts()}
         for name in corpus.splits:
             if name != "train":
                 with SplitWriter(folder, name, corpus.sizes.get(name)) as split:
                     chunks = tokenize(corpus.splits[name]())
-                    restored[name] = _encode_held_out(split, chunks, vocabularies, joins, lowercase=data.lowercase)
+                    restored[name] = _encode_held_out(split, chunks, vocabularies, joins, lowercase=data.lowercased)
                 splits[name] = split.counts()
     return EncodedCorpus(codecs, splits, restored["valid"] / splits["valid"]["sentences"])
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from transformer_cli.compute.devices import choose_device
-from transformer_cli.config.schema import DataConfig
+from transformer_cli.config.data import DataConfig
 from transformer_cli.data.batching import rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.data.lines import out_of_step, read_lines
@@ -103,7 +103,7 @@ def judge(translator: Translator, text: ParallelText) -> Judged:
         TokenizedText([each.text for each in translations], [each.tokens for each in translations]),
         TokenizedText(text.references, [line.tokens for line in references]),
         language=data.target,
-        lowercase=data.lowercase,
+        lowercase=data.lowercased,
     )
     result = Result(
         split=text.name,
@@ -156,5 +156,5 @@ def _say_baseline(data: DataConfig, text: ParallelText) -> None:
     from transformer_cli.data.captions import word_by_word
 
     guesses = [word_by_word(sentence, source=data.source) for sentence in text.sources]
-    bleu = bleu_of_text(guesses, text.references, lowercase=data.lowercase)
+    bleu = bleu_of_text(guesses, text.references, lowercase=data.lowercased)
     log.info("%s: baseline, word by word with a dictionary: BLEU %.2f", text.name, bleu)

@@ -115,6 +115,8 @@ def _check_settings(run: Run, config: Config) -> None:
         ignore.append("data.fingerprint")
     if config.training.precision == "auto":
         ignore.append("training.precision")
+    if config.data.lowercased == run.config.data.lowercased:  # null means one of both
+        ignore.append("data.lowercase")
     changed = differences(run.config, config, ignore)
     if changed:
         raise ConfigError(

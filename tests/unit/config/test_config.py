@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
+from transformer_cli.config.data import CaptionsConfig
 from transformer_cli.config.load import differences, dump_config, load_config
-from transformer_cli.config.schema import CaptionsConfig, Config
+from transformer_cli.config.schema import Config
 from transformer_cli.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[3] / "configs"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.config.schema import DataConfig
+from transformer_cli.config.data import DataConfig
 from transformer_cli.data.codec import Codec, Codecs, Encoded, WordCodec
 from transformer_cli.data.specials import SPECIALS, UNK
 from transformer_cli.data.vocabulary import Vocabulary

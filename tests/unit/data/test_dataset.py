@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli.config.data import DataConfig
+from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset, find_dataset, read_manifest, settings
 from transformer_cli.data.prepare import prepare
 from transformer_cli.data.specials import UNK

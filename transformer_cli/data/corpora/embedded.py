@@ -3,7 +3,7 @@
 import hashlib
 from functools import partial
 
-from transformer_cli.config.schema import DataConfig
+from transformer_cli.config.data import DataConfig
 from transformer_cli.data import captions
 from transformer_cli.data.corpora.corpus import Corpus
 

@@ -4,7 +4,7 @@ import logging
 from functools import partial
 from pathlib import Path
 
-from transformer_cli.config.schema import DataConfig, FilePair
+from transformer_cli.config.data import DataConfig, FilePair
 from transformer_cli.data.corpora.corpus import Corpus, file_sum
 from transformer_cli.data.lines import count_lines, read_pairs
 from transformer_cli.errors import DataError

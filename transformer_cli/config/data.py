@@ -1,0 +1,98 @@
+"""The config's section `data`: every setting that shapes a dataset, and which of their values fit together."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from transformer_cli.config.section import NAME, Fraction, Positive, Section
+
+MULTI30K_LANGUAGES = ("de", "en", "fr", "cs")
+CAPTIONS_LANGUAGES = ("de", "en")
+
+
+class FilePair(Section):
+    """The two sides of one split of your own text: plain UTF-8 or .gz, one sentence per line."""
+
+    source: Annotated[Path, Field(strict=False)]
+    """file of source sentences"""
+    target: Annotated[Path, Field(strict=False)]
+    """file of their translations, line by line"""
+
+
+class CaptionsConfig(Section):
+    """Size and seed of the embedded corpus."""
+
+    sentences: Annotated[int, Field(ge=100, le=1_000_000)] = 12000
+    """training pairs to write"""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """another seed writes other sentences"""
+
+
+class SubwordsConfig(Section):
+    """How subwords are learned from the training split."""
+
+    size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
+    """ids in a vocabulary, special ones included"""
+    algorithm: Literal["bpe", "unigram"] = "bpe"
+    """byte-pair encoding (Sennrich et al. 2016), or a unigram language model (Kudo 2018)"""
+    dropout: Fraction = 0.0
+    """cut the training text anew each epoch. bpe: the share of merges that are skipped (Provilkov et al. 2020)"""
+
+
+class DataConfig(Section):
+    """Everything that shapes a dataset. Different settings make different datasets, side by side."""
+
+    corpus: Literal["multi30k", "files", "captions"] = "multi30k"
+    """multi30k (downloaded, or read from a folder), files (your own), captions (embedded)"""
+    source: str = "de"
+    """the language to translate from, as a spaCy code"""
+    target: str = "en"
+    """the language to translate into, as a spaCy code"""
+    tokens: Literal["words", "subwords"] = "words"
+    """words (spaCy's), or subwords: pieces of words learned by SentencePiece, with which any text can be written"""
+    subwords: SubwordsConfig = SubwordsConfig()
+    """with tokens: subwords, how they are learned"""
+    lowercase: bool | None = None
+    """lower-case the text; translations come out so, and are scored so (null: words true, subwords false)"""
+    min_freq: Positive = 2
+    """with tokens: words, a word seen less often in the training split becomes <unk>"""
+    joint_vocabulary: bool = False
+    """one vocabulary for both languages (needed to tie all embeddings)"""
+    codec: Annotated[str, Field(min_length=1)] | None = None
+    """encode the text with the codecs of this run (a name under runs/, or a folder), instead of learning new ones"""
+    skip_empty: bool = False
+    """leave out pairs with an empty side, counted in a warning, instead of stopping at the first"""
+    files: dict[str, FilePair] | None = None
+    """with corpus: files, the source and the target file for train, for valid and for each test set, under its name"""
+    captions: CaptionsConfig = CaptionsConfig()
+    """with corpus: captions, the size and seed of the corpus"""
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")] | None = None
+    """train on exactly this dataset (null: the newest one with these settings); a run records its dataset here"""
+
+    @property
+    def lowercased(self) -> bool:
+        """Whether text is lower-cased: `lowercase`, or if that is null, what suits the tokens."""
+        return self.tokens == "words" if self.lowercase is None else self.lowercase
+
+    @model_validator(mode="after")
+    def _languages_and_files(self) -> "DataConfig":
+        known = {"multi30k": MULTI30K_LANGUAGES, "captions": CAPTIONS_LANGUAGES}.get(self.corpus)
+        if known is not None:
+            for key, language in (("source", self.source), ("target", self.target)):
+                if language not in known:
+                    raise ValueError(
+                        f"{key}: {language!r} is not a language of {self.corpus}; it has {', '.join(known)}"
+                    )
+            if self.source == self.target:
+                raise ValueError(f"source and target are both {self.source!r}; choose two languages")
+        if self.files is not None and self.corpus != "files":
+            raise ValueError(f"files is set, but corpus is {self.corpus}; set corpus: files, or take files out")
+        if self.corpus == "files":
+            missing = [split for split in ("train", "valid") if split not in (self.files or {})]
+            if missing:
+                raise ValueError(f"corpus: files needs files.{missing[0]} with a source and a target path")
+        for split in self.files or {}:
+            if not NAME.fullmatch(split):
+                raise ValueError(f"files: {split!r} cannot name a split; use letters, digits, '.', '_' and '-'")
+        return self

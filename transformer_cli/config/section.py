@@ -1,0 +1,18 @@
+"""What every section of the config is, and the types of values that several sections use. Knows no setting."""
+
+import re
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+Positive = Annotated[int, Field(ge=1)]
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Section(BaseModel):
+    """Strict and frozen: unknown keys and values of another type are errors, and nothing changes after loading."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
