@@ -8,6 +8,7 @@ runs/multi30k/
     tensorboard/                    the same as an event file, if the config says so
     checkpoints/step-0004540/       what was saved after step 4540 (see checkpoints.py)
     best  last                      text files that name a checkpoint
+    average                         likewise, if training averages weights (see averages.py)
     unsaved                         exists until `last` is written for the first time: nothing has been saved yet
 runs/latest                         a text file that names the newest run
 
@@ -166,7 +167,7 @@ def lost(folder: Path, name: str) -> CheckpointError:
 
 def _saved(folder: Path) -> list[str]:
     """Returns the names of what training has saved in a run's folder; [] if the run was never trained."""
-    found = [name for name in ("last", "best") if (folder / name).exists()]
-    found += sorted(f"checkpoints/{path.name}" for path in (folder / "checkpoints").glob("step-*"))
+    found = [name for name in ("last", "best", "average") if (folder / name).exists()]
+    found += sorted(f"checkpoints/{path.name}" for path in (folder / "checkpoints").glob("[!.]*"))
     history = folder / "history.jsonl"
     return found + ["history.jsonl"] * (history.exists() and history.stat().st_size > 0)

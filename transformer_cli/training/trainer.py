@@ -27,9 +27,10 @@ from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import DistributedError, Interrupted
 from transformer_cli.evaluation.losses import perplexity
 from transformer_cli.model.transformer import count_frozen, count_parameters
+from transformer_cli.runs.averages import load_average
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last, save, set_moments
 from transformer_cli.runs.run import Run
-from transformer_cli.training import events
+from transformer_cli.training import averaging, events
 from transformer_cli.training.interruption import Stop, stop_signals
 from transformer_cli.training.opening import join_run, open_run
 from transformer_cli.training.optim import STATE_KEYS, learning_rate
@@ -163,15 +164,8 @@ class Trainer:
                 signal_number, _ = self._agreed(stop)
                 if signal_number and self.state.epoch <= self.settings.epochs:
                     raise self._stopped(signal_number)
-        best = min(self.record.validations, key=lambda validation: validation.valid_loss)
-        log.info(
-            "best validation loss %.3f (PPL %.2f) in epoch %d of %d: %s",
-            best.valid_loss,
-            best.valid_ppl,
-            best.epoch,
-            self.state.epoch - 1,
-            self.run.checkpoint("best"),
-        )
+        averaging.average_epochs(self.run, self.learner, self.valid_sentences, self.state)
+        self._say_best()
 
     def plan(self) -> Sequence[Rows]:
         """Returns the batches of the epoch that the state is in, in order."""
@@ -232,14 +226,28 @@ class Trainer:
         found = validate(self.learner, self.valid_sentences, self.state)
         self.record.keep(found)
         self.state.end_epoch(found.valid_loss, is_best=found.best)
-        self._save(is_best=found.best)
+        averaging.keep_epoch(self.run, self.learner, found.epoch)
+        self._save()
+        averaging.forget_old_epochs(self.run, self.learner, found.epoch)
         log.info(found.line(self.settings.epochs))
         self.record.show()
 
-    def _save(self, *, is_best: bool = False) -> None:
+    def _save(self) -> None:
         if self.world.is_first:
-            save(self.run, self.learner.model, self.learner.optimizer, self.state, is_best=is_best)
+            save(self.run, self.learner.model, self.learner.optimizer, self.state)
         self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
+
+    def _say_best(self) -> None:
+        epochs, path = self.state.epoch - 1, self.run.checkpoint("best")
+        if average := load_average(self.run, "best"):
+            where, found = (
+                f"of averaged weights after epoch {average.epochs[-1]}",
+                (average.valid_loss, average.valid_ppl),
+            )
+        else:
+            best = min(self.record.validations, key=lambda validation: validation.valid_loss)
+            where, found = f"in epoch {best.epoch}", (best.valid_loss, best.valid_ppl)
+        log.info("best validation loss %.3f (PPL %.2f) %s of %d: %s", *found, where, epochs, path)
 
     def _stopped(self, signal_number: int) -> Interrupted:
         return Interrupted(f"stopped and saved at step {self.state.step:,}", signal_number)
