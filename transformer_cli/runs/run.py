@@ -91,13 +91,16 @@ class Run:
             return self._make_model()
 
     def _make_model(self) -> Transformer:
-        return Transformer(
+        model = Transformer(
             self.config.model,
             source_vocabulary=len(self.codecs.source),
             target_vocabulary=len(self.codecs.target),
             pad_id=PAD,
             dropout_class=FastDropout if self.config.training.fast else nn.Dropout,
         )
+        for part in self.config.training.freeze:
+            model.get_submodule(part).requires_grad_(False)
+        return model
 
     def checkpoint(self, pointer: str) -> Path:
         """Returns the folder that `best` or `last` names. Raises CheckpointError if there is no such folder."""

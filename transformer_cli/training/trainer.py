@@ -10,8 +10,8 @@ only the first prints and writes files.
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -24,17 +24,17 @@ from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import plan_epoch
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.lengths import Rows
-from transformer_cli.errors import DistributedError, Interrupted
+from transformer_cli.errors import Interrupted
 from transformer_cli.evaluation.losses import perplexity
 from transformer_cli.model.transformer import count_frozen, count_parameters
 from transformer_cli.runs.averages import load_average
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last, save, set_moments
 from transformer_cli.runs.run import Run
 from transformer_cli.training import averaging, events
-from transformer_cli.training.interruption import Stop, stop_signals
+from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
 from transformer_cli.training.opening import join_run, open_run
 from transformer_cli.training.optim import STATE_KEYS, learning_rate
-from transformer_cli.training.pretrained import VectorRows, load_pretrained
+from transformer_cli.training.pretrained import NOTHING, Initial
 from transformer_cli.training.record import Record, read_validations
 from transformer_cli.training.sentences import usable_sentences
 from transformer_cli.training.step import Learner
@@ -59,17 +59,17 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     threads.set_num_threads(config.training.num_threads)
     folder = runs_dir / config.name
     with world.joined(device), ExitStack() as held:
-        with _told_how_to_go_on(), world.together():
+        with told_how_to_go_on(), world.together():
             if world.is_first:
                 opened = held.enter_context(open_run(folder, config, device=device, data_dir=data_dir, fresh=fresh))
-        with _told_how_to_go_on(was_fresh=fresh):
+        with told_how_to_go_on(was_fresh=fresh):
             with world.together():
                 if not world.is_first:
                     opened = join_run(folder, data_dir)
             if opened.run.has_checkpoint("last"):
                 trainer = Trainer.resume(opened.run, opened.dataset, device, world)
             else:
-                trainer = Trainer.begin(opened.run, opened.dataset, device, world, vectors=opened.vectors)
+                trainer = Trainer.begin(opened.run, opened.dataset, device, world, initial=opened.initial)
             trainer.announce()
             trainer.run_epochs()
     return opened.run
@@ -110,11 +110,11 @@ class Trainer:
 
     @staticmethod
     def begin(
-        run: Run, dataset: Dataset, device: torch.device, world: World = ALONE, *, vectors: Sequence[VectorRows] = ()
+        run: Run, dataset: Dataset, device: torch.device, world: World = ALONE, *, initial: Initial = NOTHING
     ) -> "Trainer":
-        """Train a model that has learned nothing yet. vectors: initial embeddings; rank 0's go to all processes."""
+        """Train a model that has learned nothing yet. initial: what replaces random weights; rank 0's go to all."""
         start = Checkpoint(run.new_model())
-        load_pretrained(start.model, vectors)
+        initial.fill(start.model)
         trainer = Trainer(run, dataset, start, device, world)
         world.copy_from_first(trainer.learner.model)
         return trainer
@@ -139,7 +139,7 @@ class Trainer:
             "%s: %s parameters%s; %s→%s, %s pairs of %s; epochs: %s; %s; %s",
             self.run.config.name,
             f"{count_parameters(model):,}",
-            f", {frozen:,} of them frozen vectors" if frozen else "",
+            (f", {frozen:,} of them frozen vectors" if frozen else "") + self._frozen_parts(),
             data.source,
             data.target,
             f"{len(self.train_sentences.rows):,}",
@@ -154,6 +154,10 @@ class Trainer:
         elif self.state.step:
             where = f"epoch {self.state.epoch}, {self.state.batch} batches into it"
             log.info("resuming from the save at step %s (%s)", f"{self.state.step:,}", where)
+
+    def _frozen_parts(self) -> str:
+        held = sum(each.numel() for each in self.learner.model.parameters() if not each.requires_grad)
+        return f" and {held:,} frozen ones ({', '.join(self.settings.freeze)})" if held else ""
 
     def run_epochs(self) -> None:
         """Train until the epochs or the patience run out. Raises Interrupted, after a save, on a signal."""
@@ -275,19 +279,3 @@ class Trainer:
         loss = running.nll / max(1, running.target_tokens)
         bar.set_postfix_str(f"loss {loss:.3f}, PPL {perplexity(loss):.1f}", refresh=False)
         bar.update(running.target_tokens - bar.n)
-
-
-@contextmanager
-def _told_how_to_go_on(*, was_fresh: bool = False) -> Iterator[None]:
-    """Add to what ends training before its time which command goes on.
-
-    was_fresh: --fresh was given, and the old run has been moved aside; given again, it would begin anew once more.
-    """
-    without = " without --fresh" if was_fresh else ""
-    try:
-        yield
-    except Interrupted as stopped:
-        raise Interrupted(f"{stopped}; the same command{without} goes on", stopped.signal_number) from None
-    except DistributedError as lost:
-        how = f"start the same command again{without}: it goes on from the last save"
-        raise DistributedError(f"{lost}; {how}") from None
