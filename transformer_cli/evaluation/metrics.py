@@ -6,7 +6,10 @@ References are scored as they were written: they never pass through a vocabulary
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-CHARACTER_LANGUAGES = {"zh": "zh", "ja": "char", "ko": "char"}  # sacreBLEU's tokeniser where words have no spaces
+CHARACTER_LANGUAGES = {  # sacreBLEU's tokeniser where words have no spaces between them (ko has some)
+    **dict.fromkeys(("zh", "yue"), "zh"),  # Chinese characters one by one, other words whole
+    **dict.fromkeys(("ja", "ko", "th", "lo", "km", "my", "bo", "dz"), "char"),
+}
 
 
 @dataclass(frozen=True)

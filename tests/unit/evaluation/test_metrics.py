@@ -44,9 +44,26 @@ def test_scores_look_at_case_where_they_are_told_to(lowercase: bool, case: str, 
     assert (found.bleu > 99.9, found.chrf > 99.9) == (bleu_is_full, bleu_is_full)
 
 
-@pytest.mark.parametrize(("language", "tokeniser"), [("zh", "tok:zh"), ("ja", "tok:char"), ("de", "tok:13a")])
+@pytest.mark.parametrize(
+    ("language", "tokeniser"),
+    [
+        *(("zh", "tok:zh"), ("yue", "tok:zh"), ("ja", "tok:char"), ("ko", "tok:char"), ("th", "tok:char")),
+        *(("lo", "tok:char"), ("km", "tok:char"), ("my", "tok:char"), ("bo", "tok:char"), ("dz", "tok:char")),
+        *(("de", "tok:13a"), ("ar", "tok:13a"), ("he", "tok:13a")),
+    ],
+)
 def test_languages_without_spaces_have_a_tokeniser_of_their_own(language: str, tokeniser: str) -> None:
     assert tokeniser in scored("the", ["the"], language=language).bleu_signature.split("|")
+
+
+def test_one_wrong_word_in_a_thai_sentence_leaves_most_of_its_bleu() -> None:
+    wrong, right = "แมวสองตัวเล่นอยู่ในหิมะ", "สุนัขสองตัวเล่นอยู่ในหิมะ"
+    hypothesis, reference = TokenizedText([wrong], [["แมว"]]), TokenizedText([right], [["สุนัข"]])
+    by_language = {
+        language: score(hypothesis, reference, language=language, lowercase=True).bleu for language in ("en", "th")
+    }
+    assert by_language["en"] == 0
+    assert by_language["th"] > 70
 
 
 def test_bleu_of_text_alone() -> None:
