@@ -12,6 +12,7 @@ from transformer_cli.config.data import DataConfig
 from transformer_cli.config.schema import Config
 from transformer_cli.data.corpora import Corpus, open_corpus
 from transformer_cli.data.dataset import FORMAT_VERSION, read_manifest, settings
+from transformer_cli.data.overlap import count_overlap, warn_of_overlap
 from transformer_cli.data.word_corpus import encode_by_words
 from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.errors import DataError
@@ -30,6 +31,8 @@ class Prepared:
 def prepare(config: Config, *, source_dir: Path | None = None, data_dir: Path = Path("data")) -> Prepared:
     """Make the dataset that `config.data` describes, unless it exists already.
 
+    Either way, a warning says if pairs of its held-out splits occur in its training split.
+
     source_dir: a folder with Multi30k's files, instead of the download. Raises DataError or ConfigError; DataError
     also if the config pins the fingerprint of another dataset.
     """
@@ -43,6 +46,7 @@ def prepare(config: Config, *, source_dir: Path | None = None, data_dir: Path = 
     folder = data_dir / f"{config.data.corpus}.{config.data.source}-{config.data.target}-{fingerprint}"
     if folder.exists():
         manifest = read_manifest(folder)
+        warn_of_overlap(manifest)
         with suppress(PermissionError):  # the folder may be somebody else's
             os.utime(folder)  # `tfm train` uses the dataset that was prepared last
         return Prepared(folder, manifest, created=False)
@@ -75,6 +79,8 @@ def _write_dataset(folder: Path, data: DataConfig, corpus: Corpus, fingerprint: 
         "splits": encoded.splits,
         "left_out": list(corpus.left_out),
         "joins": {"valid_restored": encoded.valid_restored},
+        "overlap": count_overlap(folder, encoded.splits),
     }
+    warn_of_overlap(manifest)
     write_json(folder / "manifest.json", manifest)
     return manifest

@@ -177,12 +177,13 @@ def _learn_scripts(
 def _script(character: str) -> str:
     """Returns the script of a letter or a mark, such as LATIN or THAI; DIGIT; or "" for any other character.
 
-    Unicode's names begin with the script: CJK UNIFIED IDEOGRAPH-4E24, HIRAGANA LETTER A, THAI CHARACTER MAI EK.
+    Unicode's names begin with the script: CJK UNIFIED IDEOGRAPH-4E24, THAI CHARACTER MAI EK, KATAKANA-HIRAGANA
+    PROLONGED SOUND MARK (a vowel that is drawn out, mostly in words of Katakana: the script is KATAKANA).
     """
     category = unicodedata.category(character)[0]
     if category == "N":
         return "DIGIT"
-    return unicodedata.name(character, "").split(" ")[0] if category in "LM" else ""
+    return unicodedata.name(character, "").replace("-", " ").split(" ")[0] if category in "LM" else ""
 
 
 def _blank_tokenizer(language: str) -> Any:

@@ -113,7 +113,8 @@ def tokenizer(language: str) -> Tokenizer:
 
 def learn(language: str) -> Joins:
     """The joins of CAPTIONS[language]."""
-    split, ids, neighbours = tokenizer(language), dict[str, int](), []
+    split, ids = tokenizer(language), dict[str, int]()
+    neighbours: list[tuple[int, int, bool]] = []
     for caption in map(split.split, CAPTIONS[language]):
         row = [ids.setdefault(word, len(ids)) for word in caption.words]
         neighbours += zip(row[:-1], row[1:], caption.glued[:-1], strict=True)
