@@ -3,7 +3,8 @@
 data/multi30k.de-en-1a2b3c4d/
     manifest.json                   what it was made from, and its counts
     source.vocab.txt                the codecs: one token per line (target.vocab.txt likewise),
-    target.joins.json                   and the rules that turn target tokens into plain text
+    target.joins.json                   and the rules that turn target tokens into plain text;
+    source.subwords.model               for subwords, SentencePiece's model instead (target.subwords.model likewise)
     train.source.ids.npy            int32, all sentences end to end, without <sos> and <eos>
     train.source.offsets.npy        int64, sentence i is ids[offsets[i]:offsets[i + 1]]
     train.source.txt                the raw text, one sentence per line
@@ -84,7 +85,7 @@ class Dataset:
             raise DataError(f"{folder / 'manifest.json'}: damaged settings: {reason}; {_REMAKE}") from None
         for side, codec in zip(SIDES, (codecs.source, codecs.target), strict=True):
             if len(codec) != manifest["vocabulary"][side]:
-                raise _damaged(folder / f"{side}.vocab.txt", f"{len(codec)} tokens", manifest["vocabulary"][side])
+                raise _damaged(folder / codec.files(side)[0], f"{len(codec)} tokens", manifest["vocabulary"][side])
         return Dataset(folder, manifest, codecs)
 
     @property
@@ -140,8 +141,9 @@ def settings(data: DataConfig) -> dict[str, Any]:
     values = data.model_dump(mode="json", exclude={"fingerprint": True, "subwords": {"dropout"}})
     unused = {"files", "captions"} - {data.corpus}
     unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
-    unused |= {"codec"} if data.codec is None else set()
-    return {key: value for key, value in values.items() if key not in unused} | {"lowercase": data.lowercased}
+    return {key: value for key, value in values.items() if key not in unused | {"codec"}} | {
+        "lowercase": data.lowercased
+    }
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from transformer_cli.config.data import DataConfig
 from transformer_cli.config.schema import Config
 from transformer_cli.data.corpora import Corpus, open_corpus
 from transformer_cli.data.dataset import FORMAT_VERSION, read_manifest, settings
+from transformer_cli.data.subword_corpus import encode_by_subwords
+from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.data.word_corpus import encode_by_words
 from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.errors import DataError
@@ -35,10 +37,11 @@ def prepare(config: Config, *, source_dir: Path | None = None, data_dir: Path = 
     """
     corpus = open_corpus(config.data, source_dir=source_dir)
     fingerprint = _fingerprint(config.data, corpus)
+    library = " ".join(_library(config.data))
     if config.data.fingerprint not in (None, fingerprint):
         raise DataError(
-            f"data.fingerprint is {config.data.fingerprint}, but this text with spaCy {SPACY_VERSION} makes "
-            f"{fingerprint}; use the same files and the same spaCy, or copy the dataset's folder to {data_dir}/"
+            f"data.fingerprint is {config.data.fingerprint}, but this text with {library} makes {fingerprint}; use the "
+            f"same files and the same {library.split()[0]}, or copy the dataset's folder to {data_dir}/"
         )
     folder = data_dir / f"{config.data.corpus}.{config.data.source}-{config.data.target}-{fingerprint}"
     if folder.exists():
@@ -58,23 +61,35 @@ def prepare(config: Config, *, source_dir: Path | None = None, data_dir: Path = 
 
 
 def _fingerprint(data: DataConfig, corpus: Corpus) -> str:
-    shaped_by = {"format": FORMAT_VERSION, "settings": settings(data), "sums": corpus.sums, "spacy": SPACY_VERSION}
+    library, version = _library(data)
+    shaped_by = {
+        "format": FORMAT_VERSION,
+        "settings": settings(data),
+        "sums": corpus.sums,
+        library.lower(): version,
+    }
     return hashlib.sha256(json.dumps(shaped_by, sort_keys=True).encode()).hexdigest()[:8]
 
 
+def _library(data: DataConfig) -> tuple[str, str]:
+    """Returns the name and the version of what cuts text into tokens: other versions may cut it in other ways."""
+    return ("spaCy", SPACY_VERSION) if data.tokens == "words" else ("SentencePiece", SENTENCEPIECE_VERSION)
+
+
 def _write_dataset(folder: Path, data: DataConfig, corpus: Corpus, fingerprint: str) -> dict[str, Any]:
-    encoded = encode_by_words(folder, data, corpus)
+    encode = encode_by_words if data.tokens == "words" else encode_by_subwords
+    encoded = encode(folder, data, corpus)
     encoded.codecs.save(folder)
     manifest = {
         "format_version": FORMAT_VERSION,
         "fingerprint": fingerprint,
         "settings": settings(data),
         "sources": corpus.sums,
-        "tokenizer": {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target},
+        "tokenizer": encoded.tokenizer,
         "vocabulary": {"source": len(encoded.codecs.source), "target": len(encoded.codecs.target)},
         "splits": encoded.splits,
         "left_out": list(corpus.left_out),
-        "joins": {"valid_restored": encoded.valid_restored},
+        **encoded.facts,
     }
     write_json(folder / "manifest.json", manifest)
     return manifest

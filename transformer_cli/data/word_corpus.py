@@ -6,39 +6,27 @@ counted, one pass over the ids on disk turns them into the final ones. Memory ho
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.config.data import DataConfig
+from transformer_cli.data.chunks import Chunk, TokenizedSide
 from transformer_cli.data.codec import SIDES, Codecs, WordCodec
 from transformer_cli.data.corpora import Corpus
 from transformer_cli.data.specials import SPECIALS
 from transformer_cli.data.vocabulary import Vocabulary, import_torchtext
-from transformer_cli.data.words import Joins, learn_joins
-from transformer_cli.data.workers import TokenizedPairs, TokenizedSide, available_cores, tokenizing
-from transformer_cli.data.writer import SplitWriter
+from transformer_cli.data.words import SPACY_VERSION, Joins, learn_joins
+from transformer_cli.data.workers import available_cores, tokenizing
+from transformer_cli.data.writer import EncodedCorpus, SplitWriter
 
 log = logging.getLogger(__name__)
 
 FEW = 5_000  # one process has tokenised this many pairs before workers would have started
 MOST_WORKERS = 16  # one process reads and counts what they tokenise; two workers keep it busy a seventh of the time
 JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; more would teach only rare pairs
-
-
-@dataclass(frozen=True)
-class EncodedCorpus:
-    """What `encode_by_words` makes from a corpus; the splits themselves are on disk."""
-
-    codecs: Codecs
-    splits: dict[str, dict[str, Any]]
-    """split → its counts, as the manifest keeps them"""
-    valid_restored: float
-    """share of the validation split's target sentences that come back exactly from their tokens"""
 
 
 def encode_by_words(folder: Path, data: DataConfig, corpus: Corpus) -> EncodedCorpus:
@@ -64,10 +52,14 @@ def encode_by_words(folder: Path, data: DataConfig, corpus: Corpus) -> EncodedCo
                     chunks = tokenize(corpus.splits[name]())
                     restored[name] = _encode_held_out(split, chunks, vocabularies, joins, lowercase=data.lowercased)
                 splits[name] = split.counts()
-    return EncodedCorpus(codecs, splits, restored["valid"] / splits["valid"]["sentences"])
+    tokenizer = {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target}
+    joined = {"valid_restored": restored["valid"] / splits["valid"]["sentences"]}
+    return EncodedCorpus(codecs, splits, tokenizer, {"joins": joined})
 
 
-def _encode_training(split: SplitWriter, chunks: Iterable[TokenizedPairs], counters: Sequence["_FormCounter"]) -> Joins:
+def _encode_training(
+    split: SplitWriter, chunks: Iterable[Chunk[TokenizedSide]], counters: Sequence["_FormCounter"]
+) -> Joins:
     """Write the split with provisional ids; returns the joins learned from its target side."""
     neighbours = _Neighbours()
     for chunk in chunks:
@@ -98,7 +90,7 @@ def _build_vocabularies(train: SplitWriter, counters: list["_FormCounter"], min_
 
 def _encode_held_out(
     split: SplitWriter,
-    chunks: Iterable[TokenizedPairs],
+    chunks: Iterable[Chunk[TokenizedSide]],
     vocabularies: Sequence[Vocabulary],
     joins: Joins,
     *,
