@@ -17,7 +17,7 @@ from transformer_cli.data.subwords import Pieces
 from transformer_cli.data.vocabulary import Vocabulary
 from transformer_cli.data.words import Joins, Tokenizer
 from transformer_cli.errors import DataError
-from transformer_cli.files import write_bytes, write_json
+from transformer_cli.files import sha256, write_bytes, write_json
 
 SIDES = ("source", "target")
 
@@ -238,10 +238,19 @@ class Codecs:
             WordCodec.load(folder, "target", language=data.target, lowercase=data.lowercased),
         )
 
+    def files(self) -> list[str]:
+        """Returns the names of the files that `save` writes."""
+        return [*self.source.files("source"), *self.target.files("target")]
+
     def save(self, folder: Path) -> None:
         """Write both codecs into a folder."""
         self.source.save(folder, "source")
         self.target.save(folder, "target")
+
+
+def codec_sums(folder: Path, data: DataConfig) -> dict[str, str]:
+    """Returns the SHA-256 of each file of the codecs in the folder of a dataset or a run. Raises as `Codecs.load`."""
+    return {name: sha256(folder / name) for name in Codecs.load(folder, data).files()}
 
 
 def _read_joins(path: Path) -> Joins:

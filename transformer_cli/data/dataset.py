@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.config.data import DataConfig
-from transformer_cli.data.codec import SIDES, Codecs
+from transformer_cli.data.codec import SIDES, Codecs, codec_sums
 from transformer_cli.errors import DataError
 
 FORMAT_VERSION = 1
@@ -159,12 +159,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def find_dataset(data: DataConfig, data_dir: Path) -> Path:
+def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None) -> Path:
     """Returns the folder of the pinned fingerprint, else the newest one prepared with these settings.
 
-    Raises DataError if there is no such folder.
+    codec_dir: with data.codec, the folder of the run that it names (None: data.codec is a folder); not read if a
+    fingerprint is pinned. Raises DataError if there is no such folder.
     """
     wanted = settings(data)
+    given: dict[str, str] | None = None  # any: the fingerprint says which
+    if data.fingerprint is None:
+        given = codec_sums(codec_dir or Path(data.codec), data) if data.codec else {}
     prefix = f"{data.corpus}.{data.source}-{data.target}-"
     found = []
     for folder in data_dir.glob(f"{prefix}*"):
@@ -172,7 +176,9 @@ def find_dataset(data: DataConfig, data_dir: Path) -> Path:
             manifest = read_manifest(folder)
         except DataError:
             continue  # a dataset of an older format is not what we look for
-        if data.fingerprint in (None, manifest["fingerprint"]) and manifest["settings"] == wanted:
+        if data.fingerprint not in (None, manifest["fingerprint"]) or manifest["settings"] != wanted:
+            continue
+        if given in (None, manifest.get("codec", {})):
             found.append(folder)
     if not found:
         which, remedy = "these settings", "the same --config and --set"

@@ -28,24 +28,21 @@ MOST_CHARACTERS = 50_000_000  # the same, both sides together
 LONGEST = 100_000  # characters of a line that pieces are learned from
 
 
-def encode_by_subwords(folder: Path, data: DataConfig, corpus: Corpus) -> EncodedCorpus:
-    """Learn both codecs from the training split, and write every split of the corpus into `folder`.
+def encode_by_subwords(folder: Path, data: DataConfig, corpus: Corpus, given: Codecs | None = None) -> EncodedCorpus:
+    """Learn both codecs from the training split, unless they are given, and write every split of the corpus.
 
     Raises ConfigError if SentencePiece cannot learn so many pieces from the text, or so few.
     """
-    sample = TrainingSample(lowercase=data.lowercased)
-    with progress.bar("learn subwords", corpus.sizes.get("train"), " sentences") as bar:
-        for pair in corpus.splits["train"]():
-            sample.add(pair)
-            bar.update(1)
-    if sample.n_cut:
-        what = "subwords are learned from the first %s characters of a line: %d lines are longer"
-        log.warning(what, f"{LONGEST:,}", sample.n_cut)
-    source, target = _learn(sample, data)
-    splits = {}
-    pairs = _again(corpus.splits["train"]())
+    pairs = corpus.splits["train"]()
+    if given is None:
+        codecs = _learn(pairs, corpus.sizes.get("train"), data)
+        pairs = _again(corpus.splits["train"]())
+    else:
+        codecs = [codec for codec in (given.source, given.target) if isinstance(codec, SubwordCodec)]
     first = list(islice(pairs, FEW + 1))
     processes = min(available_cores(), MOST_WORKERS) if len(first) > FEW else 1
+    source, target = codecs
+    splits = {}
     with segmenting(source.model, target.model, lowercase=data.lowercased, processes=processes) as cut:
         for name in corpus.splits:
             with SplitWriter(folder, name, corpus.sizes.get(name)) as split:
@@ -53,7 +50,7 @@ def encode_by_subwords(folder: Path, data: DataConfig, corpus: Corpus) -> Encode
                     split.add(chunk, [side.ids for side in chunk.sides])
             splits[name] = split.counts()
     tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION, "algorithm": data.subwords.algorithm}
-    return EncodedCorpus(Codecs(source, target), splits, tokenizer, {"learned_from": {"pairs": len(sample)}})
+    return EncodedCorpus(Codecs(source, target), splits, tokenizer, {})
 
 
 class TrainingSample:
@@ -90,8 +87,19 @@ class TrainingSample:
         return (pair[side] for pair in self._pairs)
 
 
-def _learn(sample: TrainingSample, data: DataConfig) -> list[SubwordCodec]:
-    """Returns both codecs, [source, target]; they have the same model if the vocabulary is joint."""
+def _learn(pairs: Pairs, size: int | None, data: DataConfig) -> list[SubwordCodec]:
+    """Returns the codecs learned from some text, [source, target]; with a joint vocabulary they have the same model.
+
+    size: about how many pairs there are, if that is known.
+    """
+    sample = TrainingSample(lowercase=data.lowercased)
+    with progress.bar("learn subwords", size, " sentences") as bar:
+        for pair in pairs:
+            sample.add(pair)
+            bar.update(1)
+    if sample.n_cut:
+        what = "subwords are learned from the first %s characters of a line; so many lines are longer: %d"
+        log.warning(what, f"{LONGEST:,}", sample.n_cut)
     sides = [sample.lines(0), sample.lines(1)]
     texts: Sequence[Iterable[str]] = [chain(*sides)] if data.joint_vocabulary else sides
     settings = data.subwords

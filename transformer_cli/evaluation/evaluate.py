@@ -14,7 +14,7 @@ from transformer_cli.config.data import DataConfig
 from transformer_cli.data.batching import rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.data.lines import out_of_step, read_lines
-from transformer_cli.data.words import Tokenizer
+from transformer_cli.data.words import nearest_tokenizer
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.losses import Losses, corpus_losses
 from transformer_cli.evaluation.metrics import TokenizedText, bleu_of_text, score
@@ -100,15 +100,15 @@ def judge(translator: Translator, text: ParallelText) -> Judged:
     )
     losses = _losses(translator, text.name, split)
     translations = translator.translate_encoded(text.sources, sources, Options(truncate=True))
+    texts = [each.text for each in translations]
     if data.tokens == "words":
         own_tokens, reference_tokens = [each.tokens for each in translations], [line.tokens for line in references]
     else:
-        words = Tokenizer(data.target, lowercase=data.lowercased)
-        own_tokens, reference_tokens = (
-            [words.tokens(line) for line in lines] for lines in ([each.text for each in translations], text.references)
-        )
+        tokenizer = nearest_tokenizer(data.target, lowercase=data.lowercased)
+        own_tokens = [tokenizer.tokens(line) for line in texts]
+        reference_tokens = [tokenizer.tokens(line) for line in text.references]
     scores = score(
-        TokenizedText([each.text for each in translations], own_tokens),
+        TokenizedText(texts, own_tokens),
         TokenizedText(text.references, reference_tokens),
         language=data.target,
         lowercase=data.lowercased,

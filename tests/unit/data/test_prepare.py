@@ -13,8 +13,8 @@ import pytest
 from transformer_cli.config.data import DataConfig
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.data import prepare as module
 from transformer_cli.data import chunks, word_corpus, workers, writer
+from transformer_cli.data import prepare as module
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.prepare import Prepared, prepare
 from transformer_cli.data.specials import SPECIALS, UNK
