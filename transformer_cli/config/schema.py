@@ -182,7 +182,8 @@ class Config(Section):
     def _sections_fit(self) -> "Config":
         if self.model.pretrained and self.data.tokens == "subwords":
             raise ValueError(
-                "model.vectors: they are vectors of words, but data.tokens is subwords; take them out, or set words"
+                "model.vectors: they are vectors of words, but data.tokens is subwords; take them out, or set "
+                "data.tokens: words"
             )
         if self.model.tie_embeddings == "all" and not self.data.joint_vocabulary:
             raise ValueError(

@@ -149,7 +149,7 @@ def test_any_number_of_processes_makes_the_same_files(make: Make, monkeypatch: p
 
 
 def test_pairs_that_are_left_out_are_said_once(corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    files = {}
+    files: dict[str, dict[str, str]] = {}
     for split in SPLITS:
         sides = {"source": [*text(corpus, split, "de"), " "], "target": [*text(corpus, split, "en"), "gone"]}
         for side, lines in sides.items():
