@@ -8,7 +8,7 @@ import pytest
 import spacy
 
 from transformer_cli.data import words as module
-from transformer_cli.data.words import Joins, Tokenizer, Tokens, learn_joins
+from transformer_cli.data.words import Joins, Tokenizer, Tokens, learn_joins, nearest_tokenizer
 from transformer_cli.errors import ConfigError
 
 AWKWARD = (
@@ -254,3 +254,10 @@ def test_joins_survive_json_in_a_stable_order() -> None:
 def test_a_text_is_restored_if_its_tokens_join_to_it(text: str, lowercase: bool, restored: bool) -> None:
     assert NO_JOINS.restores(text, tokenizer("en").tokens(text), lowercase=lowercase) is restored
     assert learned("a~, b~.").restores("Two dogs, one.", ["two", "dogs", ",", "one", "."], lowercase=True)
+
+
+def test_where_spacy_has_no_tokeniser_the_one_for_any_language_is_used(caplog: pytest.LogCaptureFixture) -> None:
+    assert nearest_tokenizer("de", lowercase=True).language == "de"
+    assert caplog.text == ""
+    assert nearest_tokenizer("qq", lowercase=True).tokens("Da, dort.") == ["da", ",", "dort", "."]
+    assert "no tokeniser for language 'qq'; give a code such as de, en, fr, cs, or xx (any); meanwhile" in caplog.text
