@@ -118,12 +118,21 @@ def prepared_as_table(prepared: "Prepared") -> str:
         for side, language in languages.items():
             tokens, unknown, longest = (counts[side][key] for key in ("tokens", "unknown_rate", "longest"))
             rows.append((name, f"{counts['sentences']:,}", language, f"{tokens:,}", f"{unknown:.2%}", str(longest)))
-    words = ", ".join(f"{language} {manifest['vocabulary'][side]:,}" for side, language in languages.items())
-    return (
-        f"{prepared.folder}\n{_table(rows)}\n"
-        f"vocabulary (min_freq {manifest['settings']['min_freq']}): {words}\n"
-        f"validation references that come back exactly from their tokens: {manifest['joins']['valid_restored']:.1%}"
-    )
+    sizes = ", ".join(f"{language} {manifest['vocabulary'][side]:,}" for side, language in languages.items())
+    return "\n".join([str(prepared.folder), _table(rows), *_about_tokens(manifest, sizes)])
+
+
+def _about_tokens(manifest: dict[str, Any], sizes: str) -> list[str]:
+    """Returns what `tfm prepare` says of the vocabularies. sizes: how many tokens each one has."""
+    settings = manifest["settings"]
+    if settings.get("tokens") == "subwords":
+        tokenizer = manifest["tokenizer"]
+        which = "one for both languages" if settings["joint_vocabulary"] else "one for each language"
+        return [f"subwords ({tokenizer['algorithm']}, SentencePiece {tokenizer['version']}, {which}): {sizes}"]
+    return [
+        f"vocabulary (min_freq {settings['min_freq']}): {sizes}",
+        f"validation references that come back exactly from their tokens: {manifest['joins']['valid_restored']:.1%}",
+    ]
 
 
 def results_as_table(results: Sequence["Result"]) -> str:

@@ -35,6 +35,7 @@ OWNERS = {  # each library has one, typer the two that make the command line tog
     "requests": "data.corpora.download",
     "sacrebleu": "evaluation.metrics",
     "safetensors": "runs.weights",
+    "sentencepiece": "data.subwords",
     "spacy": "data.words",
     "tensorboard": "training.events",
     "torch.distributed": "compute.world",

@@ -83,7 +83,7 @@ def _text(translation: "Translation") -> str:
 
 
 def _tokens(translation: "Translation") -> str:
-    return " ".join(translation.tokens)
+    return " ".join(token.replace(" ", "▁") for token in translation.tokens)  # a subword may begin with a space
 
 
 def _answer_a_terminal(

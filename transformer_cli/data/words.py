@@ -5,6 +5,7 @@ the full models, without anything to download.
 """
 
 import importlib.util
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -15,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 SPACY_VERSION = version("spacy")
 FORMS_KEPT = 100_000  # spaCy keeps every form that it has seen; beyond this many (40 MB) its tokeniser is made anew
@@ -48,6 +51,15 @@ class Tokenizer:
     def tokens(self, text: str) -> list[str]:
         """Returns the tokens of one line; a blank line has none."""
         return self.split(text).words
+
+
+def nearest_tokenizer(language: str, *, lowercase: bool) -> Tokenizer:
+    """Returns the language's tokeniser; if spaCy cannot make it, a warning says so, and the one for any language is."""
+    try:
+        return Tokenizer(language, lowercase=lowercase)
+    except ConfigError as error:
+        log.warning("%s; meanwhile the rules for any language (xx) are used", error)
+        return Tokenizer("xx", lowercase=lowercase)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from transformer_cli.config.data import DataConfig
 from transformer_cli.data.batching import rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.data.lines import out_of_step, read_lines
+from transformer_cli.data.words import nearest_tokenizer
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.losses import Losses, corpus_losses
 from transformer_cli.evaluation.metrics import TokenizedText, bleu_of_text, score
@@ -99,9 +100,16 @@ def judge(translator: Translator, text: ParallelText) -> Judged:
     )
     losses = _losses(translator, text.name, split)
     translations = translator.translate_encoded(text.sources, sources, Options(truncate=True))
+    texts = [each.text for each in translations]
+    if data.tokens == "words":
+        own_tokens, reference_tokens = [each.tokens for each in translations], [line.tokens for line in references]
+    else:
+        tokenizer = nearest_tokenizer(data.target, lowercase=data.lowercased)
+        own_tokens = [tokenizer.tokens(line) for line in texts]
+        reference_tokens = [tokenizer.tokens(line) for line in text.references]
     scores = score(
-        TokenizedText([each.text for each in translations], [each.tokens for each in translations]),
-        TokenizedText(text.references, [line.tokens for line in references]),
+        TokenizedText(texts, own_tokens),
+        TokenizedText(text.references, reference_tokens),
         language=data.target,
         lowercase=data.lowercased,
     )

@@ -17,7 +17,8 @@ class Scores:
     """BLEU of plain text against raw references"""
     bleu_signature: str
     bleu_tokens: float
-    """BLEU of the decoder's own tokens, `<unk>` kept, against tokenised references, as tutorials report it"""
+    """BLEU of tokens against tokenised references, as tutorials report it. The tokens are the decoder's own words,
+    `<unk>` kept, or where it writes subwords, spaCy's tokens of its text"""
     chrf: float
     """chrF of plain text against raw references"""
     chrf_signature: str

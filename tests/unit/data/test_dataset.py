@@ -92,11 +92,15 @@ def test_lines_are_the_text(made: Path) -> None:
     assert isinstance(lines.content.base, np.memmap)
 
 
-def test_settings_are_those_of_the_chosen_corpus() -> None:
-    for corpus in ("multi30k", "captions"):
-        found = settings(DataConfig.model_validate({"corpus": corpus, "fingerprint": "12345678"}))
-        unused = {"fingerprint", "files", "captions", "tokens", "subwords", "codec"}
-        assert set(found) == set(DataConfig.model_fields) - unused | {corpus} - {"multi30k"}
+@pytest.mark.parametrize("corpus", ["multi30k", "captions"])
+@pytest.mark.parametrize(("tokens", "own"), [("words", {"min_freq"}), ("subwords", {"tokens", "subwords"})])
+def test_settings_are_those_of_the_chosen_corpus_and_tokens(corpus: str, tokens: str, own: set[str]) -> None:
+    asked = {"corpus": corpus, "tokens": tokens, "fingerprint": "12345678", "codec": "runs/other"}
+    found = settings(DataConfig.model_validate(asked))
+    common = {"corpus", "source", "target", "lowercase", "joint_vocabulary", "skip_empty"}
+    assert set(found) == common | own | ({corpus} - {"multi30k"})
+    assert found["lowercase"] is (tokens == "words")
+    assert found.get("subwords", {}).keys() == ({"size", "algorithm"} if tokens == "subwords" else set())
 
 
 # What it refuses

@@ -13,8 +13,8 @@ import pytest
 from transformer_cli.config.data import DataConfig
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
+from transformer_cli.data import chunks, word_corpus, workers, writer
 from transformer_cli.data import prepare as module
-from transformer_cli.data import word_corpus, workers, writer
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.prepare import Prepared, prepare
 from transformer_cli.data.specials import SPECIALS, UNK
@@ -66,7 +66,7 @@ class Workshop:
 
 @pytest.fixture(autouse=True)
 def _tokenizers_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
+    monkeypatch.setattr(chunks, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
 
 
 @pytest.fixture

@@ -72,9 +72,7 @@ def test_another_shape_is_named(train_tiny: TrainTiny, runs: Path) -> None:
 def test_other_ids_are_named_with_what_to_do(train_tiny: TrainTiny, runs: Path) -> None:
     lines = (runs / "base/source.vocab.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     (runs / "base/source.vocab.txt").write_text("".join([*lines[:-2], lines[-1], lines[-2]]), encoding="utf-8")
-    with pytest.raises(
-        ConfigError, match=r"the ids of .* are not those of .*/base: .* with data.codec=base, and"
-    ):
+    with pytest.raises(ConfigError, match=r"the ids of .* are not those of .*/base: .* with data.codec=base, and"):
         train_tiny(runs, *SHORT, "training.initialize_from=base")
 
 
@@ -123,9 +121,7 @@ def test_frozen_parts_are_said(train_tiny: TrainTiny, tmp_path: Path, caplog: py
 
 
 def test_a_part_that_does_not_exist_or_all_of_them_cannot_be_frozen(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"training.freeze.0: input should be 'source_embedding'"
-    ):
+    with pytest.raises(ConfigError, match=r"training.freeze.0: input should be 'source_embedding'"):
         train_tiny(tmp_path, "training.freeze=[embedding]")
     with pytest.raises(ConfigError, match="freeze: every part is frozen, so nothing can be learned; leave one out"):
         train_tiny(tmp_path, f"training.freeze=[{','.join(PARTS)}]")
