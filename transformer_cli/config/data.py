@@ -37,9 +37,8 @@ class SubwordsConfig(Section):
     algorithm: Literal["bpe", "unigram"] = "bpe"
     """byte-pair encoding (Sennrich et al. 2016), or a unigram language model (Kudo 2018)"""
     dropout: Fraction = 0.0
-    """cut the training text anew each epoch. bpe: the share of merges that are skipped (Provilkov et al. 2020);
-    unigram: a cut of probability p is drawn in proportion to p^((1-d)/d), d being this number: near 0 it is almost
-    always the best cut, with 0.5 the model's own chances, with 0.83 Kudo's α = 0.2 (Kudo 2018)"""
+    """cut the training text anew each epoch. bpe: the share of merges that are skipped (Provilkov et al. 2020; usual:
+    0.1); unigram: a cut of probability p is drawn in proportion to p^(1 - dropout), so that Kudo's α = 0.2 is 0.8"""
 
 
 class DataConfig(Section):

@@ -199,7 +199,7 @@ class SubwordCodec:
         """The ids of each line, cut at random as `SubwordsConfig.dropout` says."""
         if not self.samples:
             return [self.pieces.encode(self._cased(line)) for line in lines]
-        alpha = self.dropout if self.algorithm == "bpe" else (1 - self.dropout) / self.dropout
+        alpha = self.dropout if self.algorithm == "bpe" else 1 - self.dropout
         return self.pieces.sample([self._cased(line) for line in lines], alpha=alpha, seed=seed)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
