@@ -200,7 +200,8 @@ class SubwordCodec:
         if not self.samples:
             return [self.pieces.encode(self._cased(line)) for line in lines]
         alpha = self.dropout if self.algorithm == "bpe" else 1 - self.dropout
-        return self.pieces.sample([self._cased(line) for line in lines], alpha=alpha, seed=seed)
+        cased = [self._cased(line) for line in lines]
+        return self.pieces.sample(cased, algorithm=self.algorithm, alpha=alpha, seed=seed)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The piece of each id, as it is shown."""
