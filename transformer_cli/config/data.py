@@ -109,12 +109,3 @@ class DataConfig(Section):
             if not NAME.fullmatch(split):
                 raise ValueError(f"files: {split!r} cannot name a split; use letters, digits, '.', '_' and '-'")
         return self
-
-    @model_validator(mode="after")
-    def _tokens_can_be_sampled(self) -> "DataConfig":
-        if self.subwords.dropout and self.tokens != "subwords":
-            raise ValueError(
-                f"subwords.dropout: {self.subwords.dropout} cuts text into other subwords each epoch, but tokens is "
-                f"{self.tokens}; set tokens: subwords, or dropout: 0"
-            )
-        return self

@@ -227,7 +227,6 @@ def test_a_config_does_not_change() -> None:
         ("data: {source: xx}", "data: source: 'xx' is not a language of multi30k; it has de, en, fr, cs"),
         ("data: {corpus: captions, target: fr}", "data: target: 'fr' is not a language of captions; it has de, en"),
         ("data: {source: en}", "data: source and target are both 'en'; choose two languages"),
-        ("data: {subwords: {dropout: 0.1}}", "data: subwords.dropout: 0.1 cuts text into other subwords"),
         ("data: {corpus: files}", "data: corpus: files needs files.train with a source and a target path"),
         (OWN_FILES.replace("valid", "dev"), "data: corpus: files needs files.valid with a source and a target path"),
         (OWN_FILES + "    a/b: {source: x, target: y}", "data: files: 'a/b' cannot name a split; use letters"),
