@@ -6,7 +6,7 @@ search: a line's ids are those of its own tokens, without <sos> and <eos>.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, Protocol
@@ -155,8 +155,8 @@ class SubwordCodec:
     model: bytes
     """SentencePiece's model"""
     algorithm: Literal["bpe", "unigram"] = "bpe"
-    dropout: float = 0.0
-    """see SubwordsConfig"""
+    dropout: float = field(default=0.0, compare=False)
+    """see SubwordsConfig; with another dropout a codec means the same by its ids"""
 
     @staticmethod
     def load(folder: Path, side: str, *, lowercase: bool, subwords: SubwordsConfig) -> "SubwordCodec":
@@ -200,7 +200,8 @@ class SubwordCodec:
         if not self.samples:
             return [self.pieces.encode(self._cased(line)) for line in lines]
         alpha = self.dropout if self.algorithm == "bpe" else 1 - self.dropout
-        return self.pieces.sample([self._cased(line) for line in lines], alpha=alpha, seed=seed)
+        cased = [self._cased(line) for line in lines]
+        return self.pieces.sample(cased, algorithm=self.algorithm, alpha=alpha, seed=seed)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The piece of each id, as it is shown."""

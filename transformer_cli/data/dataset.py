@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from transformer_cli.config.data import DataConfig
 from transformer_cli.data.codec import SIDES, Codecs, codec_sums
+from transformer_cli.data.mapped_lines import MappedLines
 from transformer_cli.errors import DataError
 
 FORMAT_VERSION = 1
@@ -111,6 +112,18 @@ class Dataset:
             lines = path.read_bytes().decode("utf-8").split("\n")[:-1]  # read_text would also end lines at "\r"
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{path}: cannot be read: {error}; {_REMAKE}") from None
+        if len(lines) != sentences:
+            raise _damaged(path, f"{len(lines)} lines", sentences)
+        return lines
+
+    def lines(self, name: str, side: str) -> MappedLines:
+        """Map the raw lines of one side of a split, which `text` reads. Raises DataError as `split` does."""
+        sentences = self._counts(name)["sentences"]
+        path = self.folder / f"{name}.{side}.txt"
+        try:
+            lines = MappedLines.open(path)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: cannot be mapped: {error}; {_REMAKE}") from None
         if len(lines) != sentences:
             raise _damaged(path, f"{len(lines)} lines", sentences)
         return lines

@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import version
-from threading import Lock
 from typing import Any
 
+import numpy as np
+
+from transformer_cli.data.random_cuts import BpeDropout, Inventory, UnigramSampling
 from transformer_cli.data.specials import EOS, PAD, SOS, SPECIALS, UNK
 from transformer_cli.errors import ConfigError, DataError
 
@@ -20,7 +22,6 @@ COVERAGE = 0.99995  # characters that make up the rest of the text get no piece:
 LONGEST = 1_000  # characters, which have at most 4,000 bytes: SentencePiece learns nothing from lines over 4,192 bytes
 SPACE = "▁"  # as SentencePiece writes it
 ESCAPE = "\ue000"  # for private use: "▁" is written as ESCAPE + "_", and ESCAPE itself twice
-_drawing = Lock()  # SentencePiece has one random generator
 
 
 def learn_pieces(lines: Iterable[str], *, size: int, algorithm: str) -> bytes:
@@ -89,25 +90,51 @@ class Pieces:
         ids: list[int] = self._processor.encode(_escaped(line)) if line.strip() else []
         return ids
 
-    def sample(self, lines: Sequence[str], *, alpha: float, seed: int) -> list[list[int]]:
-        """Like `encode` for each line, but the cuts are drawn at random; the same seed draws the same ones.
+    def sample(self, lines: Sequence[str], *, algorithm: str, alpha: float, seed: int) -> list[list[int]]:
+        """Like `encode` for each line, but the cuts are drawn at random: a function of the lines and the seed alone.
 
         alpha: with bpe, the share of merges that are skipped; with unigram, a cut is drawn with a probability that is
         proportional to its probability to the power of alpha.
         """
-        import sentencepiece
+        words = [_words(line) for line in lines]
+        chance = np.random.default_rng(seed)
+        together = [word for line in words for word in line]
+        if algorithm == "bpe":
+            cuts = self._bpe.cut(together, dropout=alpha, chance=chance)
+        else:
+            cuts = self._unigram.cut(together, alpha=alpha, chance=chance)
+        following = iter(cuts)
+        return [[id_ for _ in line for id_ in next(following)] for line in words]
 
-        def draw(line: str) -> list[int]:
-            return self._processor.encode(_escaped(line), enable_sampling=True, alpha=alpha, nbest_size=-1)
+    @cached_property
+    def _bpe(self) -> BpeDropout:
+        return BpeDropout(self._inventory())
 
-        with _drawing:
-            sentencepiece.set_random_generator_seed(seed)
-            return [draw(line) if line.strip() else [] for line in lines]
+    @cached_property
+    def _unigram(self) -> UnigramSampling:
+        return UnigramSampling(self._inventory())
+
+    def _inventory(self) -> Inventory:
+        model = self._processor
+        reserved = (model.is_control, model.is_unknown, model.is_byte)
+        text = [index for index in range(len(self)) if not any(is_reserved(index) for is_reserved in reserved)]
+        return Inventory(
+            ids={model.id_to_piece(index): index for index in text},
+            scores={index: model.get_score(index) for index in text},
+            bytes=[model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)],
+        )
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of these ids, on one line. Special ids are left out, and so is what is not UTF-8."""
         text = self._processor.decode([index for index in ids if index >= len(SPECIALS)])
         return _unescaped(text).replace("\n", " ")
+
+
+def _words(line: str) -> list[str]:
+    """Cut an escaped line before each space: no piece has one within. "a  b" becomes "▁a", "▁", "▁b"."""
+    if not line.strip():
+        return []
+    return re.findall(f"{SPACE}[^{SPACE}]*", SPACE + _escaped(line).replace(" ", SPACE))
 
 
 def _short_lines(lines: Iterable[str]) -> Iterator[str]:

@@ -175,6 +175,20 @@ def test_more_dropout_cuts_more(index: int) -> None:
     assert totals == sorted(set(totals))
 
 
+def test_without_a_skipped_merge_a_sample_is_what_sentencepiece_gives() -> None:
+    chance = random.Random(1)
+    lines = [*TEXT, *HOSTILE, "", " ", *(arbitrary_line(chance) for _ in range(1_000))]
+    found = CODEC.pieces.sample(lines, algorithm="bpe", alpha=0.0, seed=0)
+    assert found == [CODEC.pieces.encode(line) for line in lines]
+
+
+def test_the_likeliest_cut_is_what_sentencepiece_gives() -> None:
+    pieces = Pieces(MODELS["unigram"])
+    found = pieces.sample(TEXT, algorithm="unigram", alpha=1_000.0, seed=0)
+    same = [ids == pieces.encode(line) for ids, line in zip(found, TEXT, strict=True)]
+    assert sum(same) > 0.98 * len(same)  # some words have two cuts of the same probability
+
+
 @pytest.mark.parametrize("codec", samplers(0.0), ids=MODELS)
 def test_without_dropout_there_is_one_cut(codec: SubwordCodec) -> None:
     assert not codec.samples
