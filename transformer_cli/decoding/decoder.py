@@ -17,13 +17,23 @@ from transformer_cli.model.transformer import Transformer
 
 @torch.inference_mode()
 def decode(
-    model: Transformer, sentences: Sequence[Sequence[int]], settings: SearchSettings, *, keep_attention: bool = False
-) -> list[Hypothesis]:
-    """Returns a translation for each sentence of a batch; all are decoded together.
+    models: Sequence[Transformer],
+    sentences: Sequence[Sequence[int]],
+    settings: SearchSettings,
+    *,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    keys: Sequence[int] | None = None,
+    keep_attention: bool = False,
+) -> list[list[Hypothesis]]:
+    """Returns the n-best translations of each sentence of a batch, the best first; all are decoded together.
 
     sentences: ids without <sos> and <eos>, at least one per sentence, and no more than the model has positions for.
-    keep_attention: whether each hypothesis carries its attention weights, (heads, steps, source with <sos> and <eos>).
+    prefixes: for each sentence, ids with which its translation has to begin. keys: for each sentence its own number,
+    from which its samples are drawn. keep_attention: whether each hypothesis carries its attention weights, (heads,
+    steps, source with <sos> and <eos>).
     """
+    (model,) = models
+    assert (prefixes, keys, settings.n_best) == (None, None, 1), "so far, only greedy search is here"
     device = next(model.parameters()).device
     source = pad_ids(sentences).to(device)
     limits = torch.tensor([settings.limit(len(ids), model.config.max_length) for ids in sentences], device=device)
@@ -33,9 +43,10 @@ def decode(
         sos=SOS,
         eos=EOS,
         never=torch.tensor([PAD, SOS], device=device),
+        length_penalty=settings.decoding.length_penalty,
         keep_attention=keep_attention,
     )
-    return [_without_padding(each, len(ids)) for each, ids in zip(found, sentences, strict=True)]
+    return [[_without_padding(each, len(ids))] for each, ids in zip(found, sentences, strict=True)]
 
 
 class TransformerDecoder:

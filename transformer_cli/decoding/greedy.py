@@ -3,16 +3,24 @@
 import torch
 from torch import Tensor
 
-from transformer_cli.decoding.interface import Decoder, Hypothesis
+from transformer_cli.decoding.interface import Decoder, Hypothesis, score
 
 
 def greedy(
-    decoder: Decoder, max_tokens: Tensor, *, sos: int, eos: int, never: Tensor, keep_attention: bool = False
+    decoder: Decoder,
+    max_tokens: Tensor,
+    *,
+    sos: int,
+    eos: int,
+    never: Tensor,
+    length_penalty: float = 1.0,
+    keep_attention: bool = False,
 ) -> list[Hypothesis]:
     """Choose the likeliest token at each step, until <eos> or the row's own limit; finished rows are dropped.
 
     max_tokens int64 (rows,): how many tokens each row may have, at least 1, <eos> not counted. never int64: ids that
-    are never chosen. keep_attention: whether each hypothesis carries the attention of its steps.
+    are never chosen. length_penalty: α of the hypotheses' scores, which do not change what is chosen.
+    keep_attention: whether each hypothesis carries the attention of its steps.
     """
     n_rows, longest = len(max_tokens), int(max_tokens.max())
     device = max_tokens.device
@@ -39,8 +47,8 @@ def greedy(
                 break
             alive, newest = alive[kept], newest[kept]
             decoder.keep(kept)
-    rows = zip(tokens.tolist(), attended.tolist(), log_probs.tolist(), attention, strict=True)
-    return [_hypothesis(*row, eos) for row in rows]
+    rows = zip(tokens.tolist(), attended.tolist(), log_probs.tolist(), attention, max_tokens.tolist(), strict=True)
+    return [_hypothesis(*row, eos, length_penalty) for row in rows]
 
 
 def _argmax(logits: Tensor) -> Tensor:
@@ -51,9 +59,19 @@ def _argmax(logits: Tensor) -> Tensor:
 
 
 def _hypothesis(
-    tokens: list[int], attended: list[int], log_prob: float, attention: list[Tensor], eos: int
+    tokens: list[int],
+    attended: list[int],
+    log_prob: float,
+    attention: list[Tensor],
+    limit: int,
+    eos: int,
+    length_penalty: float,
 ) -> Hypothesis:
-    """Cut a row's lists at <eos>. attention: one tensor (heads, source) per step, or [] if it was not kept."""
+    """Cut a row's lists at <eos>. attention: one tensor (heads, source) per step, or [] if it was not kept.
+
+    limit: how many tokens the row was allowed.
+    """
     length = tokens.index(eos) if eos in tokens else len(tokens)
+    n_chosen = min(length + 1, limit)  # <eos> too, if it was reached
     kept = torch.stack(attention, dim=1) if attention else None  # (heads, steps, source)
-    return Hypothesis(tokens[:length], attended[:length], log_prob, kept)
+    return Hypothesis(tokens[:length], attended[:length], log_prob, score(log_prob, n_chosen, length_penalty), kept)

@@ -38,6 +38,14 @@ class Decoder(Protocol):
         """
 
 
+def score(log_prob: float, length: int, length_penalty: float) -> float:
+    """Returns log_prob / length^α, as CTranslate2, fairseq and Marian score hypotheses; of length 0, log_prob.
+
+    length: how many log-probabilities were added up, <eos> counted. length_penalty: α; 0 leaves log_prob.
+    """
+    return log_prob / max(length, 1) ** length_penalty
+
+
 @dataclass(frozen=True)
 class Hypothesis:
     """A decoded row."""
@@ -48,6 +56,8 @@ class Hypothesis:
     """one per token: the source position that was attended to most in the step that chose it, <sos> being position 0"""
     log_prob: float
     """sum of the log-probabilities of the tokens, and of <eos> if it was reached"""
+    score: float
+    """what hypotheses of a sentence are compared by: log_prob / length^α, <eos> counted if it was reached"""
     attention: Tensor | None = None
     """(heads, steps, source), if it was asked for: step 0 reads <sos>, step i reads tokens[i - 1] and chooses tokens[i]
 
