@@ -136,9 +136,7 @@ def test_each_sentence_has_its_own_prefix(way: SearchSettings) -> None:
 
 def test_a_prefix_may_fill_the_translation_but_not_more() -> None:
     assert decode([make_model()], [[4]], settings(), prefixes=[[5] * LIMIT])[0][0].tokens == [5] * LIMIT
-    with pytest.raises(
-        DataError, match="the prefix has 9 tokens, but the translation of this sentence may have at most 8"
-    ):
+    with pytest.raises(DataError, match=r"the prefix has 9 tokens, but the translation .* may have at most 8; shorten"):
         decode([make_model()], [[4]], settings(), prefixes=[[5] * (LIMIT + 1)])
 
 
@@ -153,7 +151,6 @@ def test_samples_are_keyed_by_line_and_number() -> None:
 
 
 def test_a_beam_finds_likelier_translations_than_greedy_search() -> None:
-    plain = {"length_penalty": 0.0}
-    greedy = sum(row[0].log_prob for row in decode([make_model()], SENTENCES, settings(**plain)))
-    beam = sum(row[0].log_prob for row in decode([make_model()], SENTENCES, settings(beam_size=5, **plain)))
+    greedy = sum(row[0].log_prob for row in decode([make_model()], SENTENCES, settings(length_penalty=0.0)))
+    beam = sum(row[0].log_prob for row in decode([make_model()], SENTENCES, settings(beam_size=5, length_penalty=0.0)))
     assert beam > greedy + 0.1

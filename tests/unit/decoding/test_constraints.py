@@ -90,10 +90,9 @@ def everything_forbidden(tokens: Tensor) -> tuple[Tensor, Tensor]:
 
 @searches
 def test_where_nothing_may_follow_the_translation_ends_as_it_is(search: Search) -> None:
+    constrained = rules(9, Constraints([everything_forbidden]))
     free = {tuple(found.tokens): found.log_prob for found in found_by(search, rules(2, Constraints()))}
-    ended = {
-        tuple(found.tokens): found.log_prob for found in found_by(search, rules(9, Constraints([everything_forbidden])))
-    }
+    ended = {tuple(found.tokens): found.log_prob for found in found_by(search, constrained)}
     assert max(map(len, ended)) == 2
     for tokens in free.keys() & ended.keys():
         assert ended[tokens] == free[tokens]
