@@ -126,9 +126,9 @@ class Translator:
         with progress.bar("translate", len(read), " sentences") as bar:
             decoded = self._decode_all([[read[row].ids for row in rows] for rows in batches], options, settings)
             for rows, hypotheses in zip(batches, decoded, strict=True):
-                found.update(zip(rows.tolist(), hypotheses, strict=True))
+                found.update(zip(rows.tolist(), [best for best, *_ in hypotheses], strict=True))
                 bar.update(len(rows))
-        nothing = Hypothesis([], [], 0.0)
+        nothing = Hypothesis([], [], 0.0, 0.0)
         return [
             self._translation(sentence, read[index], found.get(index, nothing), options)
             for index, sentence in enumerate(sentences)
@@ -162,9 +162,9 @@ class Translator:
 
     def _decode_all(
         self, batches: Sequence[list[list[int]]], options: Options, settings: SearchSettings
-    ) -> Iterator[list[Hypothesis]]:
+    ) -> Iterator[list[list[Hypothesis]]]:
         """Yield each batch's hypotheses, in order. Several batches are decoded at a time and share torch's threads."""
-        decode_one = partial(decode, self.model, settings=settings, keep_attention=options.keep_attention)
+        decode_one = partial(decode, [self.model], settings=settings, keep_attention=options.keep_attention)
         with SideBySide(min(self.batches_at_a_time, len(batches)) or 1) as workers:
             yield from workers.run(decode_one, batches)
 

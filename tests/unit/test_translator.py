@@ -159,7 +159,7 @@ def test_batches_side_by_side_in_threads_give_the_same(
     alone = translator.translations(sentences)
     seen = set()
 
-    def watched(*arguments: Any, **settings: Any) -> list[Hypothesis]:
+    def watched(*arguments: Any, **settings: Any) -> list[list[Hypothesis]]:
         seen.add((threading.get_ident(), torch.get_num_threads()))
         return decode(*arguments, **settings)
 
@@ -180,7 +180,7 @@ def test_an_error_in_a_thread_is_an_error_of_the_whole(
     set_threads: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(*_: Any, **__: Any) -> list[Hypothesis]:
+    def fail(*_: Any, **__: Any) -> list[list[Hypothesis]]:
         raise DataError("no")
 
     monkeypatch.setattr(module, "BATCH_POSITIONS", 40)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transformer_cli.commands.options import DeviceOption, RunOption, TruncateOption, writing
-from transformer_cli.decoding.settings import DEFAULT_LIMIT
+from transformer_cli.decoding.limits import DEFAULT_LIMIT
 from transformer_cli.errors import DataError
 from transformer_cli.output import translation_as_json
 

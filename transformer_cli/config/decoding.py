@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from transformer_cli.config.section import Section
 
@@ -12,7 +12,7 @@ class DecodingConfig(Section):
 
     beam_size: Annotated[int, Field(ge=1, le=1000)] = 1
     """hypotheses that are kept at each step (1: greedy search)"""
-    length_penalty: Annotated[float, Field(ge=0.0)] = 1.0
+    length_penalty: Annotated[float, Field(ge=0.0, le=5.0)] = 1.0
     """α: hypotheses are compared by log p / length^α, <eos> counted (0: by log p, which prefers short ones)"""
     no_repeat_ngram: Annotated[int, Field(ge=0)] = 0
     """no sequence of this many tokens occurs twice in a translation (0: any may)"""
@@ -26,3 +26,12 @@ class DecodingConfig(Section):
     """with sample: draw from the likeliest tokens that together have this probability (Holtzman et al. 2020; 1: all)"""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """with sample: another seed draws other translations"""
+
+    @model_validator(mode="after")
+    def _one_way_to_search(self) -> "DecodingConfig":
+        if self.sample and self.beam_size > 1:
+            raise ValueError(
+                f"sample: true draws tokens at random, but a beam of {self.beam_size} searches for the likeliest; "
+                "set beam_size: 1 or sample: false"
+            )
+        return self

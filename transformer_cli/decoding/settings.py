@@ -2,22 +2,34 @@
 
 from dataclasses import dataclass
 
+from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.data.specials import MARKERS
-
-DEFAULT_LIMIT = "2 × source + 10"  # what `default_limit` computes, for help texts
-
-
-def default_limit(source_tokens: int) -> int:
-    """Returns the longest translation, in tokens, of a sentence of `source_tokens` tokens, if no other limit is set."""
-    return 2 * source_tokens + 10
+from transformer_cli.decoding.limits import default_limit
+from transformer_cli.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """How a search is limited."""
+    """How a search goes, how it is limited, and how many translations of a sentence it returns.
+
+    Raises ConfigError if more translations are asked for than the beam holds.
+    """
 
     max_tokens: int | None = None
     """the longest translation in tokens, <eos> not counted (None: 2 × source + 10)"""
+    n_best: int = 1
+    """translations of each sentence: the best ones of the beam, or this many samples"""
+    decoding: DecodingConfig = DecodingConfig()
+    """greedy search, beam search or sampling, and what it may not write"""
+
+    def __post_init__(self) -> None:
+        if self.n_best < 1:
+            raise ConfigError(f"--n-best {self.n_best}: at least one translation has to be asked for")
+        if not self.decoding.sample and self.n_best > self.decoding.beam_size:
+            raise ConfigError(
+                f"--n-best {self.n_best}: a beam of {self.decoding.beam_size} does not hold so many; "
+                f"add --beam-size {self.n_best}, or draw samples with --set decoding.sample=true"
+            )
 
     def limit(self, source_tokens: int, max_length: int | None) -> int:
         """Returns the longest translation, in tokens, of a sentence of `source_tokens` tokens.
