@@ -12,7 +12,7 @@ class DecodingConfig(Section):
 
     beam_size: Annotated[int, Field(ge=1, le=1000)] = 1
     """hypotheses that are kept at each step (1: greedy search)"""
-    length_penalty: Annotated[float, Field(ge=0.0)] = 1.0
+    length_penalty: Annotated[float, Field(ge=0.0, le=5.0)] = 1.0
     """α: hypotheses are compared by log p / length^α, <eos> counted (0: by log p, which prefers short ones)"""
     no_repeat_ngram: Annotated[int, Field(ge=0)] = 0
     """no sequence of this many tokens occurs twice in a translation (0: any may)"""

@@ -1,18 +1,25 @@
 """The Transformer as a decoder for a search: ids in, hypotheses out. Knows no words and no files."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from transformer_cli.data.batching import pad_ids
 from transformer_cli.data.specials import EOS, MARKERS, PAD, SOS
+from transformer_cli.decoding.beam import beam_search
+from transformer_cli.decoding.constraints import Constraints, forced_prefix, no_repeated_ngram
 from transformer_cli.decoding.greedy import greedy
-from transformer_cli.decoding.interface import Hypothesis, Step
+from transformer_cli.decoding.interface import Decoder, Hypothesis, Rules, Step
+from transformer_cli.decoding.sampling import sample, uniform_numbers
 from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.errors import DataError
 from transformer_cli.model.attention import RecordedAttention
 from transformer_cli.model.transformer import Transformer
+
+MOST_ROWS = 1024  # hypotheses that are decoded together
 
 
 @torch.inference_mode()
@@ -25,51 +32,180 @@ def decode(
     keys: Sequence[int] | None = None,
     keep_attention: bool = False,
 ) -> list[list[Hypothesis]]:
-    """Returns the n-best translations of each sentence of a batch, the best first; all are decoded together.
+    """Returns the n best translations of each sentence of a batch, or so many samples; the best score first.
 
-    sentences: ids without <sos> and <eos>, at least one per sentence, and no more than the model has positions for.
-    prefixes: for each sentence, ids with which its translation has to begin. keys: for each sentence its own number,
-    from which its samples are drawn. keep_attention: whether each hypothesis carries its attention weights, (heads,
-    steps, source with <sos> and <eos>).
+    A sentence that has fewer translations gets fewer. models: one, or several of the same vocabularies and on the same
+    device, which predict the mean of their probabilities. sentences: ids without <sos> and <eos>, at least one per
+    sentence, and no more than any model has positions for. prefixes: for each sentence ids, perhaps none, with which
+    its translation has to begin. keys: for each sentence the number that its samples are keyed by (None: 0, 1, …).
+    keep_attention: whether each hypothesis carries its attention weights, (heads, steps, source with <sos> and <eos>).
+
+    Raises DataError for a prefix that is longer than the translation may be.
     """
-    (model,) = models
-    assert (prefixes, keys, settings.n_best) == (None, None, 1), "so far, only greedy search is here"
-    device = next(model.parameters()).device
-    source = pad_ids(sentences).to(device)
-    limits = torch.tensor([settings.limit(len(ids), model.config.max_length) for ids in sentences], device=device)
-    found = greedy(
-        TransformerDecoder(model, source),
-        limits,
+    prefixes = [()] * len(sentences) if prefixes is None else prefixes
+    keys = range(len(sentences)) if keys is None else keys
+    tasks = [
+        _Task(ids, prefix, key, _limit(models, len(ids), len(prefix), settings))
+        for ids, prefix, key in zip(sentences, prefixes, keys, strict=True)
+    ]
+    rows_of_each = settings.n_best if settings.decoding.sample else settings.decoding.beam_size
+    size = max(1, MOST_ROWS // rows_of_each)
+    parts = [tasks[start : start + size] for start in range(0, len(tasks), size)]
+    return [found for part in parts for found in _decode_together(models, part, settings, keep_attention)]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A sentence to be translated."""
+
+    ids: Sequence[int]
+    prefix: Sequence[int]
+    key: int
+    limit: int
+    """the most tokens that its translation may have"""
+
+
+def _limit(models: Sequence[Transformer], n_source: int, n_prefix: int, settings: SearchSettings) -> int:
+    """Returns how many tokens a translation may have. Raises DataError if its prefix has more."""
+    limit = min(settings.limit(n_source, model.config.max_length) for model in models)
+    if n_prefix > limit:
+        raise DataError(
+            f"the prefix has {n_prefix} tokens, but the translation of this sentence may have at most {limit}; "
+            "shorten the prefix, or raise --max-tokens as far as the model's positions allow"
+        )
+    return limit
+
+
+def _decode_together(
+    models: Sequence[Transformer], tasks: Sequence[_Task], settings: SearchSettings, keep_attention: bool
+) -> list[list[Hypothesis]]:
+    """Decode these sentences side by side."""
+    device = next(models[0].parameters()).device
+    decoder = _decoder(models, pad_ids([task.ids for task in tasks]).to(device))
+    decoding = settings.decoding
+    if decoding.sample:
+        found = _samples(decoder, tasks, settings, keep_attention, device)
+    else:
+        rules = _rules(tasks, settings, keep_attention, device)
+        if decoding.beam_size == 1:
+            found = [[each] for each in greedy(decoder, rules)]
+        else:
+            found = beam_search(decoder, rules, beam_size=decoding.beam_size, n_best=settings.n_best)
+    return [
+        [_without_padding(each, len(task.ids)) for each in alternatives]
+        for task, alternatives in zip(tasks, found, strict=True)
+    ]
+
+
+def _samples(
+    decoder: Decoder, tasks: Sequence[_Task], settings: SearchSettings, keep_attention: bool, device: torch.device
+) -> list[list[Hypothesis]]:
+    """Draw n_best samples of each sentence, each as a sentence of its own that is encoded only once."""
+    decoding, count = settings.decoding, settings.n_best
+    decoder.keep(torch.arange(len(tasks), device=device).repeat_interleave(count))  # 0 0 0 1 1 1 with 3 samples
+    repeated = [task for task in tasks for _ in range(count)]
+    rules = _rules(repeated, settings, keep_attention, device)
+    seeds = [(decoding.seed, task.key, number) for task in tasks for number in range(count)]
+    uniform = uniform_numbers(seeds, int(rules.max_tokens.max())).to(device)
+    found = sample(
+        decoder, rules, uniform, temperature=decoding.temperature, top_k=decoding.top_k, top_p=decoding.top_p
+    )
+    groups = [found[first : first + count] for first in range(0, len(found), count)]
+    return [sorted(group, key=lambda each: -each.score) for group in groups]
+
+
+def _rules(tasks: Sequence[_Task], settings: SearchSettings, keep_attention: bool, device: torch.device) -> Rules:
+    decoding = settings.decoding
+    prefixes = [task.prefix for task in tasks]
+    return Rules(
+        max_tokens=torch.tensor([task.limit for task in tasks], device=device),
         sos=SOS,
         eos=EOS,
         never=torch.tensor([PAD, SOS], device=device),
-        length_penalty=settings.decoding.length_penalty,
+        constraints=Constraints(
+            forbid=[no_repeated_ngram(decoding.no_repeat_ngram)] if decoding.no_repeat_ngram else [],
+            force=[forced_prefix(prefixes, device)] if any(prefixes) else [],
+        ),
+        length_penalty=decoding.length_penalty,
         keep_attention=keep_attention,
     )
-    return [[_without_padding(each, len(ids))] for each, ids in zip(found, sentences, strict=True)]
+
+
+def _decoder(models: Sequence[Transformer], source: Tensor) -> Decoder:
+    """Returns a decoder of one model or of several; source: int64 (sentences, source), see the classes."""
+    return TransformerDecoder(models[0], source) if len(models) == 1 else EnsembleDecoder(models, source)
 
 
 class TransformerDecoder:
-    """An `interface.Decoder` that decodes a batch of sentences by the Transformer, one row per sentence."""
+    """An `interface.Decoder` that decodes a batch of sentences by the Transformer."""
 
     def __init__(self, model: Transformer, source: Tensor) -> None:
-        """Encodes source: int64 (rows, source), from <sos> to <eos>, padded at the end."""
+        """Encodes source: int64 (sentences, source), from <sos> to <eos>, padded at the end."""
         self._model = model
         self._cache = model.start(source)
-        self._is_word = (source != PAD) & (source != SOS) & (source != EOS)  # (rows, source)
+        self._is_word = _is_word(source)
 
     def step(self, tokens: Tensor) -> Step:
         """See `interface.Decoder`."""
         record: list[RecordedAttention] = []
         logits = self._model.step(tokens, self._cache, record)
-        attention = record[0].weights[:, :, -1]  # the last layer's: (rows, heads, source)
-        of_words = attention.mean(dim=1).masked_fill(~self._is_word, -1.0)
-        return Step(logits, attention, of_words.argmax(dim=1))
+        attention = record[0].weights.transpose(1, 2)  # the last layer's: (sentences, rows of each, heads, source)
+        return Step(logits, attention.flatten(0, 1), _attended(attention, self._is_word))
 
-    def keep(self, rows: Tensor) -> None:
+    def keep(self, sentences: Tensor) -> None:
         """See `interface.Decoder`."""
-        self._cache.keep(rows)
-        self._is_word = self._is_word[rows]
+        self._cache.keep(sentences)
+        self._is_word = self._is_word[sentences]
+
+    def reorder(self, rows: Tensor) -> None:
+        """See `interface.Decoder`."""
+        self._cache.reorder(rows)
+
+
+class EnsembleDecoder:
+    """An `interface.Decoder` whose probabilities are the mean of several models' probabilities.
+
+    Its attention is the mean of the models' attention if all have as many heads, else the first model's.
+    """
+
+    def __init__(self, models: Sequence[Transformer], source: Tensor) -> None:
+        """Encodes source by each model: int64 (sentences, source), from <sos> to <eos>, padded at the end."""
+        self._decoders = [TransformerDecoder(model, source) for model in models]
+        self._is_word = _is_word(source)
+
+    def step(self, tokens: Tensor) -> Step:
+        """See `interface.Decoder`. The logits are log-probabilities."""
+        steps = [decoder.step(tokens) for decoder in self._decoders]
+        log_probs = torch.stack([each.logits.float().log_softmax(dim=1) for each in steps])
+        attention = steps[0].attention
+        if len({each.attention.shape for each in steps}) == 1:
+            attention = torch.stack([each.attention for each in steps]).mean(dim=0)
+        attended = _attended(attention.unflatten(0, (len(self._is_word), -1)), self._is_word)
+        return Step(log_probs.logsumexp(dim=0) - math.log(len(steps)), attention, attended)
+
+    def keep(self, sentences: Tensor) -> None:
+        """See `interface.Decoder`."""
+        self._is_word = self._is_word[sentences]
+        for decoder in self._decoders:
+            decoder.keep(sentences)
+
+    def reorder(self, rows: Tensor) -> None:
+        """See `interface.Decoder`."""
+        for decoder in self._decoders:
+            decoder.reorder(rows)
+
+
+def _is_word(source: Tensor) -> Tensor:
+    return (source != PAD) & (source != SOS) & (source != EOS)  # (sentences, source)
+
+
+def _attended(attention: Tensor, is_word: Tensor) -> Tensor:
+    """Returns the word with the most weight over all heads: int64 (rows,).
+
+    attention (sentences, rows of each, heads, source); is_word bool (sentences, source).
+    """
+    of_words = attention.mean(dim=2).masked_fill(~is_word[:, None], -1.0)  # (sentences, rows of each, source)
+    return of_words.argmax(dim=2).flatten()
 
 
 def _without_padding(found: Hypothesis, length: int) -> Hypothesis:

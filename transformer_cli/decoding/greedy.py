@@ -1,43 +1,45 @@
-"""Greedy search: the likeliest token at each step. Knows nothing of words, files or the model."""
+"""Greedy search: the likeliest token at each step. Knows nothing of words, files or the model.
+
+`one_at_a_time` is the loop, which also serves other ways to choose one token for each row (sampling.py).
+"""
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from transformer_cli.decoding.interface import Decoder, Hypothesis, score
+from transformer_cli.decoding.interface import Decoder, Hypothesis, Rules, score
+
+Choose = Callable[[Tensor, Tensor, int], Tensor]
+"""Logits (rows, vocabulary), the rows' sentences, int64 (rows,), and the position → each row's token, int64 (rows,)."""
 
 
-def greedy(
-    decoder: Decoder,
-    max_tokens: Tensor,
-    *,
-    sos: int,
-    eos: int,
-    never: Tensor,
-    length_penalty: float = 1.0,
-    keep_attention: bool = False,
-) -> list[Hypothesis]:
-    """Choose the likeliest token at each step, until <eos> or the row's own limit; finished rows are dropped.
+def greedy(decoder: Decoder, rules: Rules) -> list[Hypothesis]:
+    """Choose the likeliest token at each step, until <eos> or the sentence's own limit; one hypothesis per sentence."""
+    return one_at_a_time(decoder, rules, lambda logits, sentences, position: _argmax(logits))
 
-    max_tokens int64 (rows,): how many tokens each row may have, at least 1, <eos> not counted. never int64: ids that
-    are never chosen. length_penalty: α of the hypotheses' scores, which do not change what is chosen.
-    keep_attention: whether each hypothesis carries the attention of its steps.
-    """
+
+def one_at_a_time(decoder: Decoder, rules: Rules, choose: Choose) -> list[Hypothesis]:
+    """Choose a token of each sentence at each step, until <eos> or the sentence's limit; finished ones are dropped."""
+    max_tokens, eos, device = rules.max_tokens, rules.eos, rules.max_tokens.device
     n_rows, longest = len(max_tokens), int(max_tokens.max())
-    device = max_tokens.device
     tokens = torch.full((n_rows, longest), eos, device=device)
     attended = torch.zeros((n_rows, longest), dtype=torch.int64, device=device)
     log_probs = torch.zeros(n_rows, device=device)
     attention: list[list[Tensor]] = [[] for _ in range(n_rows)]
     alive = torch.arange(n_rows, device=device)  # for each of the decoder's rows, its row in the result
-    newest = torch.full((n_rows,), sos, device=device)
+    newest = torch.full((n_rows,), rules.sos, device=device)
     for position in range(longest):
         step = decoder.step(newest)
-        if keep_attention:
+        if rules.keep_attention:
             for row, weights in zip(alive.tolist(), step.attention, strict=True):
                 attention[row].append(weights)
         logits = step.logits.float()
         log_total = logits.logsumexp(dim=1)
-        newest = _argmax(logits.index_fill_(1, never, float("-inf")))
+        logits.index_fill_(1, rules.never, float("-inf"))
+        if rules.constraints:
+            rules.constraints.restrict(logits, log_total, tokens[alive, :position], alive, eos)
+        newest = choose(logits, alive, position)
         log_probs[alive] += logits.gather(1, newest[:, None])[:, 0] - log_total
         tokens[alive, position], attended[alive, position] = newest, step.attended
         goes_on = (newest != eos) & (position + 1 < max_tokens[alive])
@@ -48,7 +50,7 @@ def greedy(
             alive, newest = alive[kept], newest[kept]
             decoder.keep(kept)
     rows = zip(tokens.tolist(), attended.tolist(), log_probs.tolist(), attention, max_tokens.tolist(), strict=True)
-    return [_hypothesis(*row, eos, length_penalty) for row in rows]
+    return [_hypothesis(*row, eos, rules.length_penalty) for row in rows]
 
 
 def _argmax(logits: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """What every search for a translation works with: a decoder that is run step by step, and the hypotheses it yields.
 
 Knows token ids and positions. Knows no text, no files and no class of model: any object with these methods can be
-searched. A row is one hypothesis in the making; in greedy search each sentence has one.
+searched. A row is one hypothesis in the making. Rows of a sentence are neighbours, and every sentence has the same
+number of them: one in greedy search, up to `beam_size` in beam search.
 """
 
 from dataclasses import dataclass
@@ -9,13 +10,15 @@ from typing import Protocol
 
 from torch import Tensor
 
+from transformer_cli.decoding.constraints import Constraints
+
 
 @dataclass(frozen=True)
 class Step:
     """What a decoder returns after it has read one more token of each row."""
 
     logits: Tensor
-    """(rows, vocabulary), for the next token"""
+    """(rows, vocabulary), for the next token; the search may change them in place"""
     attention: Tensor
     """(rows, heads, source), the last layer's attention weights for the token just read
 
@@ -26,24 +29,46 @@ class Step:
 
 
 class Decoder(Protocol):
-    """A batch of rows being decoded, one step at a time. It owns what has been computed so far (the cache)."""
+    """A batch of sentences being decoded, one step at a time. It owns what has been computed so far (the cache)."""
 
     def step(self, tokens: Tensor) -> Step:
-        """Read the newest token of each row, int64 (rows,); in the first call all of them are <sos>."""
+        """Read the newest token of each row, int64 (rows,). In the first call these are one <sos> for each sentence."""
 
-    def keep(self, rows: Tensor) -> None:
-        """Continue with these rows only, in this order, renumbered from 0: int64 (rows that stay,), none of them twice.
+    def keep(self, sentences: Tensor) -> None:
+        """Continue with these sentences only, in this order, renumbered from 0: int64 (sentences that stay,).
 
-        For example, when the second of four rows is finished: [0, 2, 3]. If then the old row 2 is finished: [0, 2].
+        For example, when the second of four sentences is finished: [0, 2, 3]. If then the old sentence 2 is finished:
+        [0, 2]. Before the first step a sentence may be named several times: each copy is a sentence of its own.
         """
+
+    def reorder(self, rows: Tensor) -> None:
+        """Let row i continue what is now row rows[i], of the same sentence: int64 (rows from now on,)."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What may be written, in every kind of search."""
+
+    max_tokens: Tensor
+    """int64 (sentences,): how many tokens each sentence's translation may have, at least 1, <eos> not counted"""
+    sos: int
+    eos: int
+    never: Tensor
+    """int64: ids that are never chosen"""
+    constraints: Constraints = Constraints()
+    """what depends on the tokens so far"""
+    length_penalty: float = 1.0
+    """α of the scores"""
+    keep_attention: bool = False
+    """whether each hypothesis carries the attention of its steps"""
 
 
 def score(log_prob: float, length: int, length_penalty: float) -> float:
-    """Returns log_prob / length^α, as CTranslate2, fairseq and Marian score hypotheses; of length 0, log_prob.
+    """Returns log_prob / length^α, as CTranslate2, fairseq and Marian score hypotheses.
 
-    length: how many log-probabilities were added up, <eos> counted. length_penalty: α; 0 leaves log_prob.
+    length: how many log-probabilities were added up, <eos> counted, at least 1. length_penalty: α; 0 leaves log_prob.
     """
-    return log_prob / max(length, 1) ** length_penalty
+    return log_prob / length**length_penalty
 
 
 @dataclass(frozen=True)

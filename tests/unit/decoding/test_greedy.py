@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from transformer_cli.decoding.greedy import greedy
-from transformer_cli.decoding.interface import Hypothesis, Step
+from transformer_cli.decoding.interface import Hypothesis, Rules, Step
 
 SOS, EOS, A, B, C = range(5)
 NEVER = torch.tensor([SOS])
@@ -42,9 +42,12 @@ class Scripted:
         self.kept.append(rows.tolist())
         self.rows = self.rows[rows]
 
+    def reorder(self, rows: Tensor) -> None:
+        raise AssertionError("greedy search has one row per sentence")
+
 
 def search(decoder: Scripted, max_tokens: list[int], never: Tensor = NEVER) -> list[Hypothesis]:
-    return greedy(decoder, torch.tensor(max_tokens), sos=SOS, eos=EOS, never=never)
+    return greedy(decoder, Rules(torch.tensor(max_tokens), SOS, EOS, never))
 
 
 def test_finished_rows_are_dropped_and_results_keep_their_order() -> None:
@@ -101,7 +104,7 @@ def test_of_equally_likely_tokens_the_first_is_taken() -> None:
 
 def test_attention_travels_with_its_row_where_it_is_asked_for() -> None:
     script = [[A, B, EOS], [EOS], [C, A]]
-    found = greedy(Scripted(script), torch.tensor([9, 9, 2]), sos=SOS, eos=EOS, never=NEVER, keep_attention=True)
+    found = greedy(Scripted(script), Rules(torch.tensor([9, 9, 2]), SOS, EOS, NEVER, keep_attention=True))
     expected = [[[row, step] for step in range(n_steps)] for row, n_steps in enumerate((3, 1, 2))]
     for row, steps in zip(found, expected, strict=True):
         assert row.attention is not None

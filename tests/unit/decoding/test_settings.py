@@ -55,4 +55,4 @@ def test_a_beam_and_sampling_exclude_each_other() -> None:
 def test_a_score_divides_by_the_length_to_the_power_of_the_penalty() -> None:
     assert score(-6.0, 4, 0.5) == -3.0
     assert score(-6.0, 4, 0.0) == -6.0
-    assert score(0.0, 0, 1.0) == 0.0
+    assert score(-6.0, 1, 3.0) == -6.0

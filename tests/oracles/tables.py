@@ -1,0 +1,75 @@
+"""A decoder without a model, whose logits are a function of a sentence's number and of the tokens so far; and the
+search that tries everything, against which beam search is compared.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from transformer_cli.decoding.interface import Step
+
+SOS, EOS, A, B, C = range(5)
+VOCABULARY = 5
+
+
+@cache
+def table(sentence: int, tokens: tuple[int, ...], spread: float = 2.0) -> tuple[float, ...]:
+    """Returns the logits after these tokens, drawn from N(0, spread²) by a generator of their own."""
+    chance = random.Random(f"{sentence} {tokens}")
+    return tuple(chance.gauss(0.0, spread) for _ in range(VOCABULARY))
+
+
+@dataclass
+class TableDecoder:
+    """Answers from `table`. Its attention, of one head to three positions, tells which tokens a row has read.
+
+    Step 2 of a row that has read <sos> A B attends (sentence, A, B), and attends most to 10·A + B.
+    """
+
+    sentences: list[int]
+    widths: list[int] = field(default_factory=list)  # rows of each sentence, at each step
+    n_rows: list[int] = field(default_factory=list)  # rows of all sentences, at each step
+
+    def __post_init__(self) -> None:
+        self.rows: list[tuple[int, ...]] = [()] * len(self.sentences)
+
+    def step(self, tokens: Tensor) -> Step:
+        self.rows = [(*row, token) for row, token in zip(self.rows, tokens.tolist(), strict=True)]
+        width = len(self.rows) // len(self.sentences)
+        self.widths.append(width)
+        self.n_rows.append(len(self.rows))
+        of = [sentence for sentence in self.sentences for _ in range(width)]
+        logits = torch.tensor([table(sentence, row[1:]) for sentence, row in zip(of, self.rows, strict=True)])
+        read = [(sentence, *(0, *row)[-2:]) for sentence, row in zip(of, self.rows, strict=True)]
+        return Step(logits, torch.tensor(read)[:, None].float(), torch.tensor([10 * one + two for _, one, two in read]))
+
+    def keep(self, sentences: Tensor) -> None:
+        width = len(self.rows) // len(self.sentences)
+        self.rows = [self.rows[width * one + column] for one in sentences.tolist() for column in range(width)]
+        self.sentences = [self.sentences[one] for one in sentences.tolist()]
+
+    def reorder(self, rows: Tensor) -> None:
+        width = len(self.rows) // len(self.sentences)
+        new_width = len(rows) // len(self.sentences)
+        for place, row in enumerate(rows.tolist()):
+            assert row // width == place // new_width, "a row continues a row of its own sentence"
+        self.rows = [self.rows[row] for row in rows.tolist()]
+
+
+def everything(sentence: int, limit: int, never: Sequence[int] = (SOS,)) -> Iterator[tuple[list[int], float, int]]:
+    """Yield the tokens, the log-probability and the length, <eos> counted, of all translations that there are."""
+    waiting: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
+    while waiting:
+        tokens, log_prob = waiting.pop()
+        if len(tokens) == limit:
+            yield list(tokens), log_prob, limit
+            continue
+        for token, more in enumerate(torch.tensor(table(sentence, tokens)).log_softmax(dim=0).tolist()):
+            if token == EOS:
+                yield list(tokens), log_prob + more, len(tokens) + 1
+            elif token not in never:
+                waiting.append(((*tokens, token), log_prob + more))

@@ -1,0 +1,178 @@
+"""Beam search over a decoder that answers from a table, against the search that tries everything."""
+
+from itertools import pairwise, product
+
+import pytest
+import torch
+from torch import Tensor
+
+from oracles.tables import EOS, SOS, A, B, C, TableDecoder, everything, table
+from transformer_cli.decoding.beam import FEW, _largest, beam_search
+from transformer_cli.decoding.greedy import greedy
+from transformer_cli.decoding.interface import Hypothesis, Rules, Step, score
+
+EVERYTHING = 200  # more than the 121 translations of up to four tokens
+SENTENCES = list(range(12))
+
+
+def rules(*limits: int, length_penalty: float = 1.0, keep_attention: bool = False) -> Rules:
+    return Rules(
+        torch.tensor(limits),
+        SOS,
+        EOS,
+        torch.tensor([SOS]),
+        length_penalty=length_penalty,
+        keep_attention=keep_attention,
+    )
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])
+def test_a_beam_that_holds_every_prefix_finds_the_best_of_all(length_penalty: float) -> None:
+    limits = [1 + sentence % 4 for sentence in SENTENCES]
+    found = beam_search(
+        TableDecoder(SENTENCES), rules(*limits, length_penalty=length_penalty), beam_size=EVERYTHING, n_best=EVERYTHING
+    )
+    for sentence, limit, hypotheses in zip(SENTENCES, limits, found, strict=True):
+        all_there_are = [
+            (score(log_prob, length, length_penalty), tokens, log_prob)
+            for tokens, log_prob, length in everything(sentence, limit)
+        ]
+        expected = sorted(all_there_are, reverse=True)
+        assert [each.tokens for each in hypotheses] == [tokens for _, tokens, _ in expected]
+        assert [each.score for each in hypotheses] == pytest.approx([best for best, _, _ in expected], abs=1e-5)
+        assert [each.log_prob for each in hypotheses] == pytest.approx([each for _, _, each in expected], abs=1e-5)
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+@pytest.mark.parametrize("beam_size", [2, 3, 5, 40])
+def test_the_first_of_many_is_the_one_alone(beam_size: int, length_penalty: float) -> None:
+    """A search for one best hypothesis may end earlier, and finds the same."""
+    steps = []
+    found = []
+    for n_best in (1, 2, beam_size):
+        decoder = TableDecoder(SENTENCES)
+        limits = rules(*[7] * len(SENTENCES), length_penalty=length_penalty)
+        found.append(beam_search(decoder, limits, beam_size=beam_size, n_best=n_best))
+        steps.append(sum(decoder.n_rows))
+    one, two, many = found
+    assert [each[:1] for each in many] == one
+    assert [each[:2] for each in many] == two
+    if length_penalty == 0.0:
+        assert steps[0] < steps[2]
+
+
+def test_a_beam_of_one_is_greedy_search() -> None:
+    limits = rules(*[1 + sentence % 6 for sentence in SENTENCES], length_penalty=0.7, keep_attention=True)
+    alone = greedy(TableDecoder(SENTENCES), limits)
+    for expected, (found,) in zip(
+        alone, beam_search(TableDecoder(SENTENCES), limits, beam_size=1, n_best=1), strict=True
+    ):
+        assert (found.tokens, found.attended) == (expected.tokens, expected.attended)
+        assert (found.log_prob, found.score) == (expected.log_prob, expected.score)
+        assert found.attention is not None
+        assert expected.attention is not None
+        assert found.attention.equal(expected.attention)
+
+
+@pytest.mark.parametrize("beam_size", [2, 4, 8])
+def test_the_best_come_first_and_none_twice(beam_size: int) -> None:
+    found = beam_search(TableDecoder(SENTENCES), rules(*[8] * 12), beam_size=beam_size, n_best=beam_size)
+    for hypotheses in found:
+        assert len(hypotheses) == beam_size
+        scores = [each.score for each in hypotheses]
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(each.tokens) for each in hypotheses}) == beam_size
+        for each in hypotheses:
+            reached_eos = len(each.tokens) < 8
+            assert each.score == score(each.log_prob, len(each.tokens) + reached_eos, 1.0)
+
+
+def test_a_sentence_finds_alone_what_it_finds_among_others() -> None:
+    limits = [2 + sentence % 7 for sentence in SENTENCES]
+    together = beam_search(TableDecoder(SENTENCES), rules(*limits), beam_size=3, n_best=3)
+    for sentence, limit, hypotheses in zip(SENTENCES, limits, together, strict=True):
+        (alone,) = beam_search(TableDecoder([sentence]), rules(limit), beam_size=3, n_best=3)
+        assert alone == hypotheses
+
+
+def test_fewer_translations_than_places() -> None:
+    (found,) = beam_search(TableDecoder([0]), rules(1), beam_size=10, n_best=10)
+    assert sorted(each.tokens for each in found) == [[], [A], [B], [C]]
+
+
+def test_attention_and_what_was_attended_travel_with_the_hypothesis() -> None:
+    found = beam_search(TableDecoder(SENTENCES), rules(*[6] * 12, keep_attention=True), beam_size=4, n_best=4)
+    n_steps = set()
+    for sentence, hypothesis in [(number, each) for number, row in enumerate(found) for each in row]:
+        read = [0, SOS, *hypothesis.tokens]
+        assert hypothesis.attention is not None
+        n_steps.add(hypothesis.attention.shape[1] - len(hypothesis.tokens))
+        expected = [[sentence, *pair] for pair in pairwise(read)]
+        assert hypothesis.attention.tolist() == [expected[: hypothesis.attention.shape[1]]]
+        assert hypothesis.attended == [10 * one + two for _, one, two in expected][: len(hypothesis.tokens)]
+    assert n_steps == {0, 1}  # a step more, if <eos> was reached
+    assert beam_search(TableDecoder([1]), rules(6), beam_size=4, n_best=1)[0][0].attention is None
+
+
+def test_rows_are_only_as_many_as_there_are_live_hypotheses() -> None:
+    decoder = TableDecoder(SENTENCES)
+    beam_search(decoder, rules(*[9] * 12), beam_size=6, n_best=6)
+    assert decoder.widths[0] == 1
+    assert decoder.widths[1] <= 3  # of five tokens, <sos> never comes, and <eos> ends
+    assert max(decoder.widths) <= 6
+    assert decoder.n_rows[-1] < decoder.n_rows[3]
+
+
+class Undecided(TableDecoder):
+    """All logits are equal."""
+
+    def step(self, tokens: Tensor) -> Step:
+        found = super().step(tokens)
+        return Step(torch.zeros_like(found.logits), found.attention, found.attended)
+
+
+def test_of_equals_the_first_go_first() -> None:
+    (found,) = beam_search(Undecided([0]), rules(2, length_penalty=0.0), beam_size=3, n_best=3)
+    assert [each.tokens for each in found] == [[], [A], [A, A]]  # <eos>, A, B; then <eos> after A, A and B after A
+
+
+@pytest.mark.parametrize("count", [1, 3, FEW, FEW + 5])
+def test_the_largest_logits_with_the_lower_id_first(count: int) -> None:
+    torch.manual_seed(0)
+    logits = torch.randint(0, 40, (7, 90)).float()  # many are equal
+    expected = [sorted(range(90), key=lambda index: (-row[index], index))[:count] for row in logits.tolist()]
+    largest, ids = _largest(logits.clone(), count)
+    assert ids.tolist() == expected
+    assert largest.equal(logits.gather(1, ids))
+
+
+def hypotheses_by_hand(sentence: int, beam_size: int, limit: int) -> list[Hypothesis]:
+    """Beam search with α = 1 as it is told, for one sentence, with lists."""
+    live: list[tuple[float, list[int]]] = [(0.0, [])]
+    done: list[tuple[float, list[int]]] = []  # scores, tokens
+    for length in range(1, limit + 1):
+        continued = []
+        for (log_prob, tokens), token in product(live, (EOS, A, B, C)):
+            more = torch.tensor(table(sentence, tuple(tokens))).log_softmax(dim=0)[token].item()
+            continued.append(((log_prob + more) / length, log_prob + more, [*tokens, token]))
+        ranked = sorted([*((best, best, tokens) for best, tokens in done), *continued], reverse=True)[:beam_size]
+        live = []
+        for best, log_prob, tokens in ranked:
+            if (best, tokens) in done:
+                continue
+            if tokens[-1] == EOS or length == limit:
+                done.append((best, tokens))
+            else:
+                live.append((log_prob, tokens))
+        done = sorted(done, reverse=True)[:beam_size]
+    words = [[token for token in tokens if token != EOS] for _, tokens in done]
+    return [Hypothesis(tokens, [], 0.0, best) for (best, _), tokens in zip(done, words, strict=True)]
+
+
+@pytest.mark.parametrize("beam_size", [2, 3, 4, 7])
+def test_places_are_shared_as_the_module_says(beam_size: int) -> None:
+    found = beam_search(TableDecoder(SENTENCES), rules(*[6] * 12), beam_size=beam_size, n_best=beam_size)
+    for sentence, hypotheses in zip(SENTENCES, found, strict=True):
+        expected = hypotheses_by_hand(sentence, beam_size, 6)
+        assert [each.tokens for each in hypotheses] == [each.tokens for each in expected]
+        assert [each.score for each in hypotheses] == pytest.approx([each.score for each in expected], abs=1e-5)

@@ -1,0 +1,235 @@
+"""Beam search: the best hypotheses of each sentence at each step, all sentences of a batch together.
+
+Knows nothing of words, files or the model. The `beam_size` places of a sentence are shared by live and finished
+hypotheses. At each step every live one is continued by its likeliest tokens, the continuations are ranked together with
+the finished ones, and the best get the places. A continuation with <eos>, or with as many tokens as are allowed, is
+finished then. A finished hypothesis that has to give its place to live ones is not forgotten: it is ranked again at the
+next step. A sentence ends when no live one has a place, or when none can still become one of its n best: the score of
+what a live one becomes is at most log_prob / limit^α, because log-probabilities are not positive.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from transformer_cli.decoding.interface import Decoder, Hypothesis, Rules, Step, score
+
+FEW = 64  # up to so many largest logits, taking one after the other is faster than sorting
+NOTHING = float("-inf")
+
+
+def beam_search(decoder: Decoder, rules: Rules, *, beam_size: int, n_best: int) -> list[list[Hypothesis]]:
+    """Returns the n_best hypotheses of each sentence, the best score first; fewer, if there are no more.
+
+    Of equal scores, the hypothesis that was finished first goes first; of equal continuations, that of the better
+    hypothesis, then the lower id. With beam_size 1 this is greedy search.
+    """
+    live, finished = _begin(rules), _Finished(rules, beam_size, n_best)
+    for length in range(1, int(rules.max_tokens.max()) + 1):
+        step = decoder.step(live.newest.flatten())
+        finished.record(step)
+        continuations = _continuations(step.logits, live, rules, beam_size)
+        places = _ranked(continuations, live, length, finished, rules)
+        is_last = rules.max_tokens[live.sentences, None] == length
+        is_finished = places.is_new & ((places.tokens == rules.eos) | is_last)
+        finished.add(live, places, is_finished)
+        goes_on = places.is_new & ~is_finished
+        goes_on &= finished.may_get_better(live.sentences, places.log_probs.masked_fill(~goes_on, NOTHING))
+        if not goes_on.any():
+            break
+        live = _continued(decoder, live, places, goes_on)
+    return finished.best()
+
+
+@dataclass(frozen=True)
+class _Live:
+    """Hypotheses that go on, in `width` columns, the best first.
+
+    `width` is as many as the sentence with the most has; columns that a sentence does not fill have log_probs of -inf.
+    For example, if sentence 0 has two of three places for live ones, and sentence 1 has one, the decoder's rows are
+    0 1 | 2 3, and row 3 is not filled.
+    """
+
+    sentences: Tensor
+    """int64 (sentences that go on,), counted from 0 among all of the batch"""
+    log_probs: Tensor
+    """(sentences, width)"""
+    newest: Tensor
+    """int64 (sentences, width): the token to be read next"""
+    tokens: Tensor
+    """int64 (sentences, width, length): all tokens, without <sos>"""
+    path: Tensor
+    """int64 (sentences, width, length): for each token, the decoder's row in the step that chose it"""
+
+    def extended(self, rows: Tensor, newest: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the tokens and the path of what continues these of the decoder's rows, int64 (n,), by a token."""
+        tokens, path = self.tokens.flatten(0, 1)[rows], self.path.flatten(0, 1)[rows]
+        return torch.cat((tokens, newest[:, None]), dim=1), torch.cat((path, rows[:, None]), dim=1)
+
+
+@dataclass(frozen=True)
+class _Places:
+    """What the best `beam_size` of a sentence are after a step: all (sentences, beam_size)."""
+
+    is_new: Tensor
+    """bool: a continuation, as opposed to what was finished before, or nothing"""
+    rows: Tensor
+    """int64: the decoder's row that is continued, counted over all sentences"""
+    tokens: Tensor
+    """int64: the token that it is continued with"""
+    log_probs: Tensor
+    scores: Tensor
+
+
+class _Finished:
+    """The best finished hypotheses of each sentence, and what is needed to tell their tokens and their attention."""
+
+    def __init__(self, rules: Rules, beam_size: int, n_best: int) -> None:
+        shape, device = (len(rules.max_tokens), beam_size), rules.max_tokens.device
+        self.scores = torch.full(shape, NOTHING, device=device)  # the best first
+        self._numbers = torch.full(shape, -1, device=device)  # in the order in which they were finished
+        self._rules = rules
+        self._n_best = n_best
+        self._longest = rules.max_tokens.float() ** rules.length_penalty
+        self._done: list[tuple[list[int], list[int], float]] = []  # tokens, path, log_prob
+        self._attended: list[Tensor] = []  # for each step: (rows,)
+        self._attention: list[Tensor] = []  # for each step: (rows, heads, source), if it is kept
+
+    def record(self, step: Step) -> None:
+        """Remember what the step attended to."""
+        self._attended.append(step.attended)
+        if self._rules.keep_attention:
+            self._attention.append(step.attention)
+
+    def add(self, live: _Live, places: _Places, is_finished: Tensor) -> None:
+        """Rank the places that are finished, bool (sentences, beam_size), among the finished ones; keep the best."""
+        if not is_finished.any():
+            return
+        log_probs = places.log_probs[is_finished]
+        tokens, path = live.extended(places.rows[is_finished], places.tokens[is_finished])
+        new = torch.full_like(self._numbers[live.sentences], -1)
+        new[is_finished] = torch.arange(len(log_probs), device=new.device) + len(self._done)
+        self._done += zip(tokens.tolist(), path.tolist(), log_probs.tolist(), strict=True)
+        scores = torch.cat((self.scores[live.sentences], places.scores.masked_fill(~is_finished, NOTHING)), dim=1)
+        numbers = torch.cat((self._numbers[live.sentences], new), dim=1)
+        scores, order = scores.sort(dim=1, descending=True, stable=True)
+        beam_size = self.scores.shape[1]
+        self.scores[live.sentences] = scores[:, :beam_size]
+        self._numbers[live.sentences] = numbers.gather(1, order[:, :beam_size])
+
+    def may_get_better(self, sentences: Tensor, log_probs: Tensor) -> Tensor:
+        """Whether a live hypothesis can become one of its sentence's n best: bool (sentences, 1).
+
+        log_probs (sentences, beam_size): those of the live hypotheses.
+        """
+        best = log_probs.amax(dim=1) / self._longest[sentences]
+        return (best > self.scores[sentences, self._n_best - 1])[:, None]
+
+    def best(self) -> list[list[Hypothesis]]:
+        """Returns the n best of each sentence."""
+        attended = [each.tolist() for each in self._attended]
+        numbers = self._numbers[:, : self._n_best].tolist()
+        found = [[self._hypothesis(number, attended) for number in row if number >= 0] for row in numbers]
+        return [sorted(each, key=lambda one: -one.score) for each in found]  # rounding: scores were float32 so far
+
+    def _hypothesis(self, number: int, attended: list[list[int]]) -> Hypothesis:
+        tokens, path, log_prob = self._done[number]
+        attention = [weights[row] for weights, row in zip(self._attention, path, strict=False)]
+        words = tokens[:-1] if tokens[-1] == self._rules.eos else tokens
+        return Hypothesis(
+            words,
+            [attended[step][row] for step, row in enumerate(path[: len(words)])],
+            log_prob,
+            score(log_prob, len(tokens), self._rules.length_penalty),
+            torch.stack(attention, dim=1) if attention else None,
+        )
+
+
+def _begin(rules: Rules) -> _Live:
+    """One hypothesis of each sentence, which has read nothing yet."""
+    sentences = torch.arange(len(rules.max_tokens), device=rules.max_tokens.device)
+    newest = torch.full_like(sentences[:, None], rules.sos)
+    nothing = newest.new_empty(len(sentences), 1, 0)
+    return _Live(sentences, torch.zeros_like(newest, dtype=torch.float32), newest, nothing, nothing)
+
+
+def _continuations(logits: Tensor, live: _Live, rules: Rules, beam_size: int) -> tuple[Tensor, Tensor]:
+    """Returns the best continuations of each live hypothesis: log-probabilities and tokens, (sentences, width, n).
+
+    logits (rows, vocabulary) are overwritten. n is beam_size, because no more can get a place, or the vocabulary.
+    """
+    logits = logits.float()
+    log_totals = logits.logsumexp(dim=1)
+    logits.index_fill_(1, rules.never, NOTHING)
+    width = live.newest.shape[1]
+    if rules.constraints:
+        sentences = live.sentences.repeat_interleave(width)
+        rules.constraints.restrict(logits, log_totals, live.tokens.flatten(0, 1), sentences, rules.eos)
+    largest, ids = _largest(logits, min(beam_size, logits.shape[1]))
+    log_probs = live.log_probs.flatten()[:, None] + (largest - log_totals[:, None])
+    return log_probs.unflatten(0, (-1, width)), ids.unflatten(0, (-1, width))
+
+
+def _largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Returns the largest logits of each row in falling order, and their ids; of equal ones, the lower id first.
+
+    logits are overwritten.
+    """
+    if logits.device.type != "cpu" or count > FEW:
+        ranked, order = logits.sort(dim=1, descending=True, stable=True)
+        return ranked[:, :count], order[:, :count]
+    left, rows = logits.numpy(), np.arange(len(logits))
+    ids = np.empty((count, len(left)), dtype=np.int64)
+    largest = np.empty((count, len(left)), dtype=left.dtype)
+    for place in range(count):
+        ids[place] = left.argmax(axis=1)
+        largest[place] = left[rows, ids[place]]
+        left[rows, ids[place]] = NOTHING
+    return torch.from_numpy(largest).T, torch.from_numpy(ids).T
+
+
+def _ranked(
+    continuations: tuple[Tensor, Tensor], live: _Live, length: int, finished: _Finished, rules: Rules
+) -> _Places:
+    """Give the places of each sentence to the best among its continuations and what it has finished."""
+    log_probs, tokens = (each.flatten(1) for each in continuations)
+    n_each = continuations[0].shape[2]
+    scores = log_probs / length**rules.length_penalty
+    held = finished.scores[live.sentences]
+    scores, order = torch.cat((held, scores), dim=1).sort(dim=1, descending=True, stable=True)
+    beam_size = held.shape[1]
+    scores, order = scores[:, :beam_size], order[:, :beam_size]
+    is_new = (order >= beam_size) & (scores > NOTHING)
+    which = (order - beam_size).clamp(
+        min=0
+    )  # with beam 3 and two live ones: 0 1 2 continue the first, 3 4 5 the second
+    first_row = torch.arange(len(held), device=held.device)[:, None] * live.newest.shape[1]
+    return _Places(is_new, first_row + which // n_each, tokens.gather(1, which), log_probs.gather(1, which), scores)
+
+
+def _continued(decoder: Decoder, live: _Live, places: _Places, goes_on: Tensor) -> _Live:
+    """Returns the live hypotheses of the next step, bool goes_on (sentences, beam_size), and tells the decoder."""
+    kept = goes_on.any(dim=1).nonzero()[:, 0]
+    goes_on = goes_on[kept]
+    width = int(goes_on.sum(dim=1).max())
+    columns = goes_on.byte().sort(dim=1, descending=True, stable=True).indices[:, :width]  # live ones, best first
+    is_filled = goes_on.gather(1, columns)
+    rows, newest, log_probs = (each[kept].gather(1, columns) for each in (places.rows, places.tokens, places.log_probs))
+    first_row = (kept * live.newest.shape[1])[:, None]
+    rows = torch.where(is_filled, rows, first_row)
+    tokens, path = live.extended(rows.flatten(), newest.flatten())
+    if len(kept) < len(live.sentences):
+        decoder.keep(kept)
+    before = torch.arange(len(kept), device=kept.device)[:, None] * live.newest.shape[1]
+    rows = (rows - first_row + before).flatten()  # as they are numbered now that sentences were dropped
+    if not rows.equal(torch.arange(len(kept) * live.newest.shape[1], device=kept.device)):
+        decoder.reorder(rows)
+    return _Live(
+        live.sentences[kept],
+        log_probs.masked_fill(~is_filled, NOTHING),
+        newest,
+        tokens.unflatten(0, (-1, width)),
+        path.unflatten(0, (-1, width)),
+    )
