@@ -25,6 +25,7 @@ ACCUMULATED = (
     "training.batch_size=13",
     "training.accumulate=4",
     "training.epochs=2",
+    "training.average=2",
     "model.vectors.freeze=true",
 )
 VECTORS = "".join(f"{word} {' '.join([number] * 32)}\n" for word, number in (("the", "0.5"), ("at", "-0.25")))
@@ -117,6 +118,12 @@ def test_the_number_of_processes_changes_nothing_but_rounding(
     assert_same_but_for_rounding(run, train_tiny(tmp_path / "alone", *SETTINGS, "training.epochs=4"), steps=8)
     alone = train_tiny(tmp_path / "accumulated alone", *accumulated)
     assert_same_but_for_rounding(tmp_path / "accumulated/tiny", alone, steps=4)
+    averages = [
+        json.loads((each / "checkpoints/average-0000004/average.json").read_text(encoding="utf-8"))
+        for each in (tmp_path / "accumulated/tiny", alone.folder)
+    ]
+    assert [each.pop("epochs") for each in averages] == [[1, 2], [1, 2]]
+    assert averages[0] == pytest.approx(averages[1], rel=1e-5)
     assert int(load_file(alone.checkpoint("last") / "model.safetensors")["target_embedding.frozen"].sum()) == 2
 
 

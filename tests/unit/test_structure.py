@@ -34,7 +34,7 @@ OWNERS = {  # each library has one, typer the two that make the command line tog
     "pydantic": "config",
     "requests": "data.corpora.download",
     "sacrebleu": "evaluation.metrics",
-    "safetensors": "runs.checkpoints",
+    "safetensors": "runs.weights",
     "spacy": "data.words",
     "tensorboard": "training.events",
     "torch.distributed": "compute.world",

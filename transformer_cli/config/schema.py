@@ -3,7 +3,7 @@
 The docstring under a field is its description. Reads no file; imports no torch.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -131,7 +131,7 @@ class TrainingConfig(Section):
     initialize_from: Annotated[str, Field(min_length=1)] | None = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
-    """parts of the model that stay as they begin"""
+    """parts of the model that stay as they begin; so does a matrix that another part shares with one of them"""
     save_minutes: Annotated[float, Field(gt=0.0)] = 10
     """minutes between saves within an epoch: the most that a kill can lose"""
     tensorboard: bool = False
@@ -154,6 +154,8 @@ class TrainingConfig(Section):
             raise ValueError("warmup_steps: schedule inverse_sqrt needs at least 1")
         if self.average is not None and self.average > self.epochs:
             raise ValueError(f"average: {self.average} epochs, but there are only {self.epochs}; lower it")
+        if set(self.freeze) == set(get_args(Part)):
+            raise ValueError("freeze: every part is frozen, so nothing can be learned; leave one out")
         return self
 
 
@@ -184,6 +186,8 @@ class Config(Section):
             raise ValueError(
                 "model.tie_embeddings: all three need one vocabulary for both sides; set data.joint_vocabulary: true"
             )
+        if self.training.initialize_from is not None and self.model.pretrained:
+            raise ValueError("training.initialize_from: its embeddings would replace model.vectors; name only one")
         return self
 
 

@@ -33,6 +33,12 @@ class Vocabulary:
         frequent = {token: count for token, count in counts.items() if count >= min_freq and token not in SPECIALS}
         return Vocabulary(Vocab(Counter(frequent), min_freq=min_freq, specials=list(SPECIALS)).itos)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self.tokens == other.tokens
+
+    def __hash__(self) -> int:
+        return hash(self.tokens)
+
     def __len__(self) -> int:
         return len(self.tokens)
 

@@ -24,6 +24,17 @@ def initialize(module: nn.Module) -> None:
         nn.init.xavier_uniform_(module.weight)
 
 
+def draw_embedding(weight: Tensor, pad_id: int) -> None:
+    """Draw token vectors (vocabulary, d_model) from N(0, 1/d_model), as the paper's own code does; <pad>'s is zero.
+
+    After × √d_model (3.4) their numbers are about as large as the sines and cosines of the positions (3.5). Drawn
+    Xavier-uniform they would be smaller, the more so the larger the vocabulary: for 37,000 tokens of 512 numbers 0.17
+    against 0.71, so that positions drown tokens.
+    """
+    nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
+    nn.init.zeros_(weight.detach()[pad_id])
+
+
 class UninitializedWeights(TorchFunctionMode):
     """Inside the block a new model draws no weights: they are whatever was in memory, and have to be loaded.
 

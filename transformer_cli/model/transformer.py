@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.attention import AttentionRecord, KeysValues, RecordedAttention
 from transformer_cli.model.cache import Cache
-from transformer_cli.model.initialization import initialize
+from transformer_cli.model.initialization import draw_embedding, initialize
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
 from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions
 
@@ -57,6 +57,10 @@ class Transformer(nn.Module):
         self.source_embedding.hold_frozen_rows()
         self.target_embedding.hold_frozen_rows()
         self.apply(initialize)
+        if config.embedding_init == "normal":
+            draw_embedding(self.target_embedding.tokens.weight, pad_id)
+            if config.tie_embeddings != "all":
+                draw_embedding(self.source_embedding.tokens.weight, pad_id)
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """Returns logits for the token after each target position, all at once (teacher forcing).

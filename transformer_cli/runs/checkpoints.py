@@ -1,15 +1,17 @@
-"""What a run saves in order to resume: weights, Adam's moments, the state of training. The one owner of safetensors.
+"""What a run saves in order to resume: weights, Adam's moments, the state of training; and which checkpoint is best.
 
 checkpoints/step-0004540/
     model.safetensors               the weights
     state.safetensors               Adam's moments, under the names of the weights
     state.json                      the TrainingState
 
-No pickle, so opening a checkpoint runs no foreign code. Knows nothing of how a step or a validation is computed.
+`best` names the checkpoint with the lowest validation loss: an epoch's, or that of averaged weights (averages.py).
+Knows nothing of how a step or a validation is computed.
 """
 
 import json
 import logging
+import math
 import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,14 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import Tensor
 
 from transformer_cli.errors import CheckpointError
 from transformer_cli.files import new_folder, sweep, write_json, write_text
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.averages import Average, load_average, save_average
 from transformer_cli.runs.run import RESTORE, UNSAVED, Run
+from transformer_cli.runs.weights import load_tensors, load_weights, one_line, save_tensors, save_weights
+
+POINTERS = ("best", "last", "average")
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +102,7 @@ class Checkpoint:
 
 def load_best(run: Run, device: torch.device) -> Transformer:
     """Load the model with the best validation loss, in evaluation mode. Raises CheckpointError."""
-    return _load_weights(run, run.checkpoint("best")).to(device).eval()
+    return load_weights(run, run.checkpoint("best")).to(device).eval()
 
 
 def load_last(run: Run, *, state_keys: Collection[str] = ()) -> Checkpoint:
@@ -107,17 +111,20 @@ def load_last(run: Run, *, state_keys: Collection[str] = ()) -> Checkpoint:
     state_keys: what the optimiser keeps for each weight; a save that has some of it must have all.
     """
     folder = run.checkpoint("last")
-    model = _load_weights(run, folder)
+    model = load_weights(run, folder)
     try:
-        # load_file maps the file. Without a copy the file would stay open as long as training runs, and NFS cannot
-        # delete a folder in which a file is open.
-        moments = {name: value.clone() for name, value in load_file(folder / "state.safetensors").items()}
+        moments = load_tensors(folder / "state.safetensors")
         if moments:
             keys = {*state_keys, *(name.partition(".")[0] for name in moments)}
-            wanted = {f"{key}.{name}" for name, _ in model.named_parameters() for key in keys}
+            wanted = {
+                f"{key}.{name}"
+                for name, parameter in model.named_parameters()
+                if parameter.requires_grad
+                for key in keys
+            }
             if missing := min(wanted - moments.keys(), default=None):
                 raise KeyError(missing)
-    except (SafetensorError, OSError, KeyError) as error:
+    except (ValueError, OSError, KeyError) as error:
         raise _unreadable_state(folder, error) from None
     return Checkpoint(model, moments, load_state(run))
 
@@ -144,10 +151,8 @@ def save(
     model: Transformer,
     optimizer: torch.optim.Optimizer,
     state: TrainingState,
-    *,
-    is_best: bool = False,
 ) -> None:
-    """Write a checkpoint, point `last` (and `best`) at it, and delete checkpoints that nothing points to any more."""
+    """Write a checkpoint, point `last` (and `best`, if it is) at it, and delete checkpoints that nothing points to."""
     name = f"step-{state.step:07d}"
     place = run.folder / "checkpoints" / name
     left = _clean_up(run)  # a kill may have left a folder of this name
@@ -155,30 +160,48 @@ def save(
         raise CheckpointError(f"{place} is in the way and could not be deleted ({left[place]}); delete it, and go on")
     sweep(run.folder)
     with new_folder(place) as folder:
-        save_model(model, str(folder / "model.safetensors"))
-        save_file(_moments(model, optimizer), folder / "state.safetensors")
+        save_weights(model, folder)
+        save_tensors(_moments(model, optimizer), folder / "state.safetensors")
         write_json(folder / "state.json", asdict(state))
     write_text(run.folder / "last", f"{name}\n")
     (run.folder / UNSAVED).unlink(missing_ok=True)
-    if is_best:
-        write_text(run.folder / "best", f"{name}\n")
+    _settle_best(run, state)
     for path, reason in _clean_up(run).items():
         log.warning("%s could not be deleted (%s); the next save tries again", path, reason)
 
 
 def finish_save(run: Run, state: TrainingState) -> None:
-    """Set `best` if a kill came between the two pointers of the last save. state: what that save left."""
-    if state.is_best:
+    """Set `best` if a kill came between the pointers of the last save. state: what that save left."""
+    _settle_best(run, state)
+    _clean_up(run)
+
+
+def keep_average(run: Run, model: Transformer, average: Average, state: TrainingState) -> bool:
+    """Save averaged weights after the last save, whose state this is. Returns whether they are the best now."""
+    save_average(run, model, average)
+    finish_save(run, state)
+    return run.checkpoint("best") == run.checkpoint("average")
+
+
+def _settle_best(run: Run, state: TrainingState) -> None:
+    """Point `best` at the last save or at the averaged weights, if either is better than what it names."""
+    loss = math.inf if state.best_valid_loss is None else state.best_valid_loss
+    averaged = load_average(run, "best")
+    if averaged and averaged.valid_loss <= loss:
+        loss = averaged.valid_loss
+    elif state.is_best:
         write_text(run.folder / "best", f"{run.checkpoint('last').name}\n")
-        _clean_up(run)
+    average = load_average(run)
+    if average and average.valid_loss < loss:
+        write_text(run.folder / "best", f"{run.checkpoint('average').name}\n")
 
 
 def _clean_up(run: Run) -> dict[Path, str]:
     """Delete the checkpoints that nothing points to. Returns the ones that could not be deleted → the reason."""
-    kept = {run.checkpoint(pointer) for pointer in ("best", "last") if run.has_checkpoint(pointer)}
+    kept = {run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer)}
     failed = {}
-    for folder in (run.folder / "checkpoints").glob("step-*"):
-        if folder not in kept:
+    for folder in (run.folder / "checkpoints").glob("*-*"):
+        if folder not in kept and folder.name.startswith(("step-", "average-")):
             try:
                 shutil.rmtree(folder)
             except OSError as error:  # on NFS: another process has a file open
@@ -186,28 +209,13 @@ def _clean_up(run: Run) -> dict[Path, str]:
     return failed
 
 
-def _load_weights(run: Run, folder: Path) -> Transformer:
-    path = folder / "model.safetensors"
-    model = run.empty_model()
-    try:
-        load_model(model, path)
-    except (SafetensorError, OSError, RuntimeError) as error:
-        raise CheckpointError(f"{path}: the weights cannot be read: {_one_line(error)}; {RESTORE}") from None
-    return model
-
-
 def _moments(model: Transformer, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {
         f"{key}.{name}": value
         for name, parameter in model.named_parameters()
-        for key, value in optimizer.state[parameter].items()
+        for key, value in optimizer.state.get(parameter, {}).items()
     }
 
 
 def _unreadable_state(folder: Path, error: Exception) -> CheckpointError:
-    return CheckpointError(f"{folder}: the training state cannot be read: {_one_line(error)}; {RESTORE}")
-
-
-def _one_line(error: Exception) -> str:
-    """Returns an error on one line. torch lists weights that do not fit on further lines: three of them are enough."""
-    return " ".join(" ".join(str(error).strip().split("\n")[:4]).split())
+    return CheckpointError(f"{folder}: the training state cannot be read: {one_line(error)}; {RESTORE}")

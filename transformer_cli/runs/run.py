@@ -8,6 +8,7 @@ runs/multi30k/
     tensorboard/                    the same as an event file, if the config says so
     checkpoints/step-0004540/       what was saved after step 4540 (see checkpoints.py)
     best  last                      text files that name a checkpoint
+    average                         likewise, if training averages weights (see averages.py)
     unsaved                         exists until `last` is written for the first time: nothing has been saved yet
 runs/latest                         a text file that names the newest run
 
@@ -90,13 +91,16 @@ class Run:
             return self._make_model()
 
     def _make_model(self) -> Transformer:
-        return Transformer(
+        model = Transformer(
             self.config.model,
             source_vocabulary=len(self.codecs.source),
             target_vocabulary=len(self.codecs.target),
             pad_id=PAD,
             dropout_class=FastDropout if self.config.training.fast else nn.Dropout,
         )
+        for part in self.config.training.freeze:
+            model.get_submodule(part).requires_grad_(False)
+        return model
 
     def checkpoint(self, pointer: str) -> Path:
         """Returns the folder that `best` or `last` names. Raises CheckpointError if there is no such folder."""
@@ -166,7 +170,7 @@ def lost(folder: Path, name: str) -> CheckpointError:
 
 def _saved(folder: Path) -> list[str]:
     """Returns the names of what training has saved in a run's folder; [] if the run was never trained."""
-    found = [name for name in ("last", "best") if (folder / name).exists()]
-    found += sorted(f"checkpoints/{path.name}" for path in (folder / "checkpoints").glob("step-*"))
+    found = [name for name in ("last", "best", "average") if (folder / name).exists()]
+    found += sorted(f"checkpoints/{path.name}" for path in (folder / "checkpoints").glob("[!.]*"))
     history = folder / "history.jsonl"
     return found + ["history.jsonl"] * (history.exists() and history.stat().st_size > 0)

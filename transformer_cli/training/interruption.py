@@ -1,10 +1,12 @@
-"""Notes signals, so that training can finish its step, save and end. Knows nothing of training."""
+"""Notes signals, so that training can save and end, and says which command goes on. Knows nothing of training."""
 
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from transformer_cli.errors import DistributedError, Interrupted
 
 
 class Stop:
@@ -38,3 +40,19 @@ def stop_signals() -> Iterator[Stop]:
     finally:
         for known, handler in previous.items():
             signal.signal(known, handler)
+
+
+@contextmanager
+def told_how_to_go_on(*, was_fresh: bool = False) -> Iterator[None]:
+    """Add to what ends training before its time which command goes on.
+
+    was_fresh: --fresh was given, and the old run has been moved aside; given again, it would begin anew once more.
+    """
+    without = " without --fresh" if was_fresh else ""
+    try:
+        yield
+    except Interrupted as stopped:
+        raise Interrupted(f"{stopped}; the same command{without} goes on", stopped.signal_number) from None
+    except DistributedError as lost:
+        how = f"start the same command again{without}: it goes on from the last save"
+        raise DistributedError(f"{lost}; {how}") from None

@@ -1,7 +1,7 @@
 """Decides which run is trained: the one on disk, or a new one. Knows settings and folders, not models or steps."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.files import exclusive, write_text
 from transformer_cli.runs.checkpoints import load_state
 from transformer_cli.runs.run import Run, is_new, lost
-from transformer_cli.training.pretrained import VectorRows, read_pretrained
+from transformer_cli.training.pretrained import NOTHING, Initial, read_initial
 from transformer_cli.training.record import read_validations
 
 log = logging.getLogger(__name__)
@@ -33,8 +33,8 @@ class Opened:
 
     run: Run
     dataset: Dataset
-    vectors: Sequence[VectorRows] = ()
-    """the vectors with which a new run's embeddings begin; empty without `model.vectors`"""
+    initial: Initial = NOTHING
+    """what a new run begins with, other than random weights"""
 
 
 @contextmanager
@@ -79,12 +79,12 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _begin(folder: Path, config: Config, dataset: Dataset, *, device: torch.device, fresh: bool) -> Opened:
-    vectors = read_pretrained(config, dataset)  # its errors leave the old run in place
+    initial = read_initial(config, dataset, folder.parent)  # its errors leave the old run in place
     if fresh and folder.exists():
         log.info("moved the old run to %s", _move_aside(folder))
     if not is_new(folder):  # somebody else has begun it since `open_run` looked
         raise _is_trained(folder)
-    return Opened(Run.create(folder, _resolve(config, dataset, device), dataset), dataset, vectors)
+    return Opened(Run.create(folder, _resolve(config, dataset, device), dataset), dataset, initial)
 
 
 def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:

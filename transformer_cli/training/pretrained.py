@@ -1,20 +1,28 @@
-"""Puts pretrained word vectors into the rows of a model's embeddings. Knows words and weights, nothing of steps."""
+"""What a new run begins with, other than random weights: pretrained word vectors, or the weights of another run.
+
+Knows words, weights and runs, nothing of steps.
+"""
 
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from transformer_cli.config.load import differences
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.specials import SPECIALS
 from transformer_cli.data.vectors import Vectors, read_vectors
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.checkpoints import load_best
+from transformer_cli.runs.run import Run, find_run
 
+WITHOUT_SHAPE = ("model.dropout", "model.attention_dropout", "model.embedding_init")  # may differ between two runs
 N_NAMED = 8  # how many missed words the log line about coverage names
 
 log = logging.getLogger(__name__)
@@ -30,6 +38,33 @@ class VectorRows:
     """int64 (n,): the rows of the embedding that they replace"""
     values: Tensor
     """float32 (n, d_model): the vectors"""
+
+
+@dataclass(frozen=True)
+class Initial:
+    """What replaces random weights when a run begins."""
+
+    vectors: Sequence[VectorRows] = ()
+    """rows of the embeddings, from `model.vectors`"""
+    model: Transformer | None = None
+    """a model of the same shape, from `training.initialize_from`"""
+
+    @torch.no_grad()
+    def fill(self, model: Transformer) -> None:
+        """Copy it into a model that has random weights."""
+        load_pretrained(model, self.vectors)
+        if self.model is not None:
+            weights = dict(self.model.named_parameters())
+            for name, parameter in model.named_parameters():
+                parameter.copy_(weights[name])
+
+
+NOTHING = Initial()
+
+
+def read_initial(config: Config, dataset: Dataset, runs_dir: Path) -> Initial:
+    """Read what the config names; the errors are those of `read_pretrained` and `read_weights`."""
+    return Initial(read_pretrained(config, dataset), read_weights(config, dataset, runs_dir))
 
 
 def read_pretrained(config: Config, dataset: Dataset) -> list[VectorRows]:
@@ -65,6 +100,36 @@ def load_pretrained(model: Transformer, pretrained: Sequence[VectorRows]) -> Non
     embeddings = {"source": model.source_embedding, "target": model.target_embedding}
     for rows in pretrained:
         embeddings[rows.side].load_vectors(rows.ids, rows.values)
+
+
+def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transformer | None:
+    """Returns the best weights of the run that training.initialize_from names, on the CPU; None if it names none.
+
+    Raises CheckpointError if there is no such run, ConfigError if its codecs or its model's shape are others.
+    """
+    name = config.training.initialize_from
+    if name is None:
+        return None
+    run = Run.open(find_run(name, runs_dir))
+    if changed := [each for each in differences(run.config, config) if _is_shape(each, config)]:
+        raise ConfigError(
+            f"training.initialize_from: {run.folder} has a model of another shape ({'; '.join(changed)}): give these "
+            "settings the values of that run"
+        )
+    if run.codecs != dataset.codecs:
+        raise ConfigError(
+            f"training.initialize_from: the ids of {dataset.folder} are not those of {run.folder}: prepare the text "
+            f"with data.codec={name}, and train with that setting too"
+        )
+    return load_best(run, torch.device("cpu"))
+
+
+def _is_shape(difference: str, config: Config) -> bool:
+    """Whether a difference between two configs is one between shapes of models."""
+    key = difference.partition(":")[0]
+    has_table = config.model.positions == "learned"
+    free = {*WITHOUT_SHAPE, *(() if has_table else ("model.max_length",))}
+    return key.startswith("model.") and key not in free and not key.startswith("model.vectors.")
 
 
 def _coverage(where: str, words: Collection[str], vectors: Vectors) -> str:

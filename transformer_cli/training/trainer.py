@@ -10,8 +10,8 @@ only the first prints and writes files.
 import logging
 import math
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -24,16 +24,17 @@ from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import plan_epoch
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.lengths import Rows
-from transformer_cli.errors import DistributedError, Interrupted
+from transformer_cli.errors import Interrupted
 from transformer_cli.evaluation.losses import perplexity
 from transformer_cli.model.transformer import count_frozen, count_parameters
+from transformer_cli.runs.averages import load_average
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last, save, set_moments
 from transformer_cli.runs.run import Run
-from transformer_cli.training import events
-from transformer_cli.training.interruption import Stop, stop_signals
+from transformer_cli.training import averaging, events
+from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
 from transformer_cli.training.opening import join_run, open_run
 from transformer_cli.training.optim import STATE_KEYS, learning_rate
-from transformer_cli.training.pretrained import VectorRows, load_pretrained
+from transformer_cli.training.pretrained import NOTHING, Initial
 from transformer_cli.training.record import Record, read_validations
 from transformer_cli.training.sentences import usable_sentences
 from transformer_cli.training.step import Learner
@@ -58,17 +59,17 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     threads.set_num_threads(config.training.num_threads)
     folder = runs_dir / config.name
     with world.joined(device), ExitStack() as held:
-        with _told_how_to_go_on(), world.together():
+        with told_how_to_go_on(), world.together():
             if world.is_first:
                 opened = held.enter_context(open_run(folder, config, device=device, data_dir=data_dir, fresh=fresh))
-        with _told_how_to_go_on(was_fresh=fresh):
+        with told_how_to_go_on(was_fresh=fresh):
             with world.together():
                 if not world.is_first:
                     opened = join_run(folder, data_dir)
             if opened.run.has_checkpoint("last"):
                 trainer = Trainer.resume(opened.run, opened.dataset, device, world)
             else:
-                trainer = Trainer.begin(opened.run, opened.dataset, device, world, vectors=opened.vectors)
+                trainer = Trainer.begin(opened.run, opened.dataset, device, world, initial=opened.initial)
             trainer.announce()
             trainer.run_epochs()
     return opened.run
@@ -109,11 +110,11 @@ class Trainer:
 
     @staticmethod
     def begin(
-        run: Run, dataset: Dataset, device: torch.device, world: World = ALONE, *, vectors: Sequence[VectorRows] = ()
+        run: Run, dataset: Dataset, device: torch.device, world: World = ALONE, *, initial: Initial = NOTHING
     ) -> "Trainer":
-        """Train a model that has learned nothing yet. vectors: initial embeddings; rank 0's go to all processes."""
+        """Train a model that has learned nothing yet. initial: what replaces random weights; rank 0's go to all."""
         start = Checkpoint(run.new_model())
-        load_pretrained(start.model, vectors)
+        initial.fill(start.model)
         trainer = Trainer(run, dataset, start, device, world)
         world.copy_from_first(trainer.learner.model)
         return trainer
@@ -138,7 +139,7 @@ class Trainer:
             "%s: %s parameters%s; %s→%s, %s pairs of %s; epochs: %s; %s; %s",
             self.run.config.name,
             f"{count_parameters(model):,}",
-            f", {frozen:,} of them frozen vectors" if frozen else "",
+            (f", {frozen:,} of them frozen vectors" if frozen else "") + self._frozen_parts(),
             data.source,
             data.target,
             f"{len(self.train_sentences.rows):,}",
@@ -154,6 +155,10 @@ class Trainer:
             where = f"epoch {self.state.epoch}, {self.state.batch} batches into it"
             log.info("resuming from the save at step %s (%s)", f"{self.state.step:,}", where)
 
+    def _frozen_parts(self) -> str:
+        held = sum(each.numel() for each in self.learner.model.parameters() if not each.requires_grad)
+        return f" and {held:,} frozen ones ({', '.join(self.settings.freeze)})" if held else ""
+
     def run_epochs(self) -> None:
         """Train until the epochs or the patience run out. Raises Interrupted, after a save, on a signal."""
         with stop_signals() as stop:
@@ -163,15 +168,8 @@ class Trainer:
                 signal_number, _ = self._agreed(stop)
                 if signal_number and self.state.epoch <= self.settings.epochs:
                     raise self._stopped(signal_number)
-        best = min(self.record.validations, key=lambda validation: validation.valid_loss)
-        log.info(
-            "best validation loss %.3f (PPL %.2f) in epoch %d of %d: %s",
-            best.valid_loss,
-            best.valid_ppl,
-            best.epoch,
-            self.state.epoch - 1,
-            self.run.checkpoint("best"),
-        )
+        averaging.average_epochs(self.run, self.learner, self.valid_sentences, self.state)
+        self._say_best()
 
     def plan(self) -> Sequence[Rows]:
         """Returns the batches of the epoch that the state is in, in order."""
@@ -232,14 +230,28 @@ class Trainer:
         found = validate(self.learner, self.valid_sentences, self.state)
         self.record.keep(found)
         self.state.end_epoch(found.valid_loss, is_best=found.best)
-        self._save(is_best=found.best)
+        averaging.keep_epoch(self.run, self.learner, found.epoch)
+        self._save()
+        averaging.forget_old_epochs(self.run, self.learner, found.epoch)
         log.info(found.line(self.settings.epochs))
         self.record.show()
 
-    def _save(self, *, is_best: bool = False) -> None:
+    def _save(self) -> None:
         if self.world.is_first:
-            save(self.run, self.learner.model, self.learner.optimizer, self.state, is_best=is_best)
+            save(self.run, self.learner.model, self.learner.optimizer, self.state)
         self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
+
+    def _say_best(self) -> None:
+        epochs, path = self.state.epoch - 1, self.run.checkpoint("best")
+        if average := load_average(self.run, "best"):
+            where, found = (
+                f"of averaged weights after epoch {average.epochs[-1]}",
+                (average.valid_loss, average.valid_ppl),
+            )
+        else:
+            best = min(self.record.validations, key=lambda validation: validation.valid_loss)
+            where, found = f"in epoch {best.epoch}", (best.valid_loss, best.valid_ppl)
+        log.info("best validation loss %.3f (PPL %.2f) %s of %d: %s", *found, where, epochs, path)
 
     def _stopped(self, signal_number: int) -> Interrupted:
         return Interrupted(f"stopped and saved at step {self.state.step:,}", signal_number)
@@ -267,19 +279,3 @@ class Trainer:
         loss = running.nll / max(1, running.target_tokens)
         bar.set_postfix_str(f"loss {loss:.3f}, PPL {perplexity(loss):.1f}", refresh=False)
         bar.update(running.target_tokens - bar.n)
-
-
-@contextmanager
-def _told_how_to_go_on(*, was_fresh: bool = False) -> Iterator[None]:
-    """Add to what ends training before its time which command goes on.
-
-    was_fresh: --fresh was given, and the old run has been moved aside; given again, it would begin anew once more.
-    """
-    without = " without --fresh" if was_fresh else ""
-    try:
-        yield
-    except Interrupted as stopped:
-        raise Interrupted(f"{stopped}; the same command{without} goes on", stopped.signal_number) from None
-    except DistributedError as lost:
-        how = f"start the same command again{without}: it goes on from the last save"
-        raise DistributedError(f"{lost}; {how}") from None

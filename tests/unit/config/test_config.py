@@ -193,7 +193,7 @@ def test_a_config_does_not_change() -> None:
         ("trainig: {}", "trainig: unknown key; did you mean training?"),
         ("training: {batchsize: 3}", "training.batchsize: unknown key; did you mean batch_size?"),
         ("data: {captions: {sentence: 200}}", "data.captions.sentence: unknown key; did you mean sentences?"),
-        ("data: {xyz: 1}", "data.xyz: unknown key; known here: corpus, source, target, lowercase, min_freq"),
+        ("data: {xyz: 1}", "data.xyz: unknown key; known here: corpus, source, target, tokens, subwords"),
         (OWN_FILES.replace("source", "sorce"), "data.files.train.sorce: unknown key; did you mean source?"),
         (OWN_FILES.replace("{", "{zzz: 1, "), "data.files.train.zzz: unknown key; known here: source, target (and 1"),
         ("1: 2", "1: keys should be strings"),

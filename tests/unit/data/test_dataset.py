@@ -88,9 +88,8 @@ def test_text_names_and_joins(made: Path) -> None:
 def test_settings_are_those_of_the_chosen_corpus() -> None:
     for corpus in ("multi30k", "captions"):
         found = settings(DataConfig.model_validate({"corpus": corpus, "fingerprint": "12345678"}))
-        assert set(found) == set(DataConfig.model_fields) - {"fingerprint", "files", "captions"} | {corpus} - {
-            "multi30k"
-        }
+        unused = {"fingerprint", "files", "captions", "tokens", "subwords", "codec"}
+        assert set(found) == set(DataConfig.model_fields) - unused | {corpus} - {"multi30k"}
 
 
 # What it refuses

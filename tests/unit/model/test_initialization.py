@@ -25,6 +25,7 @@ VARIANTS = [
     pytest.param({"positions": "sinusoidal", "max_length": None, "qkv_bias": False}, id="sinusoidal"),
     pytest.param({"tie_embeddings": "target+output", "norm": "pre", "final_norm": True}, id="tied"),
     pytest.param({"tie_embeddings": "all"}, id="all tied"),
+    pytest.param({"embedding_init": "normal", "tie_embeddings": "target+output"}, id="normal"),
     pytest.param({"vectors": FROZEN, "tie_embeddings": "target+output"}, id="frozen"),
 ]
 
@@ -46,6 +47,27 @@ def test_every_matrix_fills_its_xavier_bound_and_each_of_q_k_v_its_own() -> None
     for name, matrix in matrices.items():
         for part in matrix.chunk(3) if "qkv" in name else [matrix]:
             assert 0.95 * xavier_bound(part) < part.abs().max().item() <= xavier_bound(part), name
+
+
+@pytest.mark.parametrize("ties", ["none", "target+output", "all"])
+def test_normal_embeddings_have_the_papers_spread_and_a_zero_for_padding(ties: str) -> None:
+    torch.manual_seed(0)
+    model = make_model({"embedding_init": "normal", "tie_embeddings": ties, "d_model": 64}, vocabulary=500)
+    for embedding in (model.source_embedding, model.target_embedding):
+        weight = embedding.tokens.weight.detach()
+        assert weight[PAD].eq(0).all()
+        drawn = weight[PAD + 1 :] * embedding.scale
+        assert (drawn.mean().item(), drawn.std().item()) == pytest.approx((0, 1), abs=0.02)
+    assert (model.output.weight.abs().max() < xavier_bound(model.output.weight)) == (ties == "none")
+
+
+def test_normal_embeddings_leave_all_other_draws_as_they_are() -> None:
+    models = []
+    for drawn in ("xavier", "normal"):
+        torch.manual_seed(0)
+        models.append(dict(make_model({"embedding_init": drawn}).named_parameters()))
+    changed = {name for name, value in models[0].items() if not value.equal(models[1][name])}
+    assert changed == {"source_embedding.tokens.weight", "target_embedding.tokens.weight"}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

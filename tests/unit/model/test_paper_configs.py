@@ -44,6 +44,7 @@ def test_the_parts_are_those_of_section_3(name: str) -> None:
     model = load(name).model
     assert (model.norm, model.final_norm, model.activation) == ("post", False, "relu")
     assert (model.positions, model.scale_embeddings, model.tie_embeddings) == ("sinusoidal", True, "all")
+    assert model.embedding_init == "normal"  # as the paper's own code does
 
 
 @pytest.mark.parametrize(("name", "fewest", "most"), [("paper-base", 63e6, 65e6), ("paper-big", 210e6, 215e6)])

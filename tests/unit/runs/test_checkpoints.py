@@ -63,11 +63,16 @@ def saved(run: Run) -> Training:
     return last.model, optimizer
 
 
+def after(step: int, *, is_best: bool) -> TrainingState:
+    """The state after a validation."""
+    return TrainingState(step=step, epoch=step + 1, best_valid_loss=1 / step, validations_since_best=int(not is_best))
+
+
 def save_after(run: Run, *steps: int, best: int = 0) -> None:
     """Checkpoints after these steps; `best` is the better one."""
     training = trained(run)
     for number in steps:
-        save(run, *training, TrainingState(step=number), is_best=number == best)
+        save(run, *training, after(number, is_best=number == best))
 
 
 def numbers(training: Training) -> dict[str, torch.Tensor]:
@@ -126,7 +131,7 @@ def test_tied_weights_stay_one_matrix(tmp_path: Path) -> None:
 
 def test_the_best_is_loaded_for_evaluation(run: Run) -> None:
     training = trained(run)
-    save(run, *training, TrainingState(step=2), is_best=True)
+    save(run, *training, after(2, is_best=True))
     expected = {name: value.clone() for name, value in training[0].state_dict().items()}
     step(training, 3)
     save(run, *training, TrainingState(step=3))
@@ -139,7 +144,7 @@ def test_the_best_is_loaded_for_evaluation(run: Run) -> None:
 def test_loading_draws_no_weights(tmp_path: Path, tie_embeddings: str) -> None:
     run = make_run(tmp_path, tie_embeddings)
     training = trained(run)
-    save(run, *training, TrainingState(step=2), is_best=True)
+    save(run, *training, after(2, is_best=True))
     before = torch.get_rng_state()
     with Draws() as draws:
         loaded = load_best(run, CPU)
@@ -222,7 +227,7 @@ def test_a_save_that_fails_leaves_the_last(run: Run, monkeypatch: pytest.MonkeyP
         raise OSError("no space left")
 
     save_after(run, 1)
-    monkeypatch.setattr(module, "save_file", full)
+    monkeypatch.setattr(module, "save_tensors", full)
     with pytest.raises(OSError, match="no space left"):
         save_after(run, 2)
     assert checkpoints(run) == ["step-0000001"]
@@ -231,7 +236,7 @@ def test_a_save_that_fails_leaves_the_last(run: Run, monkeypatch: pytest.MonkeyP
 
 def test_a_kill_between_the_pointers_loses_no_best(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     training = trained(run)
-    save(run, *training, TrainingState(step=1, epoch=2, best_valid_loss=2.0), is_best=True)
+    save(run, *training, TrainingState(step=1, epoch=2, best_valid_loss=2.0))
 
     def killed(path: Path, text: str) -> None:
         if path.name == "best":
@@ -241,7 +246,7 @@ def test_a_kill_between_the_pointers_loses_no_best(run: Run, monkeypatch: pytest
     with monkeypatch.context() as patch:
         patch.setattr(module, "write_text", killed)
         with pytest.raises(KeyboardInterrupt):
-            save(run, *training, TrainingState(step=2, epoch=3, best_valid_loss=1.0), is_best=True)
+            save(run, *training, TrainingState(step=2, epoch=3, best_valid_loss=1.0))
     state = load_state(run)
     assert state.best_valid_loss == 1.0
     finish_save(run, state)
@@ -250,7 +255,7 @@ def test_a_kill_between_the_pointers_loses_no_best(run: Run, monkeypatch: pytest
 
 def test_resuming_within_an_epoch_or_after_a_worse_one_keeps_the_best(run: Run) -> None:
     training = trained(run)
-    save(run, *training, TrainingState(step=1, epoch=2, best_valid_loss=2.0), is_best=True)
+    save(run, *training, TrainingState(step=1, epoch=2, best_valid_loss=2.0))
     for state in (
         TrainingState(step=2, epoch=2, batch=1, best_valid_loss=2.0),
         TrainingState(step=3, epoch=3, best_valid_loss=2.0, validations_since_best=1),

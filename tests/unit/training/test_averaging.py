@@ -1,0 +1,154 @@
+"""The mean of the last epochs' weights: what it is, which checkpoint is best, and that a kill changes nothing."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from transformer_cli.errors import CheckpointError, ConfigError
+from transformer_cli.runs import averages, checkpoints
+from transformer_cli.runs.averages import load_average
+from transformer_cli.runs.run import Run
+from transformer_cli.runs.weights import load_weights
+
+TrainTiny = Callable[..., Run]
+
+AVERAGING = ("training.batch_size=50", "training.epochs=5", "training.average=3")  # an epoch of four steps
+FAR = (*AVERAGING, "training.learning_rate=1e-1")  # the mean is far better than any epoch
+
+
+class PowerCut(BaseException):
+    """Ends the process in the middle of a save, as far as the files are concerned."""
+
+
+def files(run: Run) -> dict[str, bytes]:
+    """Every checkpoint's files and every pointer, byte for byte."""
+    found = {f"{path.parent.name}/{path.name}": path.read_bytes() for path in run.folder.glob("checkpoints/*/*")}
+    return found | {
+        name: (run.folder / name).read_bytes() for name in ("best", "last", "average") if run.has_checkpoint(name)
+    }
+
+
+def folders(run: Run) -> list[str]:
+    return sorted(path.name for path in (run.folder / "checkpoints").iterdir())
+
+
+@pytest.fixture(scope="module")
+def averaged(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of five epochs, of which the last three are averaged. Not to be written to."""
+    return train_tiny(tmp_path_factory.mktemp("averaged"), *AVERAGING)
+
+
+def test_it_is_the_mean_of_the_last_epochs_weights(averaged: Run) -> None:
+    kept = [load_file(averaged.folder / f"checkpoints/epoch-000{epoch}/model.safetensors") for epoch in (3, 4, 5)]
+    mean = load_file(averaged.checkpoint("average") / "model.safetensors")
+    assert mean.keys() == kept[0].keys()
+    for name, value in mean.items():
+        assert torch.equal(value, torch.stack([each[name].double() for each in kept]).mean(dim=0).float())
+    last = load_weights(averaged, averaged.checkpoint("last")).state_dict()
+    assert all(torch.equal(value, last[name]) for name, value in kept[-1].items())
+
+
+def test_it_has_a_checkpoint_of_its_own_and_no_line_of_history(averaged: Run) -> None:
+    assert folders(averaged)[0] == "average-0000020"
+    assert [name for name in folders(averaged) if name.startswith("epoch")] == [
+        "epoch-0003",
+        "epoch-0004",
+        "epoch-0005",
+    ]
+    assert [line["epoch"] for line in averaged.history()] == [1, 2, 3, 4, 5]
+    found = json.loads((averaged.checkpoint("average") / "average.json").read_text(encoding="utf-8"))
+    assert (found["epochs"], found["step"]) == ([3, 4, 5], 20)
+    assert found["valid_ppl"] == pytest.approx(2.718281828 ** found["valid_loss"])
+
+
+def test_a_run_trains_as_it_does_without(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+    plain = train_tiny(tmp_path, *AVERAGING[:2])
+    assert "average" not in files(plain)
+    for one, other in zip(plain.history(), averaged.history(), strict=True):
+        assert one["valid_loss"] == other["valid_loss"]
+    assert files(plain)["step-0000020/state.safetensors"] == files(averaged)["step-0000020/state.safetensors"]
+
+
+def test_it_becomes_the_best_only_if_it_is_better(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+    for run in (averaged, train_tiny(tmp_path, *FAR)):
+        found, epochs = load_average(run), min(line["valid_loss"] for line in run.history())
+        assert found is not None
+        assert (run.checkpoint("best") == run.checkpoint("average")) == (found.valid_loss < epochs)
+        assert (found.valid_loss < epochs) == (run is not averaged)
+
+
+@pytest.mark.parametrize("file", ["epoch-0005", "step-0000020", "last", "average-0000020", "average", "best"])
+def test_cut_off_before_any_file_appears_it_ends_as_if_it_never_was(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    whole = train_tiny(tmp_path / "whole", *FAR)
+
+    def cut(write: Callable[..., object]) -> Callable[..., object]:
+        def write_or_die(path: Path, *content: str) -> object:
+            is_late = (tmp_path / "cut/tiny/checkpoints/epoch-0004").exists()
+            if path.name == file and is_late and not (file == "best" and not (path.parent / "average").exists()):
+                raise PowerCut
+            return write(path, *content)
+
+        return write_or_die
+
+    with monkeypatch.context() as patch:
+        for module in (averages, checkpoints):
+            for name in ("new_folder", "write_text"):
+                patch.setattr(module, name, cut(getattr(module, name)))
+        with pytest.raises(PowerCut):
+            train_tiny(tmp_path / "cut", *FAR)
+    assert files(train_tiny(tmp_path / "cut", *FAR)) == files(whole)
+
+
+def test_done_once_it_is_not_done_again(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+    shutil.copytree(averaged.folder, tmp_path / "tiny")
+    shutil.rmtree(tmp_path / "tiny/checkpoints/epoch-0004")  # it would be missed
+    assert files(train_tiny(tmp_path, *AVERAGING))["average"] == b"average-0000020\n"
+
+
+def test_with_more_epochs_the_run_goes_on_from_the_last(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+    shutil.copytree(averaged.folder, tmp_path / "raised/tiny")
+    raised = train_tiny(tmp_path / "raised", *AVERAGING, "training.epochs=6")
+    straight = train_tiny(tmp_path / "straight", *AVERAGING, "training.epochs=6")
+    assert {name: files(raised)[name] for name in files(straight)} == files(straight)
+
+
+def test_the_best_of_all_stays_the_best(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    train_tiny(tmp_path, *FAR)
+    before = load_average(train_tiny(tmp_path, *FAR), "best")
+    after = load_average(train_tiny(tmp_path, *FAR, "training.epochs=6"), "best")
+    assert before is not None
+    assert after is not None
+    assert after.valid_loss <= before.valid_loss
+
+
+def test_patience_may_leave_fewer_epochs(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    run = train_tiny(tmp_path, "training.learning_rate=1e-30", "training.average=5", "training.patience=1")
+    found = load_average(run)
+    assert found is not None
+    assert found.epochs == [1, 2]
+
+
+def test_weights_of_an_epoch_that_are_gone_are_named(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+    shutil.copytree(averaged.folder, tmp_path / "tiny")
+    shutil.rmtree(tmp_path / "tiny/checkpoints/epoch-0005")
+    with pytest.raises(CheckpointError, match=r"epoch-0005/model.safetensors: the weights cannot be read"):
+        train_tiny(tmp_path, *AVERAGING, "training.epochs=6")
+
+
+def test_a_damaged_average_is_one_line(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+    shutil.copytree(averaged.folder, tmp_path / "tiny")
+    (tmp_path / "tiny/checkpoints/average-0000020/average.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"average.json: damaged: .*; restore it"):
+        train_tiny(tmp_path, *AVERAGING)
+
+
+def test_more_epochs_than_there_are_is_an_error(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"training: average: 6 epochs, but there are only 5; lower it"):
+        train_tiny(tmp_path, "training.epochs=5", "training.average=6")

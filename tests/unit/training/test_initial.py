@@ -1,0 +1,127 @@
+"""Training that begins with another run's weights, and parts of a model that stay as they begin."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from transformer_cli.errors import CheckpointError, ConfigError
+from transformer_cli.runs.checkpoints import load_last
+from transformer_cli.runs.run import Run
+from transformer_cli.training.optim import STATE_KEYS
+
+TrainTiny = Callable[..., Run]
+
+SHORT = ("training.batch_size=100", "training.epochs=2")  # an epoch of two steps
+PARTS = ["source_embedding", "target_embedding", "encoder", "decoder", "output"]
+
+
+def weights(run: Run, pointer: str = "last") -> dict[str, Tensor]:
+    return load_file(run.checkpoint(pointer) / "model.safetensors")
+
+
+def unchanged(run: Run, start: dict[str, Tensor]) -> set[str]:
+    """The parts of which not one weight has changed."""
+    end = weights(run)
+    changed = {name.split(".")[0] for name, value in end.items() if not value.equal(start[name])}
+    return set(PARTS) - changed
+
+
+@pytest.fixture
+def runs(tiny: Run, tmp_path: Path) -> Path:
+    """A folder of runs in which one is called base."""
+    shutil.copytree(tiny.folder, tmp_path / "runs/base")
+    return tmp_path / "runs"
+
+
+def test_a_run_begins_with_the_best_weights_of_another(train_tiny: TrainTiny, runs: Path) -> None:
+    tuned = train_tiny(runs, *SHORT, "training.initialize_from=base", "training.learning_rate=1e-30")
+    base = Run.open(runs / "base")
+    assert all(value.equal(weights(base, "best")[name]) for name, value in weights(tuned).items())
+    assert tuned.history()[0]["valid_loss"] == min(line["valid_loss"] for line in base.history())
+    assert tuned.history()[0]["step"] == 2
+
+
+def test_it_may_be_a_folder_and_has_another_dropout(train_tiny: TrainTiny, runs: Path) -> None:
+    where = f"training.initialize_from={runs / 'base'}"
+    tuned = train_tiny(runs, *SHORT, where, "model.dropout=0.3", "model.embedding_init=normal")
+    assert tuned.history()[0]["valid_loss"] < 1.0
+
+
+def test_it_goes_on_where_the_other_run_is_gone(train_tiny: TrainTiny, runs: Path) -> None:
+    train_tiny(runs, *SHORT, "training.initialize_from=base")
+    shutil.rmtree(runs / "base")
+    more = train_tiny(runs, *SHORT[:1], "training.epochs=3", "training.initialize_from=base")
+    assert len(more.history()) == 3
+
+
+def test_another_shape_is_named(train_tiny: TrainTiny, runs: Path) -> None:
+    with pytest.raises(ConfigError) as error:
+        train_tiny(runs, *SHORT, "training.initialize_from=base", "model.d_ff=32", "model.dropout=0.2")
+    assert str(error.value) == (
+        f"training.initialize_from: {runs / 'base'} has a model of another shape (model.d_ff: 64 → 32): give these "
+        "settings the values of that run"
+    )
+    assert not (runs / "tiny").exists()
+
+
+def test_other_ids_are_named_with_what_to_do(train_tiny: TrainTiny, runs: Path) -> None:
+    lines = (runs / "base/source.vocab.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    (runs / "base/source.vocab.txt").write_text("".join([*lines[:-2], lines[-1], lines[-2]]), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"the ids of .* are not those of .*/base: .* with data.codec=base, and"):
+        train_tiny(runs, *SHORT, "training.initialize_from=base")
+
+
+def test_a_run_that_is_not_there_is_one_line(train_tiny: TrainTiny, runs: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"/nowhere: no such run; .* has base"):
+        train_tiny(runs, *SHORT, "training.initialize_from=nowhere")
+
+
+def test_vectors_and_another_runs_weights_exclude_each_other(train_tiny: TrainTiny, runs: Path) -> None:
+    with pytest.raises(ConfigError, match=r"its embeddings would replace model\.vectors; name only one"):
+        train_tiny(runs, *SHORT, "training.initialize_from=base", "model.vectors.source=./de.vec")
+
+
+@pytest.mark.parametrize("parts", [["encoder"], ["source_embedding", "encoder"], ["output", "target_embedding"]])
+def test_frozen_parts_stay_as_they_begin(train_tiny: TrainTiny, tmp_path: Path, parts: list[str]) -> None:
+    run = train_tiny(tmp_path, *SHORT, f"training.freeze=[{','.join(parts)}]")
+    start = dict(run.new_model().state_dict())
+    assert unchanged(run, start) == set(parts)
+
+
+@pytest.mark.parametrize("fast", ["true", "false"])
+def test_a_matrix_that_parts_share_stays_too(train_tiny: TrainTiny, tmp_path: Path, fast: str) -> None:
+    tied = ("model.tie_embeddings=target+output", "training.freeze=[target_embedding]", f"training.fast={fast}")
+    run = train_tiny(tmp_path, *SHORT, *tied)
+    model = run.new_model()
+    last = load_last(run).model
+    assert torch.equal(last.output.weight, model.output.weight)
+    assert not torch.equal(last.output.bias, model.output.bias)
+
+
+def test_a_run_with_frozen_parts_goes_on_exactly(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    frozen = ("training.batch_size=100", "training.freeze=[decoder]")
+    train_tiny(tmp_path / "twice", *frozen, "training.epochs=1")
+    twice = train_tiny(tmp_path / "twice", *frozen, "training.epochs=2")
+    once = train_tiny(tmp_path / "once", *frozen, "training.epochs=2")
+    assert all(value.equal(weights(once)[name]) for name, value in weights(twice).items())
+    moments = load_last(twice, state_keys=STATE_KEYS).moments
+    assert not [name for name in moments if ".decoder." in name]
+
+
+def test_frozen_parts_are_said(train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    run = train_tiny(tmp_path, *SHORT, "training.freeze=[encoder]")
+    held = sum(each.numel() for each in run.new_model().encoder.parameters())
+    assert f" parameters and {held:,} frozen ones (encoder); " in caplog.text
+
+
+def test_a_part_that_does_not_exist_or_all_of_them_cannot_be_frozen(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"training.freeze.0: input should be 'source_embedding'"):
+        train_tiny(tmp_path, "training.freeze=[embedding]")
+    with pytest.raises(ConfigError, match="freeze: every part is frozen, so nothing can be learned; leave one out"):
+        train_tiny(tmp_path, f"training.freeze=[{','.join(PARTS)}]")

@@ -1,0 +1,98 @@
+"""The mean of the last epochs' weights (section 6.1): what is kept for it, and the checkpoint that it becomes.
+
+With `training.average: 5` the folder of a run also has
+
+checkpoints/epoch-0010/model.safetensors    the weights at the end of each of the last 5 epochs
+checkpoints/average-0004540/                the mean, made when training has ended after step 4540
+    model.safetensors
+    average.json                            the Average: which epochs, and what their mean's validation found
+average                                     a text file that names this checkpoint
+
+Knows nothing of how a validation is computed.
+"""
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from transformer_cli.errors import CheckpointError
+from transformer_cli.files import new_folder, write_json, write_text
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.run import RESTORE, Run
+from transformer_cli.runs.weights import load_weights, save_weights
+
+
+@dataclass(frozen=True)
+class Average:
+    """The mean of some epochs' weights, validated. Losses are in nats per target token."""
+
+    epochs: list[int]
+    step: int
+    """optimiser steps after which it was made"""
+    valid_loss: float
+    valid_loss_batch_mean: float
+    valid_ppl: float
+
+
+def save_epoch(run: Run, model: Transformer, epoch: int) -> None:
+    """Keep the weights at the end of an epoch."""
+    folder = _epoch_folder(run, epoch)
+    if folder.exists():  # from before a kill, which came before the save of this epoch
+        shutil.rmtree(folder)
+    with new_folder(folder) as unfinished:
+        save_weights(model, unfinished)
+
+
+def forget_epochs(run: Run, *, before: int) -> None:
+    """Delete the weights of earlier epochs."""
+    for folder in (run.folder / "checkpoints").glob("epoch-*"):
+        if int(folder.name.removeprefix("epoch-")) < before:
+            shutil.rmtree(folder, ignore_errors=True)  # on NFS another process may read it; the next epoch tries again
+
+
+def load_mean(run: Run, epochs: range) -> Transformer:
+    """Returns the mean of these epochs' weights, on the CPU. It is computed in float64, in the order of the epochs.
+
+    Raises CheckpointError if the weights of an epoch are gone.
+    """
+    models = (load_weights(run, _epoch_folder(run, epoch)) for epoch in epochs)
+    mean = next(models)
+    total = {name: parameter.detach().double() for name, parameter in mean.named_parameters()}
+    for model in models:
+        for name, parameter in model.named_parameters():
+            total[name] += parameter.detach()
+    with torch.no_grad():
+        for name, parameter in mean.named_parameters():
+            parameter.copy_(total[name] / len(epochs))
+    return mean
+
+
+def save_average(run: Run, model: Transformer, average: Average) -> None:
+    """Write the checkpoint, and point `average` at it. Training goes on from `last`, never from here."""
+    place = run.folder / "checkpoints" / f"average-{average.step:07d}"
+    if place.exists():  # from before a kill, which came before the pointer
+        shutil.rmtree(place)
+    with new_folder(place) as folder:
+        save_weights(model, folder)
+        write_json(folder / "average.json", asdict(average))
+    write_text(run.folder / "average", f"{place.name}\n")
+
+
+def load_average(run: Run, pointer: str = "average") -> Average | None:
+    """Returns the average that `average`, or another pointer, names; None if it names none. Raises CheckpointError."""
+    if not run.has_checkpoint(pointer):
+        return None
+    path = run.checkpoint(pointer) / "average.json"
+    if not path.parent.name.startswith("average-"):
+        return None
+    try:
+        return Average(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
+
+
+def _epoch_folder(run: Run, epoch: int) -> Path:
+    return run.folder / "checkpoints" / f"epoch-{epoch:04d}"
