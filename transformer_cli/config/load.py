@@ -60,7 +60,8 @@ def override_decoding(
         flag = f"decoding.beam_size={beam_size}"
         _apply_override(tree, flag)
         origins[f"--beam-size {beam_size}"] = _key(flag)
-    return _validated(tree, "--set", origins).decoding
+    last = next(reversed(origins), "--set")  # where the values do not fit together
+    return _validated(tree, last, origins).decoding
 
 
 def dump_config(config: Config) -> str:

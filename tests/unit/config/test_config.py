@@ -369,3 +369,19 @@ def test_a_beam_size_out_of_bounds_is_named_by_its_flag(size: int, bound: str) -
     with pytest.raises(ConfigError) as caught:
         override_decoding(DecodingConfig(), ["decoding.top_k=3"], beam_size=size)
     assert str(caught.value) == f"--beam-size {size}: decoding.beam_size: input should be {bound}, not {size}"
+
+
+@pytest.mark.parametrize(
+    ("kept", "overrides", "beam_size", "origin"),
+    [
+        (DecodingConfig(beam_size=5), ["decoding.sample=true"], None, "--set decoding.sample=true"),
+        (DecodingConfig(sample=True), ["decoding.top_k=3", "decoding.beam_size=5"], None, "--set decoding.beam_size=5"),
+        (DecodingConfig(sample=True), ["decoding.top_k=3"], 5, "--beam-size 5"),
+    ],
+)
+def test_values_that_do_not_fit_together_are_named_by_what_was_given(
+    kept: DecodingConfig, overrides: list[str], beam_size: int | None, origin: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        override_decoding(kept, overrides, beam_size=beam_size)
+    assert str(caught.value).startswith(f"{origin}: decoding: sample: true draws tokens at random, but a beam of 5 ")
