@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from transformer_cli.config.decoding import DecodingConfig
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import Config
     from transformer_cli.data.prepare import prepare
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Config": "config.schema",
+    "DecodingConfig": "config.decoding",
     "Inspection": "inspection",
     "Options": "translator",
     "SearchSettings": "decoding.settings",
@@ -34,6 +36,7 @@ _HOME = {
 
 __all__ = [
     "Config",
+    "DecodingConfig",
     "Inspection",
     "Options",
     "SearchSettings",

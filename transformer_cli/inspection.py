@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from transformer_cli.data.specials import EOS, SOS, SPECIALS
 from transformer_cli.data.vectors import read_vectors
+from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord, RecordedAttention
 from transformer_cli.translator import Options, Translation, Translator
@@ -81,7 +82,7 @@ class Inspection:
     source_ids: list[int]
     """the ids of the source tokens; 0 for a word that is not in the vocabulary"""
     target_tokens: list[str]
-    """what the decoder reads: <sos> and the greedy translation; after each token it writes the next one"""
+    """what the decoder reads: <sos> and the translation; after each token it writes the next one"""
     target_ids: list[int]
     encoder_self: list[Attention]
     """one per layer: source × source"""
@@ -162,9 +163,14 @@ class WordAttention:
     """weights · vectors, the output of attention: (positions, dimension)"""
 
 
-def inspect_sentence(translator: Translator, sentence: str, options: Options = Options()) -> Inspection:
-    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions."""
-    (translation,) = translator.translations([sentence], options)
+def inspect_sentence(
+    translator: Translator, sentence: str, options: Options = Options(), settings: SearchSettings | None = None
+) -> Inspection:
+    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions.
+
+    settings: how to search (None: as the run's config says).
+    """
+    (translation,) = translator.translations([sentence], options, settings)
     return inspect_translation(translator, translation)
 
 

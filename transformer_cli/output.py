@@ -18,18 +18,36 @@ if TYPE_CHECKING:
 # Dicts
 
 
-def results_as_dict(run: Path, results: Sequence["Result"]) -> dict[str, Any]:
-    """Returns the run's folder, and the fields of each split's Result."""
-    return {"run": str(run), "results": [asdict(result) for result in results]}
+def results_as_dict(run: Path, results: Sequence["Result"], others: Sequence[Path] = ()) -> dict[str, Any]:
+    """Returns the run's folder, and the fields of each split's Result.
+
+    others: the other runs of an ensemble, which has a further key for them.
+    """
+    ensemble = {"others": [str(other) for other in others]} if others else {}
+    return {"run": str(run), **ensemble, "results": [asdict(result) for result in results]}
 
 
 def translation_as_dict(translation: "Translation") -> dict[str, Any]:
-    """Returns source and translation as text, the decoder's tokens, and their log-probability."""
+    """Returns source and translation, and what belongs to each; the other ones of the n best under `alternatives`."""
     return {
         "source": translation.source,
+        **_written(translation),
+        "source_tokens": translation.source_tokens,
+        "alternatives": [_written(other) for other in translation.alternatives],
+    }
+
+
+def _written(translation: "Translation") -> dict[str, Any]:
+    """Returns what was written: text, the decoder's tokens, log-probability, score, and the alignment.
+
+    The alignment is in Pharaoh format, such as "0-0 2-1": the source token's index, then the decoder's token's.
+    """
+    return {
         "translation": translation.text,
         "tokens": translation.tokens,
         "log_prob": translation.log_prob,
+        "score": translation.score,
+        "alignment": " ".join(f"{source}-{target}" for target, source in enumerate(translation.alignment)),
     }
 
 
@@ -86,9 +104,9 @@ def prepared_as_json(prepared: "Prepared") -> str:
     return json.dumps(prepared.manifest, ensure_ascii=False)
 
 
-def results_as_json(run: Path, results: Sequence["Result"]) -> str:
+def results_as_json(run: Path, results: Sequence["Result"], others: Sequence[Path] = ()) -> str:
     """`results_as_dict` as JSON, escaped to ASCII: a folder's name may hold bytes that no encoding can print."""
-    return json.dumps(results_as_dict(run, results))
+    return json.dumps(results_as_dict(run, results, others))
 
 
 def translation_as_json(translation: "Translation") -> str:

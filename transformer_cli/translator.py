@@ -4,13 +4,13 @@ Knows nothing of tables or pictures.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_cli import progress
@@ -18,15 +18,18 @@ from transformer_cli.compute.devices import choose_device
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.lengths import fits, groups_by_length
-from transformer_cli.data.specials import MARKERS
+from transformer_cli.data.specials import MARKERS, UNK
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
+from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_best
+from transformer_cli.runs.ensemble import refuse_other_codecs
 from transformer_cli.runs.run import Run, find_run
 
 BATCH_POSITIONS = 2048  # padded source positions decoded together
+NOTHING = Hypothesis([], [], 0.0, 0.0)  # of a blank line: no search writes it
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,8 @@ class Options:
     """cut sentences that are longer than the model's positions, instead of stopping with an error"""
     keep_attention: bool = False
     """let each translation carry its attention weights"""
+    prefix: str = ""
+    """text with which every translation begins, except that of a blank line; white space at its ends does not count"""
 
 
 @dataclass(frozen=True)
@@ -55,52 +60,84 @@ class Translation:
     """the decoder's own tokens, `<unk>` kept"""
     log_prob: float
     """log-probability of the tokens"""
+    score: float
+    """what the translations of a sentence are compared by: log_prob / length^α, <eos> counted"""
     source_ids: list[int]
     """the ids of the source tokens, without <sos> and <eos>"""
     ids: list[int]
     """the ids of the decoder's tokens, without <sos> and <eos>"""
+    alignment: list[int]
+    """for each of the decoder's tokens, the index in source_tokens of the one that was attended to most"""
     attention: Tensor | None = None
     """(heads, steps, source with <sos> and <eos>): the last layer's attention weights while it read <sos>, then each
     token; None unless `Options.keep_attention` is set and the sentence is not blank"""
+    alternatives: list["Translation"] = field(default_factory=list)
+    """the other ones of the n best, the best first; empty unless `SearchSettings.n_best` asks for several"""
 
 
 class Translator:
-    """A trained run, ready to translate."""
+    """A trained run, or an ensemble of several, ready to translate."""
 
-    def __init__(self, run: Run, device: torch.device, *, batches_at_a_time: int | None = None) -> None:
+    def __init__(
+        self, run: Run, device: torch.device, *, others: Sequence[Run] = (), batches_at_a_time: int | None = None
+    ) -> None:
         """Loads the checkpoint with the best validation loss. Raises CheckpointError.
 
+        others: runs whose models translate together with the first one's; raises ConfigError if their codecs differ.
         batches_at_a_time: how many batches are decoded side by side (None: on the CPU one for each of torch's threads,
         elsewhere one). The products of a decoding step are small: if one were split between threads, these would mostly
         wait.
         """
+        for other in others:
+            refuse_other_codecs(run, other)
         self.run = run
         self.device = device
-        self.model = load_best(run, device)
+        self.models = [load_best(each, device) for each in (run, *others)]
         self.batches_at_a_time = batches_at_a_time or (torch.get_num_threads() if device.type == "cpu" else 1)
 
     @staticmethod
-    def load(run: str | Path | None = None, *, device: str = "auto") -> "Translator":
-        """Load a run by its folder or its name under runs/, or (None) the newest run."""
-        return Translator(Run.open(find_run(run)), choose_device(device))
+    def load(run: str | Path | None = None, *others: str | Path, device: str = "auto") -> "Translator":
+        """Load a run by its folder or its name under runs/, or (None) the newest run; with others, an ensemble."""
+        first, *rest = (Run.open(find_run(each)) for each in (run, *others))
+        return Translator(first, choose_device(device), others=rest)
+
+    @property
+    def model(self) -> Transformer:
+        """The (first) run's model."""
+        return self.models[0]
+
+    @property
+    def max_length(self) -> int | None:
+        """The most positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
+        return min((limit for model in self.models if (limit := model.config.max_length) is not None), default=None)
+
+    @property
+    def settings(self) -> SearchSettings:
+        """How the (first) run's own config says to search."""
+        return SearchSettings(decoding=self.run.config.decoding)
 
     def translate(
-        self, sentences: Sequence[str], options: Options = Options(), settings: SearchSettings = SearchSettings()
+        self, sentences: Sequence[str], options: Options = Options(), settings: SearchSettings | None = None
     ) -> list[str]:
-        """Returns the translation of each sentence as plain text; the translation of a blank line is empty."""
+        """Returns the translation of each sentence as plain text; the translation of a blank line is empty.
+
+        settings: how to search (None: as the run's config says).
+        """
         return [translation.text for translation in self.translations(sentences, options, settings)]
 
     def translations(
         self,
         sentences: Sequence[str],
         options: Options = Options(),
-        settings: SearchSettings = SearchSettings(),
+        settings: SearchSettings | None = None,
         *,
         first_line: int = 1,
     ) -> list[Translation]:
         """Returns the translation of each sentence, with tokens and log-probability.
 
-        Raises DataError for a sentence longer than the model's positions; it names the line, counted from first_line.
+        first_line: the number of the first sentence, from which errors count lines, and by which samples are drawn: so
+        they do not depend on how a text is cut into calls.
+        Raises DataError for a sentence longer than the model's positions, or a prefix that the model cannot write.
         """
         if isinstance(sentences, str):  # a str is a sequence of one-letter sentences
             raise TypeError(f"expected a list of sentences, such as [{sentences!r}], not one str")
@@ -112,25 +149,41 @@ class Translator:
         sentences: Sequence[str],
         encoded: Sequence[Encoded],
         options: Options = Options(),
-        settings: SearchSettings = SearchSettings(),
+        settings: SearchSettings | None = None,
         *,
         first_line: int = 1,
     ) -> list[Translation]:
         """Like `translations`, for sentences that the run's source codec has encoded already."""
+        settings = settings or self.settings
+        prefix = self._prefix(options)
         read = [self._fitted(line, first_line + index, options) for index, line in enumerate(encoded)]
+        if prefix:
+            self._refuse_too_long(prefix, read, settings, first_line)
         lengths = np.array([len(line) for line in read], dtype=np.int64)
         wordy = np.flatnonzero(lengths)  # a blank line stays blank
         batches = [wordy[group] for group in groups_by_length(lengths[wordy], BATCH_POSITIONS)]
         batches.reverse()  # the longest first, so that batches decoded side by side end at about the same time
-        found: dict[int, Hypothesis] = {}
-        with progress.bar("translate", len(read), " sentences") as bar:
-            decoded = self._decode_all([[read[row].ids for row in rows] for rows in batches], options, settings)
-            for rows, hypotheses in zip(batches, decoded, strict=True):
-                found.update(zip(rows.tolist(), [best for best, *_ in hypotheses], strict=True))
+        found: dict[int, list[Hypothesis]] = {}
+
+        def decode_batch(rows: NDArray[np.int64]) -> list[list[Hypothesis]]:
+            return decode(
+                self.models,
+                [read[row].ids for row in rows],
+                settings,
+                prefixes=[prefix] * len(rows) if prefix else None,
+                keys=(rows + first_line - 1).tolist(),
+                keep_attention=options.keep_attention,
+            )
+
+        with (
+            progress.bar("translate", len(read), " sentences") as bar,
+            SideBySide(min(self.batches_at_a_time, len(batches)) or 1) as workers,
+        ):
+            for rows, hypotheses in zip(batches, workers.run(decode_batch, batches), strict=True):
+                found.update(zip(rows.tolist(), hypotheses, strict=True))
                 bar.update(len(rows))
-        nothing = Hypothesis([], [], 0.0, 0.0)
         return [
-            self._translation(sentence, read[index], found.get(index, nothing), options)
+            self._translation(sentence, read[index], found.get(index, [NOTHING]), options)
             for index, sentence in enumerate(sentences)
         ]
 
@@ -138,7 +191,7 @@ class Translator:
         self,
         lines: Iterable[str],
         options: Options = Options(),
-        settings: SearchSettings = SearchSettings(),
+        settings: SearchSettings | None = None,
         *,
         chunk: int,
     ) -> Iterator[Translation]:
@@ -149,8 +202,32 @@ class Translator:
             yield from self.translations(waiting, options, settings, first_line=first_line)
             first_line += len(waiting)
 
+    def _prefix(self, options: Options) -> list[int]:
+        """Returns the ids with which translations begin. Raises DataError if the model cannot write them."""
+        text = options.prefix.strip()
+        if not text:
+            return []
+        prefix = self.run.codecs.target.encode(text)
+        for token, index in zip(prefix.tokens, prefix.ids, strict=True):
+            if index == UNK:
+                raise DataError(
+                    f"--prefix: the model cannot write {token!r}, which is not in its vocabulary; leave it out"
+                )
+        return prefix.ids
+
+    def _refuse_too_long(
+        self, prefix: Sequence[int], read: Sequence[Encoded], settings: SearchSettings, first_line: int
+    ) -> None:
+        for number, line in enumerate(read, start=first_line):
+            limit = settings.limit(len(line), self.max_length)
+            if len(line) and len(prefix) > limit:
+                raise DataError(
+                    f"line {number}: --prefix has {len(prefix)} tokens, but the translation may have {limit}; "
+                    "shorten it, or raise --max-tokens as far as the model's positions allow"
+                )
+
     def _fitted(self, line: Encoded, number: int, options: Options) -> Encoded:
-        limit = self.run.config.model.max_length
+        limit = self.max_length
         if limit is None or fits(len(line), limit):
             return line
         if options.truncate:
@@ -160,26 +237,24 @@ class Translator:
             "minus <sos> and <eos>); split the sentence, or cut it with --truncate"
         )
 
-    def _decode_all(
-        self, batches: Sequence[list[list[int]]], options: Options, settings: SearchSettings
-    ) -> Iterator[list[list[Hypothesis]]]:
-        """Yield each batch's hypotheses, in order. Several batches are decoded at a time and share torch's threads."""
-        decode_one = partial(decode, [self.model], settings=settings, keep_attention=options.keep_attention)
-        with SideBySide(min(self.batches_at_a_time, len(batches)) or 1) as workers:
-            yield from workers.run(decode_one, batches)
+    def _translation(self, sentence: str, read: Encoded, found: Sequence[Hypothesis], options: Options) -> Translation:
+        """Returns the first hypothesis as text; the others are its alternatives."""
+        best, *others = (self._written(sentence, read, each, options) for each in found)
+        return replace(best, alternatives=others)
 
-    def _translation(self, sentence: str, read: Encoded, found: Hypothesis, options: Options) -> Translation:
+    def _written(self, sentence: str, read: Encoded, found: Hypothesis, options: Options) -> Translation:
         target = self.run.codecs.target
-        attended = (
-            None if options.keep_unk else [read.tokens[position - 1] for position in found.attended]
-        )  # position 0 is <sos>
+        alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
+        attended = None if options.keep_unk else [read.tokens[position] for position in alignment]
         return Translation(
             source=sentence,
             source_tokens=read.tokens,
             text=target.text(found.tokens, instead=attended),
             tokens=target.tokens(found.tokens),
             log_prob=found.log_prob,
+            score=found.score,
             source_ids=read.ids,
             ids=found.tokens,
+            alignment=alignment,
             attention=found.attention,
         )

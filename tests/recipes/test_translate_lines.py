@@ -50,11 +50,18 @@ def test_json_has_the_promised_keys_line_by_line(tfm: Tfm, project: Path) -> Non
     _, out, _ = tfm("translate", "--json", *SENTENCES, cwd=project)
     objects = [json.loads(line) for line in out.split("\n")[:-1]]
     assert [value["source"] for value in objects] == list(SENTENCES)
-    assert {tuple(value) for value in objects} == {("source", "translation", "tokens", "log_prob")}
+    assert {tuple(value) for value in objects} == {
+        ("source", "translation", "tokens", "log_prob", "score", "alignment", "source_tokens", "alternatives")
+    }
     assert objects[0]["translation"] == "the old dog sings in the park."
     assert objects[0]["tokens"] == ["the", "old", "dog", "sings", "in", "the", "park", "."]
     assert objects[0]["log_prob"] < 0
-    assert objects[1] == {"source": "", "translation": "", "tokens": [], "log_prob": 0.0}
+    assert objects[0]["source_tokens"] == ["der", "alte", "hund", "singt", "im", "park", "."]
+    pairs = [[int(index) for index in pair.split("-")] for pair in objects[0]["alignment"].split()]
+    assert [target for _, target in pairs] == list(range(8))
+    assert (pairs[1], pairs[2]) == ([1, 1], [2, 2])
+    nothing = {"translation": "", "tokens": [], "log_prob": 0.0, "score": 0.0, "alignment": ""}
+    assert objects[1] == {"source": "", **nothing, "source_tokens": [], "alternatives": []}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What is printed of results: dicts that JSON holds, JSON as it has always been, and tables."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,10 @@ TRANSLATION = Translation(
     text="a “house”.",
     tokens=["a", "<unk>", "."],
     log_prob=-0.5,
+    score=-0.125,
     source_ids=[5, 6, 7],
     ids=[4, 0, 6],
+    alignment=[0, 2, 2],
 )
 
 
@@ -100,9 +103,19 @@ def words() -> WordAttention:
 
 def test_a_translation_is_one_line_of_json_with_its_text_unescaped() -> None:
     assert output.translation_as_json(TRANSLATION) == (
-        '{"source": "Ein Haus.", "translation": "a “house”.", "tokens": ["a", "<unk>", "."], "log_prob": -0.5}'
+        '{"source": "Ein Haus.", "translation": "a “house”.", "tokens": ["a", "<unk>", "."], "log_prob": -0.5, '
+        '"score": -0.125, "alignment": "0-0 2-1 2-2", "source_tokens": ["ein", "haus", "."], "alternatives": []}'
     )
     assert json.loads(output.translation_as_json(TRANSLATION)) == output.translation_as_dict(TRANSLATION)
+
+
+def test_the_alternatives_of_a_translation_stand_in_its_line() -> None:
+    other = replace(TRANSLATION, text="house.", tokens=["<unk>", "."], score=-0.5, alignment=[1, 2])
+    found = output.translation_as_dict(replace(TRANSLATION, alternatives=[other]))
+    assert found.keys() == output.translation_as_dict(TRANSLATION).keys()
+    assert found["alternatives"] == [
+        {"translation": "house.", "tokens": ["<unk>", "."], "log_prob": -0.5, "score": -0.5, "alignment": "1-0 2-1"}
+    ]
 
 
 def test_results_are_the_runs_folder_and_the_fields_of_each() -> None:
@@ -110,6 +123,8 @@ def test_results_are_the_runs_folder_and_the_fields_of_each() -> None:
     assert found == vars(result("test", 1.7))
     text = output.results_as_json(Path("runs/mine"), [])
     assert text == '{"run": "runs/mine", "results": []}'
+    ensemble = output.results_as_json(Path("runs/mine"), [], [Path("runs/yours")])
+    assert ensemble == '{"run": "runs/mine", "others": ["runs/yours"], "results": []}'
 
 
 def test_a_folder_whose_name_is_no_utf_8_can_be_printed() -> None:

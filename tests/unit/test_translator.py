@@ -1,8 +1,10 @@
 """Translator: what is read and written in which order, and what stands for a word that it does not know."""
 
 import math
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,15 @@ import pytest
 import torch
 
 from transformer_cli import translator as module
+from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.data.codec import WordCodec
 from transformer_cli.data.specials import EOS, SOS
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
-from transformer_cli.errors import DataError
+from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.attention import AttentionRecord
+from transformer_cli.runs.run import Run
 from transformer_cli.translator import Options, Translation, Translator
 
 
@@ -189,3 +193,170 @@ def test_an_error_in_a_thread_is_an_error_of_the_whole(
     with pytest.raises(DataError, match="no"):
         Translator(translator.run, translator.device, batches_at_a_time=2).translations(sentences)
     assert torch.get_num_threads() == 2
+
+
+# How to search
+
+
+BEAM = SearchSettings(n_best=3, decoding=DecodingConfig(beam_size=4))
+SAMPLES = SearchSettings(n_best=3, decoding=DecodingConfig(sample=True, temperature=3.0))
+
+
+def test_a_run_translates_as_its_config_says_unless_told_otherwise(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def watched(*arguments: Any, **settings: Any) -> list[list[Hypothesis]]:
+        seen.append(arguments[2])
+        return decode(*arguments, **settings)
+
+    monkeypatch.setattr(module, "decode", watched)
+    decoding = DecodingConfig(length_penalty=0.5)
+    config = translator.run.config.model_copy(update={"decoding": decoding})
+    changed = Translator(replace(translator.run, config=config), translator.device)
+    told = SearchSettings(max_tokens=3)
+    changed.translate(["Hund"])
+    changed.translate(["Hund"], settings=told)
+    assert seen == [SearchSettings(decoding=decoding), told]
+
+
+@pytest.mark.parametrize("settings", [BEAM, SAMPLES], ids=["beam", "samples"])
+def test_the_n_best_are_a_translation_and_its_alternatives(
+    translator: Translator, sentences: Sequence[str], settings: SearchSettings
+) -> None:
+    for each in translator.translations(sentences, settings=settings):
+        scores = [each.score, *(other.score for other in each.alternatives)]
+        assert scores == sorted(scores, reverse=True)
+        assert len(each.alternatives) == (2 if each.source.strip() else 0)
+        for other in each.alternatives:
+            assert (other.source, other.source_tokens, other.alternatives) == (each.source, each.source_tokens, [])
+            assert other.tokens == translator.run.codecs.target.tokens(other.ids)
+
+
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_samples_do_not_depend_on_how_a_stream_is_cut(translator: Translator, chunk: int) -> None:
+    lines = ["Der alte Hund.", "Die Katze singt.", "", *["Der alte Hund."] * 3, "Hund"]
+    together = translator.translations(lines, settings=SAMPLES)
+    in_chunks = list(translator.stream(lines, settings=SAMPLES, chunk=chunk))
+    assert [_drawn(each) for each in in_chunks] == [_drawn(each) for each in together]
+    assert len({tuple(_drawn(together[index])) for index in (0, 3, 4, 5)}) > 1  # each line has draws of its own
+
+
+def _drawn(translation: Translation) -> list[str]:
+    return [each.text for each in (translation, *translation.alternatives)]
+
+
+@pytest.mark.parametrize("settings", [SearchSettings(), BEAM, SAMPLES], ids=["greedy", "beam", "samples"])
+@pytest.mark.parametrize("prefix", ["the young", " The  old dog ", "."])
+def test_every_translation_begins_with_the_prefix_except_blank_ones(
+    translator: Translator, sentences: Sequence[str], settings: SearchSettings, prefix: str
+) -> None:
+    begin = " ".join(prefix.lower().split())
+    for translation in translator.translations(sentences, Options(prefix=prefix), settings):
+        for each in (translation, *translation.alternatives):
+            assert each.text.startswith(begin) if each.source.strip() else each.text == ""
+
+
+def test_a_prefix_of_nothing_is_no_prefix(translator: Translator, sentences: Sequence[str]) -> None:
+    assert translator.translate(sentences, Options(prefix=" ")) == translator.translate(sentences)
+
+
+def test_a_prefix_that_the_model_cannot_write_is_an_error_with_its_word(translator: Translator) -> None:
+    with pytest.raises(DataError, match=r"^--prefix: the model cannot write 'quokka', which is not in its vocabulary"):
+        translator.translate(["Hund"], Options(prefix="The quokka sleeps"))
+
+
+@pytest.mark.parametrize(
+    ("n_tokens", "max_tokens", "limit"), [(15, None, 14), (13, None, 12), (4, 3, 3)], ids=["model", "source", "asked"]
+)
+def test_a_prefix_longer_than_a_translation_is_an_error_with_its_line(
+    translator: Translator, n_tokens: int, max_tokens: int | None, limit: int
+) -> None:
+    options, settings = Options(prefix="dog " * n_tokens), SearchSettings(max_tokens=max_tokens)
+    lines = [" ", "Der alte Hund singt." if limit == 14 else "Hund"]
+    message = f"^line 8: --prefix has {n_tokens} tokens, but the translation may have {limit}; "
+    with pytest.raises(DataError, match=message):
+        translator.translations(lines, options, settings, first_line=7)
+
+
+# What translations carry
+
+
+def test_each_token_is_aligned_with_the_source_token_that_it_attended_to(
+    translator: Translator, sentences: Sequence[str]
+) -> None:
+    n_unknown = 0
+    for each in translator.translations(sentences):
+        words = [each.source_tokens[index] for index in each.alignment]
+        written = [word if token == "<unk>" else token for token, word in zip(each.tokens, words, strict=True)]
+        assert isinstance(translator.run.codecs.target, WordCodec)
+        assert each.text == translator.run.codecs.target.joins.join(written)
+        n_unknown += each.tokens.count("<unk>")
+    assert n_unknown > 2
+
+
+def test_an_alignment_is_the_largest_weight_of_the_attention_that_travels_along(translator: Translator) -> None:
+    for settings in (SearchSettings(), BEAM):
+        (each,) = translator.translations(["Der alte Hund singt im Park."], Options(keep_attention=True), settings)
+        assert each.attention is not None
+        of_words = each.attention.mean(dim=0)[: len(each.tokens), 1:-1]
+        assert each.alignment == of_words.argmax(dim=1).tolist()
+        assert max(each.alignment) < len(each.source_tokens)
+
+
+# Several runs
+
+
+@pytest.fixture(scope="module")
+def other(train_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run of the same dataset, of another shape and fewer positions. Not to be written to."""
+    changes = ("training.seed=1", "training.epochs=2", "model.d_model=16", "model.max_length=14")
+    return train_tiny(tmp_path_factory.mktemp("other"), *changes)
+
+
+def test_an_ensemble_writes_by_the_mean_of_its_models_probabilities(
+    other: Run, tiny: Run, sentences: Sequence[str]
+) -> None:
+    ensemble = Translator.load(tiny.folder, other.folder, device="cpu")
+    assert (ensemble.run.folder, len(ensemble.models), ensemble.max_length) == (tiny.folder, 2, 14)
+    for each in ensemble.translations([line for line in sentences if line.strip()]):
+        source, target = torch.tensor([[SOS, *each.source_ids, EOS]]), torch.tensor([[SOS, *each.ids]])
+        with torch.no_grad():
+            mean = torch.stack([model(source, target)[0].softmax(dim=-1) for model in ensemble.models]).mean(dim=0)
+        chosen = [*each.ids, EOS][: min(2 * len(each.source_tokens) + 10, 12)]
+        log_prob = float(mean[range(len(chosen)), chosen].log().sum())
+        mean[:, [1, SOS]] = 0.0  # <pad> and <sos> are never written
+        assert mean.argmax(dim=1)[: len(chosen)].tolist() == chosen
+        assert each.log_prob == pytest.approx(log_prob, abs=1e-4)
+
+
+def test_an_ensemble_of_a_run_with_itself_translates_as_the_run(
+    translator: Translator, tiny: Run, sentences: Sequence[str]
+) -> None:
+    twice = Translator(tiny, translator.device, others=[tiny])
+    assert twice.translate(sentences, settings=BEAM) == translator.translate(sentences, settings=BEAM)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "difference"),
+    [
+        ("target.vocab.txt", "<unk>\n<pad>\n<sos>\n<eos>\na\n", "target.vocab.txt"),
+        (
+            "target.joins.json",
+            '{"glue_left": [], "glue_right": [], "glued_pairs": [], "spaced_pairs": []}',
+            "target.joins.json",
+        ),
+        ("config.yaml", "data: {source: fr, target: en}", "data.source: de and fr"),
+        ("config.yaml", "data: {lowercase: false}", "data.lowercase: true and false"),
+    ],
+)
+def test_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path, file: str, text: str, difference: str) -> None:
+    unlike = Path(shutil.copytree(tiny.folder, tmp_path / "unlike"))
+    (unlike / file).write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        Translator.load(tiny.folder, unlike, device="cpu")
+    assert str(refused.value) == (
+        f"{tiny.folder} and {unlike} cannot translate together, because their codecs differ ({difference}); "
+        "name runs of one dataset"
+    )

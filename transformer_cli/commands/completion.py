@@ -28,12 +28,21 @@ def settings(incomplete: str) -> list[str]:
     If only one key is left, it is offered with its default too, as `training.epochs=10`: bash types a space after a
     single candidate, but not after the common beginning of two.
     """
+    return _offered("", incomplete)
+
+
+def decoding_settings(incomplete: str) -> list[str]:
+    """Like `settings`, but only the keys that `--set` takes where a trained run is used."""
+    return _offered("decoding.", incomplete)
+
+
+def _offered(section: str, incomplete: str) -> list[str]:
     from transformer_cli.config.load import settings_by_key
     from transformer_cli.config.schema import Config
     from transformer_cli.config.yamltext import as_line
 
     defaults = settings_by_key(Config())
-    keys = [key for key in defaults if key.startswith(incomplete.rstrip("="))]
+    keys = [key for key in defaults if key.startswith(section) and key.startswith(incomplete.rstrip("="))]
     offered = [f"{key}=" for key in keys]
     if len(keys) == 1:
         default = as_line(defaults[keys[0]]).replace(", ", ",")  # a space would end the word

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transformer_cli.commands import completion
-from transformer_cli.commands.options import DeviceOption, JsonOption, RunOption, unwritable, writing
+from transformer_cli.commands.options import (
+    BeamSizeOption,
+    DecodingSetOption,
+    DeviceOption,
+    JsonOption,
+    RunsOption,
+    search_settings,
+    unwritable,
+    writing,
+)
 from transformer_cli.output import results_as_json, results_as_table
 
 if TYPE_CHECKING:
@@ -15,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    run: RunOption = None,
+    run: RunsOption = None,
+    overrides: DecodingSetOption = None,
+    beam_size: BeamSizeOption = None,
     split: Annotated[
         list[str] | None,
         typer.Option(
@@ -39,7 +50,7 @@ def evaluate(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Print loss, perplexity, BLEU and chrF of a run's best checkpoint."""
+    """Print loss, perplexity, BLEU and chrF of a run's best checkpoint, or of an ensemble of several runs'."""
     if (input_file is None) != (reference is None):
         raise typer.BadParameter("--input and --reference need each other")
     if input_file and split:
@@ -48,13 +59,14 @@ def evaluate(
         if path and path.is_dir():
             raise unwritable(path, "it is a folder")
     from transformer_cli.evaluation.evaluate import evaluate
-    from transformer_cli.runs.run import find_run
+    from transformer_cli.runs.run import Run, find_run
 
     files = (input_file, reference) if input_file and reference else None
-    folder = find_run(run)
-    judged = list(evaluate(folder, splits=split or (), files=files, device=device))
+    folder, *others = map(find_run, run) if run else [find_run()]
+    settings = search_settings(Run.open(folder).config.decoding, overrides, beam_size=beam_size)
+    judged = list(evaluate(folder, others=others, splits=split or (), files=files, device=device, settings=settings))
     results = [each.result for each in judged]
-    print(results_as_json(folder, results) if as_json else results_as_table(results))
+    print(results_as_json(folder, results, others) if as_json else results_as_table(results))
     _keep(judged, output, output_tokens)
 
 

@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from transformer_cli.commands.options import DeviceOption, RunOption, TruncateOption, writing
+from transformer_cli.commands.options import (
+    DecodingSetOption,
+    DeviceOption,
+    RunOption,
+    TruncateOption,
+    search_settings,
+    writing,
+)
 from transformer_cli.output import inspection_as_json, words_as_json, words_as_table
 
 
@@ -28,6 +35,7 @@ class ScaleChoice(str, Enum):
 def inspect(
     sentence: Annotated[str, typer.Argument(help="The sentence to translate and look into.")],
     run: RunOption = None,
+    overrides: DecodingSetOption = None,
     device: DeviceOption = "auto",
     output: Annotated[
         Path | None,
@@ -72,6 +80,7 @@ def inspect(
     if vectors is not None:
         of_a_model: dict[str, object] = {
             "--run": run,
+            "--set": overrides,
             "--device": device != "auto",
             "--kind": kind,
             "--layer": layer is not None,
@@ -87,7 +96,9 @@ def inspect(
     from transformer_cli.inspection import KINDS, inspect_sentence
     from transformer_cli.translator import Options, Translator
 
-    inspection = inspect_sentence(Translator.load(run, device=device), sentence, Options(truncate=truncate))
+    translator = Translator.load(run, device=device)
+    settings = search_settings(translator.run.config.decoding, overrides)
+    inspection = inspect_sentence(translator, sentence, Options(truncate=truncate), settings)
     kinds = [each for each in KINDS if not kind or KindChoice(each) in kind]
     maps = inspection.maps(kinds, layer=layer, heads=head or ())
     if picture is None:

@@ -11,7 +11,9 @@ from transformer_cli.commands import completion
 from transformer_cli.errors import DataError
 
 if TYPE_CHECKING:
+    from transformer_cli.config.decoding import DecodingConfig
     from transformer_cli.config.schema import Config
+    from transformer_cli.decoding.settings import SearchSettings
 
 ConfigOption = Annotated[
     Path | None,
@@ -31,6 +33,36 @@ SetOption = Annotated[
         metavar="KEY=VALUE",
         help="Override one setting, such as training.epochs=3. Repeatable.",
         autocompletion=completion.settings,
+    ),
+]
+DecodingSetOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="KEY=VALUE",
+        help="Override a setting of the search, such as decoding.length_penalty=0.6. Repeatable.",
+        autocompletion=completion.decoding_settings,
+    ),
+]
+BeamSizeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--beam-size",
+        metavar="N",
+        help="Hypotheses that the search keeps; 1 is greedy search.",
+        show_default="the run's decoding.beam_size",
+    ),
+]
+RunsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--run",
+        "-r",
+        metavar="RUN",
+        help="A run's name under runs/, or its folder. Several runs of one dataset translate together, as an ensemble.",
+        show_default="the newest",
+        autocompletion=completion.runs,
     ),
 ]
 RunOption = Annotated[
@@ -64,6 +96,25 @@ def read_config(path: Path | None, overrides: Sequence[str] | None) -> "Config":
     from transformer_cli.config.load import load_config
 
     return load_config(path, overrides or ())
+
+
+def search_settings(
+    decoding: "DecodingConfig",
+    overrides: Sequence[str] | None,
+    *,
+    beam_size: int | None = None,
+    n_best: int | None = None,
+    max_tokens: int | None = None,
+) -> "SearchSettings":
+    """Returns how to search: as the flags say, else as `--set` says, else as `decoding`, the run's own settings, says.
+
+    Raises ConfigError.
+    """
+    from transformer_cli.config.load import override_decoding
+    from transformer_cli.decoding.settings import SearchSettings
+
+    chosen = override_decoding(decoding, overrides or (), beam_size=beam_size)
+    return SearchSettings(max_tokens=max_tokens, n_best=1 if n_best is None else n_best, decoding=chosen)
 
 
 @contextmanager

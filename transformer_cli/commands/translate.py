@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_cli.commands.options import DeviceOption, RunOption, TruncateOption, writing
+from transformer_cli.commands.options import (
+    BeamSizeOption,
+    DecodingSetOption,
+    DeviceOption,
+    RunsOption,
+    TruncateOption,
+    search_settings,
+    writing,
+)
 from transformer_cli.decoding.limits import DEFAULT_LIMIT
 from transformer_cli.errors import DataError
 from transformer_cli.output import translation_as_json
@@ -20,7 +28,8 @@ if TYPE_CHECKING:
 
 CHUNK = 1000  # lines that are read before they are translated together
 
-Render = Callable[["Translation"], str]
+Render = Callable[[int, "Translation"], str]
+"""The number of a line and its translation → what is printed"""
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +41,22 @@ def translate(
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", metavar="FILE", help="Translate the lines of a file.")
     ] = None,
-    run: RunOption = None,
+    run: RunsOption = None,
+    overrides: DecodingSetOption = None,
+    beam_size: BeamSizeOption = None,
+    n_best: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=1000,
+            metavar="K",
+            help="Print the K best translations of each line: line number, score and text, with tabs between them.",
+            show_default="only the best one, as plain text",
+        ),
+    ] = None,
+    prefix: Annotated[
+        str, typer.Option(metavar="TEXT", help="Begin every translation with this text.", show_default=False)
+    ] = "",
     device: DeviceOption = "auto",
     max_tokens: Annotated[
         int | None,
@@ -64,21 +88,35 @@ def translate(
         raise typer.BadParameter("--tokens and --json cannot be used together (the JSON has the tokens)")
     if attention and (input_file or len(sentences or ()) != 1):
         raise typer.BadParameter("--attention draws one sentence: give exactly one, as an argument")
-    from transformer_cli.decoding.settings import SearchSettings
+    if attention and len(run or ()) > 1:
+        raise typer.BadParameter("--attention draws the attention of one model: give one --run")
     from transformer_cli.translator import Options, Translator
 
-    translator = Translator.load(run, device=device)
-    options = Options(keep_unk=keep_unk, truncate=truncate, keep_attention=attention is not None)
-    settings = SearchSettings(max_tokens=max_tokens)
-    render = translation_as_json if as_json else _tokens if tokens else _text
+    translator = Translator.load(*(run or ()), device=device)
+    settings = search_settings(
+        translator.run.config.decoding, overrides, beam_size=beam_size, n_best=n_best, max_tokens=max_tokens
+    )
+    options = Options(keep_unk=keep_unk, truncate=truncate, prefix=prefix, keep_attention=attention is not None)
+    render = _renderer(tokens=tokens, as_json=as_json, n_best=n_best)
     if not sentences and not input_file and sys.stdin.isatty():
         _answer_a_terminal(translator, options, settings, render)
         return
     lines = _lines(sentences, input_file)
-    for translation in translator.stream(lines, options, settings, chunk=CHUNK):
+    for number, translation in enumerate(translator.stream(lines, options, settings, chunk=CHUNK), start=1):
         if attention:  # there is only one sentence: several were refused above
             _draw_cross_attention(translation, attention, layer=translator.run.config.model.num_decoder_layers)
-        print(render(translation))
+        print(render(number, translation))
+
+
+def _renderer(*, tokens: bool, as_json: bool, n_best: int | None) -> Render:
+    written = _tokens if tokens else _text
+    if as_json:
+        return lambda number, translation: translation_as_json(translation)
+    if n_best is None:
+        return lambda number, translation: written(translation)
+    return lambda number, translation: "\n".join(
+        f"{number}\t{each.score:.4f}\t{written(each)}" for each in (translation, *translation.alternatives)
+    )
 
 
 def _text(translation: "Translation") -> str:
@@ -94,13 +132,13 @@ def _answer_a_terminal(
 ) -> None:
     """Translate each line as soon as it is typed."""
     print("Type one sentence per line; Ctrl-D ends.", file=sys.stderr)
-    for line in _lines(None, None):
+    for number, line in enumerate(_lines(None, None), start=1):
         try:
-            (translation,) = translator.translations([line], options, settings)
+            (translation,) = translator.translations([line], options, settings, first_line=number)
         except DataError as error:  # one sentence too long is no reason to leave
             print(f"tfm: error: {error}", file=sys.stderr)
         else:
-            print(render(translation), flush=True)
+            print(render(number, translation), flush=True)
 
 
 def _draw_cross_attention(translation: "Translation", path: Path, *, layer: int) -> None:

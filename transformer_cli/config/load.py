@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from transformer_cli.config.data import FilePair
+from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.schema import Config, is_file
 from transformer_cli.config.section import Section
 from transformer_cli.config.yamltext import as_line, as_text, parse_value, read_mapping
@@ -34,14 +35,33 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
     for override in overrides:
         _apply_override(tree, override)
     _make_paths_absolute(tree, Path())  # the paths from --set
-    try:
-        return Config.model_validate(tree)
-    except ValidationError as error:
-        mistake = _one_line(error)
-        for override in overrides:
-            if _is_about(mistake, override.partition("=")[0].strip()):
-                origin = f"--set {override}"
-        raise ConfigError(f"{origin}: {mistake}") from None
+    return _validated(tree, origin, {f"--set {override}": _key(override) for override in overrides})
+
+
+def override_decoding(
+    decoding: DecodingConfig, overrides: Sequence[str] = (), *, beam_size: int | None = None
+) -> DecodingConfig:
+    """Apply overrides such as `decoding.length_penalty=0.6`, and then a beam size of its own, to a run's settings.
+
+    Raises ConfigError, in one line, for a key outside of `decoding`, an unknown key, a wrong type or a wrong value.
+    """
+    tree: dict[str, Any] = {"decoding": decoding.model_dump()}
+    origins = {}
+    for override in overrides:
+        key = origins[f"--set {override}"] = _key(override)
+        if key.partition(".")[0] in Config.model_fields.keys() - {"decoding"}:
+            raise ConfigError(
+                f"--set {override}: only decoding.* can be set here; {key} is what the run was trained with"
+            )
+        if key in DecodingConfig.model_fields:
+            raise ConfigError(f"--set {override}: unknown key; did you mean decoding.{key}?")
+        _apply_override(tree, override)
+    if beam_size is not None:
+        flag = f"decoding.beam_size={beam_size}"
+        _apply_override(tree, flag)
+        origins[f"--beam-size {beam_size}"] = _key(flag)
+    last = next(reversed(origins), "--set")  # where the values do not fit together
+    return _validated(tree, last, origins).decoding
 
 
 def dump_config(config: Config) -> str:
@@ -63,6 +83,21 @@ def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[st
         for key in keys
         if before.get(key) != after.get(key) and key not in ignore
     ]
+
+
+def _validated(tree: Mapping[str, Any], origin: str, origins: Mapping[str, str]) -> Config:
+    """Returns the config in a tree. origin: what an error begins with, unless it is about a key of `origins`.
+
+    origins: what else an error may begin with, such as "--set training.epochs=x" → the key that it is about.
+    """
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        mistake = _one_line(error)
+        for other, key in origins.items():
+            if _is_about(mistake, key):
+                origin = other
+        raise ConfigError(f"{origin}: {mistake}") from None
 
 
 def _make_paths_absolute(tree: Mapping[str, Any], folder: Path) -> None:
@@ -88,6 +123,10 @@ def _absolute(path: str, folder: Path) -> str:
         return str((folder / Path(path).expanduser()).resolve())
     except (RuntimeError, ValueError) as error:  # ~nobody/…; a NUL
         raise ConfigError(f"{path!r}: not a path: {error}") from None
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0].strip()
 
 
 def _apply_override(tree: dict[str, Any], override: str) -> None:

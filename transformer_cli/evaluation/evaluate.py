@@ -15,6 +15,7 @@ from transformer_cli.data.batching import rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.data.lines import out_of_step, read_lines
 from transformer_cli.data.words import nearest_tokenizer
+from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.losses import Losses, corpus_losses
 from transformer_cli.evaluation.metrics import TokenizedText, bleu_of_text, score
@@ -69,28 +70,35 @@ class ParallelText:
 def evaluate(
     run: str | Path | None = None,
     *,
+    others: Sequence[str | Path] = (),
     splits: Sequence[str] = (),
     files: tuple[Path, Path] | None = None,
     device: str = "auto",
+    settings: SearchSettings | None = None,
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
 ) -> Iterator[Judged]:
     """Judge a run's best checkpoint on splits of its dataset (by default every test set), or on two files.
 
-    run: a name under runs_dir, a folder, or None for the newest run. files: sentences and their reference translations.
-    Yields a result after each split. Raises CheckpointError or DataError when the first result is requested.
+    run: a name under runs_dir, a folder, or None for the newest run. others: further runs, which make an ensemble with
+    it. files: sentences and their reference translations. settings: how to search (None: as the run's config says).
+    Yields a result after each split. Raises CheckpointError, ConfigError or DataError when the first result is
+    requested.
     """
-    opened = Run.open(find_run(run, runs_dir))
+    opened, *ensemble = (Run.open(find_run(each, runs_dir)) for each in (run, *others))
     texts = [_read_text(*files)] if files else _read_splits(opened.config.data, splits, data_dir)
-    translator = Translator(opened, choose_device(device))
+    translator = Translator(opened, choose_device(device), others=ensemble)
     for text in texts:
-        yield judge(translator, text)
+        yield judge(translator, text, settings)
         if opened.config.data.corpus == "captions" and files is None:
             _say_baseline(opened.config.data, text)
 
 
-def judge(translator: Translator, text: ParallelText) -> Judged:
-    """Translate a text and score the result against its raw references. Raises DataError if all lines are too long."""
+def judge(translator: Translator, text: ParallelText, settings: SearchSettings | None = None) -> Judged:
+    """Translate a text and score the result against its raw references. Raises DataError if all lines are too long.
+
+    settings: how to search (None: as the run's config says).
+    """
     started = time.monotonic()
     codecs, data = translator.run.codecs, translator.run.config.data
     sources = [codecs.source.encode(line) for line in text.sources]
@@ -99,7 +107,7 @@ def judge(translator: Translator, text: ParallelText) -> Judged:
         Side.of([line.ids for line in sources]), Side.of([line.ids for line in references])
     )
     losses = _losses(translator, text.name, split)
-    translations = translator.translate_encoded(text.sources, sources, Options(truncate=True))
+    translations = translator.translate_encoded(text.sources, sources, Options(truncate=True), settings)
     texts = [each.text for each in translations]
     if data.tokens == "words":
         own_tokens, reference_tokens = [each.tokens for each in translations], [line.tokens for line in references]
@@ -128,14 +136,14 @@ def judge(translator: Translator, text: ParallelText) -> Judged:
 
 def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     """Returns the losses of the sentences that fit; a warning counts the others."""
-    max_length = translator.run.config.model.max_length
+    max_length = translator.max_length
     rows = rows_within(split, max_length)
     if len(rows) < len(split):
         n_long = len(split) - len(rows)
         log.warning("%s: %d sentences are too long: left out of the loss, and cut for translation", name, n_long)
     if not len(rows):
         raise DataError(f"{name}: every sentence is longer than the model's {max_length} positions")
-    return corpus_losses(translator.model, split, rows)
+    return corpus_losses(translator.model, split, rows, others=translator.models[1:])
 
 
 def _read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[ParallelText]:

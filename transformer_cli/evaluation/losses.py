@@ -4,12 +4,14 @@ Training validates with these functions, so this module imports nothing that tra
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.data.batching import collate
@@ -54,27 +56,43 @@ def perplexity(loss: float) -> float:
     return math.exp(min(loss, 700.0))
 
 
-def sentence_losses(model: Transformer, split: EncodedSplit, rows: Rows, world: World = ALONE) -> SentenceLosses:
+def sentence_losses(
+    model: Transformer,
+    split: EncodedSplit,
+    rows: Rows,
+    world: World = ALONE,
+    *,
+    others: Sequence[Transformer] = (),
+) -> SentenceLosses:
     """Returns the losses of the sentences in `rows`, in that order, without dropout or label smoothing, in float32.
 
-    Several processes that hold the same model share the work, and all of them return the same losses.
+    others: the other models of an ensemble, which gives each token the mean of their probabilities. Several processes
+    that hold the same models share the work, and all of them return the same losses.
     """
     device = next(model.parameters()).device
     nll, tokens = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
     longest = np.maximum(split.source.lengths[rows], split.target.lengths[rows])
-    model.eval()
+    models = [each.eval() for each in (model, *others)]
     with torch.inference_mode():
         for group in groups_by_length(longest, LOSS_POSITIONS)[world.rank :: world.size]:
             batch = collate(split, rows[group])
-            losses = token_losses(model, batch.source.to(device), batch.target.to(device))
-            sums, counts = sum_by_row(losses.nll.cpu(), batch.target, model.pad_id)
+            source, target = batch.source.to(device), batch.target.to(device)
+            losses = _of_mean([token_losses(each, source, target).nll for each in models])
+            sums, counts = sum_by_row(losses.cpu(), batch.target, model.pad_id)
             nll[group], tokens[group] = sums.numpy(), counts.numpy()
     return SentenceLosses(world.total(nll), world.total(tokens))  # for each sentence, all processes but one have 0
 
 
-def corpus_losses(model: Transformer, split: EncodedSplit, rows: Rows, world: World = ALONE) -> Losses:
+def corpus_losses(
+    model: Transformer,
+    split: EncodedSplit,
+    rows: Rows,
+    world: World = ALONE,
+    *,
+    others: Sequence[Transformer] = (),
+) -> Losses:
     """Returns the losses of the sentences in `rows` taken together; otherwise like `sentence_losses`."""
-    each = sentence_losses(model, split, rows, world)
+    each = sentence_losses(model, split, rows, world, others=others)
     means = [each.nll[batch].sum() / each.tokens[batch].sum() for batch in _tutorial_batches(split, rows)]
     return Losses(int(each.tokens.sum()), float(each.nll.sum() / each.tokens.sum()), float(np.mean(means)))
 
@@ -88,6 +106,16 @@ def interleaved(source_length: int, target_length: int) -> int:
     for bit in reversed(range(max(source_length, target_length).bit_length())):
         key = key << 2 | (source_length >> bit & 1) << 1 | (target_length >> bit & 1)
     return key
+
+
+def _of_mean(losses: Sequence[Tensor]) -> Tensor:
+    """Returns -log of the mean of the probabilities whose -log several models give: float32 (tokens,), like each.
+
+    For example, probabilities of 0.2 and 0.4, which are losses of 1.61 and 0.92, give -log 0.3 = 1.20.
+    """
+    if len(losses) == 1:
+        return losses[0]
+    return math.log(len(losses)) - torch.stack([-each for each in losses]).logsumexp(dim=0)
 
 
 def _tutorial_batches(split: EncodedSplit, rows: Rows) -> list[NDArray[Any]]:

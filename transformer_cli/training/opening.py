@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from transformer_cli.compute.devices import choose_precision
+from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.load import differences, dump_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset, find_dataset
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 MAY_CHANGE = tuple(
     f"training.{key}" for key in ("epochs", "patience", "save_minutes", "tensorboard", "device", "num_threads")
-)
+)  # and all of `decoding`, which training does not use
 
 
 @dataclass(frozen=True)
@@ -104,14 +105,15 @@ def _resume(folder: Path, config: Config) -> Run:
     _check_settings(run, config)
     _check_saved(run)
     update = {key.split(".")[1]: getattr(config.training, key.split(".")[1]) for key in MAY_CHANGE}
-    resolved = run.config.model_copy(update={"training": run.config.training.model_copy(update=update)})
+    training = run.config.training.model_copy(update=update)
+    resolved = run.config.model_copy(update={"training": training, "decoding": config.decoding})
     write_text(folder / "config.yaml", dump_config(resolved))
     return replace(run, config=resolved)
 
 
 def _check_settings(run: Run, config: Config) -> None:
     """Raises ConfigError if the run was begun with other settings, except for the settings that may change."""
-    ignore = [*MAY_CHANGE]
+    ignore = [*MAY_CHANGE, *(f"decoding.{key}" for key in DecodingConfig.model_fields)]
     if config.data.fingerprint is None:
         ignore.append("data.fingerprint")
     if config.training.precision == "auto":

@@ -12,6 +12,8 @@ from transformer_cli.config.load import load_config
 
 Tfm = Callable[..., tuple[int, str, str]]
 
+USING_A_RUN = ("evaluate", "translate", "inspect")
+
 
 def offered_by_bash(tfm: Tfm, monkeypatch: pytest.MonkeyPatch, cwd: Path, *words: str) -> list[str]:
     """What bash offers on Tab after `tfm` and these words, the last of which is being typed."""
@@ -56,6 +58,13 @@ def test_a_setting_left_alone_is_offered_with_its_default(typed: str, expected: 
     assert completion.settings(typed) == expected
 
 
+def test_where_a_run_is_used_only_its_decoding_is_offered() -> None:
+    every = completion.decoding_settings("")
+    assert every == [key for key in completion.settings("") if key.startswith("decoding.")]
+    assert completion.decoding_settings("t") == []
+    assert completion.decoding_settings("decoding.beam") == ["decoding.beam_size=", "decoding.beam_size=1"]
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -68,6 +77,8 @@ def test_a_setting_left_alone_is_offered_with_its_default(typed: str, expected: 
             ("train", "--set", "training.batch_"),
             ["training.batch_size=", "training.batch_by=", "training.batch_order="],
         ),
+        *(((command, "--set", "decoding.top"), ["decoding.top_k=", "decoding.top_p="]) for command in USING_A_RUN),
+        *(((command, "--set", "training."), []) for command in USING_A_RUN),
         (("inspect", "--device", "c"), ["cpu", "cuda"]),
         (("inspect", "--kind", ""), ["encoder", "decoder", "cross"]),
         (("translate", "--input", "t"), []),

@@ -12,7 +12,11 @@ Tfm = Callable[..., tuple[int, str, str]]
     "arguments",
     [
         ("translat",),
-        ("translate", "--beam"),
+        ("translate", "--beams"),
+        ("translate", "--beam-size", "many"),
+        ("translate", "--n-best", "0", "Hallo"),
+        ("translate", "--n-best", "10000", "--set", "decoding.sample=true", "Hallo"),
+        ("evaluate", "--n-best", "2"),
         ("translate", "--max-tokens", "0", "Hallo"),
         ("translate", "--tokens", "--json", "Hallo"),
         ("translate", "--input", "file", "Hallo"),
@@ -38,6 +42,12 @@ def test_attention_is_drawn_of_one_sentence(tfm: Tfm, tmp_path: Path, sentences:
     assert "give exactly one" in err
 
 
+def test_attention_is_drawn_of_one_model(tfm: Tfm, tmp_path: Path) -> None:
+    code, out, err = tfm("translate", "--attention", "a.png", "-r", "one", "-r", "other", "Hallo", cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert "give one --run" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
@@ -50,6 +60,7 @@ def test_attention_is_drawn_of_one_sentence(tfm: Tfm, tmp_path: Path, sentences:
             "together with --kind, --layer, --head",
         ),
         (("--vectors", "a.vec", "--truncate"), "used together with --truncate"),
+        (("--vectors", "a.vec", "--set", "decoding.beam_size=2"), "used together with --set"),
         (("--vectors", "a.vec", "--scale", "half"), "'half'"),
     ],
 )

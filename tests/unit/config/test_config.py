@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from transformer_cli.config.data import CaptionsConfig
-from transformer_cli.config.load import differences, dump_config, load_config
+from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.load import differences, dump_config, load_config, override_decoding
 from transformer_cli.config.schema import Config
 from transformer_cli.errors import ConfigError
 
@@ -361,3 +362,61 @@ def test_differences_sees_files_come_and_go(path: Path, tmp_path: Path) -> None:
         f"data.files.test.target: {target} → null",
     ]
     assert differences(without, with_test)[0] == f"data.files.test.source: null → {source}"
+
+
+# A trained run's decoding section
+
+
+def test_a_runs_decoding_is_overridden_key_by_key_and_last_by_the_beam_size() -> None:
+    kept = DecodingConfig(beam_size=5, length_penalty=0.6)
+    assert override_decoding(kept) == kept
+    overrides = ["decoding.length_penalty=1", " decoding.no_repeat_ngram = 3", "decoding.beam_size=2"]
+    assert override_decoding(kept, overrides[:2]) == DecodingConfig(beam_size=5, no_repeat_ngram=3)
+    assert override_decoding(kept, overrides).beam_size == 2
+    assert override_decoding(kept, overrides, beam_size=4) == DecodingConfig(beam_size=4, no_repeat_ngram=3)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("decoding.beam_size=0", "decoding.beam_size: input should be greater than or equal to 1, not 0"),
+        ("decoding.beam_size=10000", "decoding.beam_size: input should be less than or equal to 1000, not 10000"),
+        ("decoding.sample=maybe", "decoding.sample: input should be a valid boolean, not maybe"),
+        ("decoding.beam_siz=4", "decoding.beam_siz: unknown key; did you mean beam_size?"),
+        ("beam_size=4", "unknown key; did you mean decoding.beam_size?"),
+        (
+            "training.epochs=3",
+            "only decoding.* can be set here; training.epochs is what the run was trained with",
+        ),
+        ("name=other", "only decoding.* can be set here; name is what the run was trained with"),
+        ("decoding=4", "decoding: input should be a valid dictionary or instance of DecodingConfig, not 4"),
+        ("decoding.beam_size", "write KEY=VALUE, such as training.learning_rate=3e-4"),
+    ],
+)
+def test_what_cannot_be_overridden_for_a_trained_run(override: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        override_decoding(DecodingConfig(), ["decoding.top_k=3", override])
+    assert str(caught.value) == f"--set {override}: {message}"
+
+
+@pytest.mark.parametrize(("size", "bound"), [(0, "greater than or equal to 1"), (10_000, "less than or equal to 1000")])
+def test_a_beam_size_out_of_bounds_is_named_by_its_flag(size: int, bound: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        override_decoding(DecodingConfig(), ["decoding.top_k=3"], beam_size=size)
+    assert str(caught.value) == f"--beam-size {size}: decoding.beam_size: input should be {bound}, not {size}"
+
+
+@pytest.mark.parametrize(
+    ("kept", "overrides", "beam_size", "origin"),
+    [
+        (DecodingConfig(beam_size=5), ["decoding.sample=true"], None, "--set decoding.sample=true"),
+        (DecodingConfig(sample=True), ["decoding.top_k=3", "decoding.beam_size=5"], None, "--set decoding.beam_size=5"),
+        (DecodingConfig(sample=True), ["decoding.top_k=3"], 5, "--beam-size 5"),
+    ],
+)
+def test_values_that_do_not_fit_together_are_named_by_what_was_given(
+    kept: DecodingConfig, overrides: list[str], beam_size: int | None, origin: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        override_decoding(kept, overrides, beam_size=beam_size)
+    assert str(caught.value).startswith(f"{origin}: decoding: sample: true draws tokens at random, but a beam of 5 ")

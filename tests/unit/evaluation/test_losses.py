@@ -15,6 +15,7 @@ from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.specials import EOS, SOS
 from transformer_cli.evaluation import losses as module
 from transformer_cli.evaluation.losses import Losses, corpus_losses, interleaved, sentence_losses
+from transformer_cli.runs.run import Run
 from transformer_cli.translator import Translator
 
 
@@ -99,6 +100,23 @@ def test_processes_that_share_the_work_find_the_very_same_losses(
     monkeypatch.setattr(World, "total", lambda world, array: next(sums))
     assert corpus_losses(translator.model, split, rows, World(0, 2)) == expected
     assert all(0 < np.count_nonzero(part) < len(rows) for part in arrays[0])
+
+
+def test_the_losses_of_an_ensemble_are_those_of_its_mean_probability(
+    translator: Translator, tiny: Run, split: EncodedSplit
+) -> None:
+    models, rows = [translator.model, tiny.new_model().eval()], np.array([150, 3, 77])
+    expected = []
+    for row in rows.tolist():
+        source = torch.tensor([[SOS, *split.source[row].tolist(), EOS]])
+        target = torch.tensor([[SOS, *split.target[row].tolist(), EOS]])
+        with torch.inference_mode():
+            mean = torch.stack([model(source, target[:, :-1])[0].softmax(dim=-1) for model in models]).mean(dim=0)
+        expected.append(-float(mean.gather(1, target[0, 1:, None]).log().sum()))
+    found = sentence_losses(models[0], split, rows, others=models[1:])
+    assert found.nll == pytest.approx(expected, rel=1e-5)
+    together = corpus_losses(models[0], split, rows, others=models[1:])
+    assert together.loss == pytest.approx(sum(expected) / together.tokens, rel=1e-5)
 
 
 @pytest.mark.parametrize(("loss", "ppl"), [(0.0, 1.0), (2.0, math.e**2), (1e4, math.exp(700.0))])

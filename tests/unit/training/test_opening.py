@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.load import load_config
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run, is_new
@@ -205,6 +206,14 @@ def test_a_run_that_goes_on_keeps_its_precision_and_takes_what_may_change(opened
         assert (training.patience, training.save_minutes, training.num_threads, training.epochs) == (7, 3, 2, 9)
         assert training.precision == "float32"
         assert Run.open(folder).config == run.run.config
+
+
+def test_how_a_run_translates_may_change_at_any_time(opened: Open, folder: Path) -> None:
+    with opened(folder, "training.epochs=3", "decoding.beam_size=5", "decoding.length_penalty=0.6") as run:
+        assert (run.run.config.decoding.beam_size, run.run.config.decoding.length_penalty) == (5, 0.6)
+        assert Run.open(folder).config == run.run.config
+    with opened(folder, "training.epochs=3") as run:
+        assert Run.open(folder).config.decoding == run.run.config.decoding == DecodingConfig()
 
 
 @pytest.mark.parametrize(

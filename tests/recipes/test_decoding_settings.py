@@ -1,0 +1,156 @@
+"""How a run translates: what its config says, what `--set` says, and what a flag says; and several runs together."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer_cli import plots
+
+Tfm = Callable[..., tuple[int, str, str]]
+
+SENTENCE = "Der alte Hund singt im Park."
+SAMPLE = ("--set", "decoding.sample=true", "--set", "decoding.temperature=4", "--set", "decoding.seed=3")
+
+
+@pytest.fixture
+def beamed(workspace: Path) -> Path:
+    """A working folder whose run keeps a beam of 3 in its config."""
+    config = workspace / "runs/tiny/config.yaml"
+    config.write_text(re.sub("beam_size: 1", "beam_size: 3", config.read_text(encoding="utf-8")), encoding="utf-8")
+    return workspace
+
+
+def n_best(tfm: Tfm, cwd: Path, *arguments: object) -> tuple[int, str]:
+    """The number of translations of a sentence, or 0, and what stands on standard error."""
+    code, out, err = tfm("translate", *arguments, SENTENCE, cwd=cwd)
+    assert (code == 0) == (err == "")
+    return out.count("\n"), err
+
+
+def test_a_flag_goes_before_set_and_set_before_the_runs_config(tfm: Tfm, project: Path, beamed: Path) -> None:
+    assert n_best(tfm, project, "--n-best", 1) == (1, "")
+    assert n_best(tfm, beamed, "--n-best", 3) == (3, "")
+    assert n_best(tfm, beamed, "--n-best", 4, "--set", "decoding.beam_size=4") == (4, "")
+    assert n_best(tfm, beamed, "--n-best", 5, "--set", "decoding.beam_size=4", "--beam-size", 5) == (5, "")
+    for arguments in ((), ("--set", "decoding.beam_size=4"), ("--set", "decoding.beam_size=8", "--beam-size", 4)):
+        count, err = n_best(tfm, beamed, "--n-best", 5, *arguments)
+        assert (count, err.count("\n")) == (0, 1)
+        assert err.startswith(f"tfm: error: --n-best 5: a beam of {4 if arguments else 3} does not hold so many")
+
+
+@pytest.mark.parametrize("command", ["translate", "inspect", "evaluate"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--set", "decoding.beam_size=0"), "--set decoding.beam_size=0: decoding.beam_size: input should be greater"),
+        (("--set", "decoding.beam=4"), "--set decoding.beam=4: decoding.beam: unknown key; did you mean beam_size?"),
+        (("--set", "model.d_model=4"), "--set model.d_model=4: only decoding.* can be set here; model.d_model is what"),
+        (("--beam-size", 0), "--beam-size 0: decoding.beam_size: input should be greater than or equal to 1, not 0"),
+        (("--beam-size", 10_000), "--beam-size 10000: decoding.beam_size: input should be less than or equal to 1000"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_one_line(
+    tfm: Tfm, project: Path, command: str, arguments: tuple[object, ...], message: str
+) -> None:
+    if command == "inspect" and arguments[0] == "--beam-size":
+        pytest.skip("inspect has --set alone")
+    sentence = () if command == "evaluate" else (SENTENCE,)
+    code, out, err = tfm(command, *arguments, *sentence, cwd=project)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith(f"tfm: error: {message}")
+
+
+def test_the_n_best_are_numbered_lines_with_a_score(tfm: Tfm, project: Path) -> None:
+    options = ("--beam-size", 4, "--n-best", 2)
+    code, out, _ = tfm("translate", *options, SENTENCE, " ", "Hund", cwd=project)
+    rows = [line.split("\t") for line in out.split("\n")[:-1]]
+    assert (code, [row[0] for row in rows]) == (0, ["1", "1", "2", "3", "3"])
+    assert rows[2] == ["2", "0.0000", ""]
+    found = [
+        json.loads(line)
+        for line in tfm("translate", "--json", *options, SENTENCE, " ", "Hund", cwd=project)[1].split("\n")[:-1]
+    ]
+    assert [(each["source"], len(each["alternatives"])) for each in found] == [(SENTENCE, 1), (" ", 0), ("Hund", 1)]
+    written = [each for line in found for each in (line, *line["alternatives"])]
+    assert [row[1:] for row in rows] == [[f"{each['score']:.4f}", each["translation"]] for each in written]
+    tokens = tfm("translate", "--tokens", *options, SENTENCE, cwd=project)[1].split("\n")
+    assert tokens[0].split("\t")[2].split() == found[0]["tokens"]
+
+
+@pytest.mark.parametrize("options", [("--n-best", 1), ("--n-best", 3, "--beam-size", 3), SAMPLE, ("--prefix", "the")])
+def test_a_blank_line_stays_blank_however_the_others_are_translated(
+    tfm: Tfm, project: Path, options: tuple[object, ...]
+) -> None:
+    code, out, _ = tfm("translate", "--json", *options, "", "\t \u3000", SENTENCE, cwd=project)
+    blank, also_blank, line = (json.loads(each) for each in out.split("\n")[:-1])
+    for each in (blank, also_blank):
+        assert (each["translation"], each["tokens"], each["alternatives"], each["alignment"]) == ("", [], [], "")
+    assert (code, line["translation"] != "") == (0, True)
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_prefix_begins_every_translation(tfm: Tfm, project: Path, corpus: Path, beam_size: int) -> None:
+    options = ("--prefix", "The young", "--beam-size", beam_size, "--input", corpus / "test.de")
+    code, out, _ = tfm("translate", *options, cwd=project)
+    assert (code, out.count("\n")) == (0, 30)
+    assert all(line.startswith("the young ") for line in out.split("\n")[:-1])
+
+
+def test_a_prefix_that_the_model_cannot_write_is_named(tfm: Tfm, project: Path) -> None:
+    code, out, err = tfm("translate", "--prefix", "the quokka", SENTENCE, cwd=project)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("tfm: error: --prefix: the model cannot write 'quokka'")
+
+
+def test_a_sample_depends_on_its_seed_and_its_line_alone(tfm: Tfm, project: Path) -> None:
+    code, drawn, _ = tfm("translate", *SAMPLE, *[SENTENCE] * 4, cwd=project)
+    assert (code, len({*drawn.split("\n")[:-1]}) > 1) == (0, True)
+    assert tfm("translate", *SAMPLE, "Hund", SENTENCE, cwd=project)[1].split("\n")[1] == drawn.split("\n")[1]
+    assert tfm("translate", *SAMPLE, "--set", "decoding.seed=4", *[SENTENCE] * 4, cwd=project)[1] != drawn
+
+
+@pytest.mark.parametrize("search", [("--set", "decoding.beam_size=4"), SAMPLE], ids=["beam", "sample"])
+def test_what_is_drawn_is_the_translation_that_is_printed(
+    tfm: Tfm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search: tuple[str, ...]
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr(plots, "draw_attention", lambda maps, path: drawn.extend(maps))
+    found = json.loads(tfm("translate", *search, "--json", SENTENCE, cwd=project)[1])
+    inspected = json.loads(tfm("inspect", *search, "--json", SENTENCE, cwd=project)[1])
+    assert inspected["translation"] == found["translation"]
+    assert inspected["target_tokens"] == ["<sos>", *found["tokens"]]
+    options = ("--prefix", "the young", "--attention", tmp_path / "a.png", "--tokens")
+    code, out, _ = tfm("translate", *search, *options, SENTENCE, cwd=project)
+    assert (code, out.split()[:2]) == (0, ["the", "young"])
+    assert drawn[0].target_tokens == ["<sos>", *out.split()][: len(drawn[0].weights)]
+
+
+def test_evaluate_judges_what_translate_prints(tfm: Tfm, project: Path, corpus: Path, tmp_path: Path) -> None:
+    search = ("--beam-size", 3, "--set", "decoding.length_penalty=2")
+    assert tfm("evaluate", *search, "--output", tmp_path / "texts", cwd=project)[0] == 0
+    printed = tfm("translate", *search, "--input", corpus / "test.de", cwd=project)[1]
+    assert (tmp_path / "texts").read_text(encoding="utf-8") == printed
+
+
+def test_several_runs_translate_and_are_judged_together(tfm: Tfm, workspace: Path, tmp_path: Path) -> None:
+    shutil.copytree(workspace / "runs/tiny", workspace / "runs/twin")
+    both = ("--run", "tiny", "--run", "twin")
+    assert tfm("translate", *both, SENTENCE, cwd=workspace) == tfm("translate", SENTENCE, cwd=workspace)
+    alone, together = (
+        json.loads(tfm("evaluate", "--json", *runs, cwd=workspace)[1]) for runs in (("--run", "tiny"), both)
+    )
+    assert (together["run"], together["others"]) == ("runs/tiny", ["runs/twin"])
+    assert "others" not in alone
+    for key in ("loss", "loss_batch_mean", "bleu"):
+        assert together["results"][0][key] == pytest.approx(alone["results"][0][key], rel=1e-5)
+    (workspace / "runs/twin/target.vocab.txt").write_text("<unk>\n<pad>\n<sos>\n<eos>\n", encoding="utf-8")
+    for command in (("translate", SENTENCE), ("evaluate",)):
+        code, out, err = tfm(*command, *both, cwd=workspace)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert err.startswith("tfm: error: runs/tiny and runs/twin cannot translate together")
+        assert "(target.vocab.txt)" in err
