@@ -10,7 +10,7 @@ import pytest
 
 from transformer_cli.errors import Interrupted
 
-COMMANDS = ("prepare", "train", "evaluate", "translate", "inspect", "curves")
+COMMANDS = ("prepare", "train", "evaluate", "compare", "score", "translate", "inspect", "curves")
 Tfm = Callable[..., tuple[int, str, str]]
 
 

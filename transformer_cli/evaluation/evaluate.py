@@ -15,8 +15,10 @@ from transformer_cli.data.batching import rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.data.lines import out_of_step, read_lines
 from transformer_cli.errors import DataError
+from transformer_cli.evaluation.by_length import LengthScore, bleu_by_source_length
 from transformer_cli.evaluation.losses import Losses, corpus_losses
-from transformer_cli.evaluation.metrics import TokenizedText, bleu_of_text, score
+from transformer_cli.evaluation.metrics import Interval, TokenizedText, bleu_of_text, score
+from transformer_cli.evaluation.record import append_result
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.translator import Options, Translation, Translator
 
@@ -38,11 +40,15 @@ class Result:
     ppl: float
     """exp(loss)"""
     bleu: float
-    """see Scores for this and the next four fields"""
+    """see Scores for this and the next six fields"""
+    bleu_interval: Interval | None
     bleu_signature: str
     bleu_tokens: float
     chrf: float
+    chrf_interval: Interval | None
     chrf_signature: str
+    bleu_by_source_length: list[LengthScore]
+    """BLEU of the short sentences, of longer ones, …"""
     seconds: float
 
 
@@ -77,13 +83,17 @@ def evaluate(
     """Judge a run's best checkpoint on splits of its dataset (by default every test set), or on two files.
 
     run: a name under runs_dir, a folder, or None for the newest run. files: sentences and their reference translations.
-    Yields a result after each split. Raises CheckpointError or DataError when the first result is requested.
+    Yields a result after each split, and appends it to the run's evaluations.jsonl if that can be written. Raises
+    CheckpointError or DataError when the first result is requested.
     """
     opened = Run.open(find_run(run, runs_dir))
-    texts = [_read_text(*files)] if files else _read_splits(opened.config.data, splits, data_dir)
+    texts = [read_text(*files)] if files else read_splits(opened.config.data, splits, data_dir)
     translator = Translator(opened, choose_device(device))
+    checkpoint = opened.checkpoint("best").name
     for text in texts:
-        yield judge(translator, text)
+        judged = judge(translator, text)
+        append_result(opened, asdict(judged.result), checkpoint=checkpoint, files=files)
+        yield judged
         if opened.config.data.corpus == "captions" and files is None:
             _say_baseline(opened.config.data, text)
 
@@ -99,8 +109,9 @@ def judge(translator: Translator, text: ParallelText) -> Judged:
     )
     losses = _losses(translator, text.name, split)
     translations = translator.translate_encoded(text.sources, sources, Options(truncate=True))
+    texts = [each.text for each in translations]
     scores = score(
-        TokenizedText([each.text for each in translations], [each.tokens for each in translations]),
+        TokenizedText(texts, [each.tokens for each in translations]),
         TokenizedText(text.references, [line.tokens for line in references]),
         language=data.target,
         lowercase=data.lowercased,
@@ -112,7 +123,8 @@ def judge(translator: Translator, text: ParallelText) -> Judged:
         loss=losses.loss,
         loss_batch_mean=losses.loss_batch_mean,
         ppl=losses.ppl,
-        **asdict(scores),
+        **vars(scores),
+        bleu_by_source_length=bleu_by_source_length(text.sources, texts, text.references, data),
         seconds=round(time.monotonic() - started, 3),
     )
     return Judged(result, translations)
@@ -130,7 +142,8 @@ def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     return corpus_losses(translator.model, split, rows)
 
 
-def _read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[ParallelText]:
+def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[ParallelText]:
+    """Read splits of the dataset that has these settings; without names, every test set. Raises DataError."""
     dataset = Dataset.open(find_dataset(data, data_dir))
     names = list(dict.fromkeys(names)) or dataset.test_splits
     if not names:
@@ -141,8 +154,8 @@ def _read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list
     ]
 
 
-def _read_text(source: Path, reference: Path) -> ParallelText:
-    """Read two files line by line; empty lines are kept, and an empty line's translation is empty."""
+def read_text(source: Path, reference: Path) -> ParallelText:
+    """Read two files line by line; empty lines are kept, and an empty line's translation is empty. Raises DataError."""
     sources, references = list(read_lines(source)), list(read_lines(reference))
     if not sources:
         raise DataError(f"{source}: empty; name a file with one sentence per line")

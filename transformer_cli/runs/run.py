@@ -6,6 +6,7 @@ runs/multi30k/
     source.vocab.txt target.vocab.txt target.joins.json     the codecs: a copy of the dataset's
     history.jsonl curves.png        one line per validation; the same as a picture
     tensorboard/                    the same as an event file, if the config says so
+    evaluations.jsonl               what `tfm evaluate` found, one line per split and call (evaluation/record.py)
     checkpoints/step-0004540/       what was saved after step 4540 (see checkpoints.py)
     best  last                      text files that name a checkpoint
     unsaved                         exists until `last` is written for the first time: nothing has been saved yet
