@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transformer_cli.evaluation.evaluate import Result
     from transformer_cli.evaluation.metrics import Interval
     from transformer_cli.evaluation.score import LineScore
-    from transformer_cli.evaluation.significance import TestedScore
+    from transformer_cli.evaluation.significance import PairedScore
     from transformer_cli.inspection import AttentionMap, Inspection, WordAttention
     from transformer_cli.translator import Translation
 
@@ -231,7 +231,7 @@ def _verdicts(verdicts: Sequence[str | None]) -> str:
     return "\n".join(said)
 
 
-def _tested(found: "TestedScore") -> list[str]:
+def _tested(found: "PairedScore") -> list[str]:
     """Returns the cells of a score: with its interval, its difference and two p-values."""
     cells = [_score(found.score, found.interval)]
     if (difference := found.difference) is None:

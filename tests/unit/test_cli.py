@@ -68,6 +68,12 @@ def test_mistakes_in_an_empty_folder(
             ("evaluate", "--input", "no.de", "--reference", "no.en"), b"", ("no.de: cannot be read",), id="no files"
         ),
         pytest.param(
+            ("compare", "tiny", "big"), b"", ("runs/big: no such run", "no file big"), id="nothing to compare"
+        ),
+        pytest.param(
+            ("score", "--input", "no.de", "--target", "no.en"), b"", ("no.de: cannot be read",), id="nothing to score"
+        ),
+        pytest.param(
             ("translate",),
             b"Hallo\nGr\xfc\xdfe\n",
             ("standard input: line 2", "byte 3", "0xfc", "not UTF-8"),

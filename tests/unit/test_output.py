@@ -1,6 +1,7 @@
 """What is printed of results: dicts that JSON holds, JSON as it has always been, and tables."""
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,20 @@ import torch
 
 from transformer_cli import output
 from transformer_cli.data.prepare import Prepared
+from transformer_cli.evaluation.by_length import LengthScore
+from transformer_cli.evaluation.compare import (
+    Comparison,
+    Example,
+    RecipeComparison,
+    RecipeResult,
+    RecipeScore,
+    SystemResult,
+)
 from transformer_cli.evaluation.evaluate import Result
+from transformer_cli.evaluation.metrics import Interval
+from transformer_cli.evaluation.score import LineScore
+from transformer_cli.evaluation.significance import Difference, PairedScore
+from transformer_cli.evaluation.spread import RecipeDifference
 from transformer_cli.inspection import Attention, Inspection, WordAttention
 from transformer_cli.translator import Translation
 
@@ -46,10 +60,13 @@ def result(split: str, loss: float) -> Result:
         loss_batch_mean=1.75,
         ppl=5.54,
         bleu=35.868,
+        bleu_interval=Interval(35.9, 1.663),
         bleu_signature="nrefs:1|tok:13a",
         bleu_tokens=36.0,
         chrf=5.5,
+        chrf_interval=None,
         chrf_signature="nrefs:1|nc:6",
+        bleu_by_source_length=[LengthScore(0, 10, 990, 36.0), LengthScore(51, None, 10, 20.0)],
         seconds=7.64,
     )
 
@@ -107,7 +124,9 @@ def test_a_translation_is_one_line_of_json_with_its_text_unescaped() -> None:
 
 def test_results_are_the_runs_folder_and_the_fields_of_each() -> None:
     (found,) = output.results_as_dict(Path("runs/mine"), [result("test", 1.7)])["results"]
-    assert found == vars(result("test", 1.7))
+    assert found == asdict(result("test", 1.7))
+    assert found["bleu_interval"] == {"mean": 35.9, "half_width": 1.663}
+    assert found["bleu_by_source_length"][1] == {"shortest": 51, "longest": None, "sentences": 10, "bleu": 20.0}
     text = output.results_as_json(Path("runs/mine"), [])
     assert text == '{"run": "runs/mine", "results": []}'
 
@@ -117,14 +136,121 @@ def test_a_folder_whose_name_is_no_utf_8_can_be_printed() -> None:
     assert text.encode("utf-8") == b'{"run": "runs/\\udcff", "results": []}'
 
 
-def test_results_are_a_table_with_one_line_per_split() -> None:
-    assert output.results_as_table([result("test", 1.71249), result("valid-set", 12.0)]).split("\n") == [
-        "split      sentences    loss    PPL  loss (batch mean)   BLEU  BLEU (tokens)  chrF  seconds",
-        "test           1,000   1.712  5.540              1.750  35.87          36.00  5.50      7.6",
-        "valid-set      1,000  12.000  5.540              1.750  35.87          36.00  5.50      7.6",
+def test_results_are_tables_with_one_line_per_split() -> None:
+    middle = replace(result("valid-set", 12.0), bleu_by_source_length=[LengthScore(11, 15, 1000, 35.868)])
+    assert output.results_as_table([result("test", 1.71249), middle]).split("\n") == [
+        "split      sentences    loss    PPL  loss (batch mean)          BLEU  BLEU (tokens)  chrF  seconds",
+        "test           1,000   1.712  5.540              1.750  35.87 ± 1.66          36.00  5.50      7.6",
+        "valid-set      1,000  12.000  5.540              1.750  35.87 ± 1.66          36.00  5.50      7.6",
+        "± half of the 95 % bootstrap interval",
+        "",
+        "BLEU by source length         0–10          11–15  51 and more",
+        "test                   36.00 (990)                  20.00 (10)",
+        "valid-set                           35.87 (1,000)",
+        "",
         "BLEU nrefs:1|tok:13a",
         "chrF nrefs:1|nc:6",
     ]
+
+
+@pytest.fixture
+def comparison() -> Comparison:
+    """Two systems, one sentence that changed."""
+    interval = Interval(35.0, 1.5)
+    example = Example(7, "Ein Hund.", "A dog.", ("a cat.", "a dog."), (33.33, 100.0))
+    score = PairedScore(36.2, interval, Difference(1.2, 0.003, 0.00004))
+    same = PairedScore(50.0, interval, Difference(0.0, None, None))
+    return Comparison(
+        "test",
+        1000,
+        ["bleu-bs", "bleu-ar"],
+        ["chrf-bs", "chrf-ar"],
+        [
+            SystemResult("old", PairedScore(35.0, interval, None), PairedScore(50.0, interval, None), None, None),
+            SystemResult("newer", score, same, "newer is better", [example, replace(example, source=None)]),
+        ],
+    )
+
+
+def test_a_comparison_is_tables_examples_and_a_verdict(comparison: Comparison) -> None:
+    assert output.comparisons_as_table([comparison]).split("\n") == [
+        "test: 1,000 sentences",
+        "",
+        "BLEU   score ± 95 %  difference  p (bootstrap)  p (randomisation)",
+        "old    35.00 ± 1.50",
+        "newer  36.20 ± 1.50       +1.20         0.0030           < 0.0001",
+        "",
+        "chrF   score ± 95 %  difference  p (bootstrap)  p (randomisation)",
+        "old    50.00 ± 1.50",
+        "newer  50.00 ± 1.50       +0.00              –                  –",
+        "",
+        "BLEU bleu-bs",
+        "BLEU bleu-ar",
+        "chrF chrf-bs",
+        "chrF chrf-ar",
+        "",
+        "line 7: chrF 33.3 → 100.0",
+        "  source     Ein Hund.",
+        "  reference  A dog.",
+        "  old        a cat.",
+        "  newer      a dog.",
+        "",
+        "line 7: chrF 33.3 → 100.0",
+        "  reference  A dog.",
+        "  old        a cat.",
+        "  newer      a dog.",
+        "",
+        "newer is better",
+        "",
+        *output.CAUTION.split("\n"),
+    ]
+    several = replace(comparison, systems=[*comparison.systems, comparison.systems[1]])
+    assert "newer is better\nnewer is better\n(2 comparisons: better means p < 0.05 / 2)\n\nThis judges" in (
+        output.comparisons_as_table([several])
+    )
+
+
+def test_a_comparison_as_json_says_what_it_judges(comparison: Comparison) -> None:
+    (found,) = json.loads(output.comparisons_as_json([comparison]))["comparisons"]
+    assert (found["split"], found["judges"], found["bleu_signatures"]) == ("test", "weights", ["bleu-bs", "bleu-ar"])
+    first, second = found["systems"]
+    assert first["bleu"] == {"score": 35.0, "interval": {"mean": 35.0, "half_width": 1.5}, "difference": None}
+    assert second["bleu"]["difference"] == {"points": 1.2, "p_bootstrap": 0.003, "p_randomization": 0.00004}
+    assert second["examples"][0]["translations"] == ["a cat.", "a dog."]
+
+
+def test_recipes_are_means_with_the_spread_of_their_runs() -> None:
+    score = RecipeScore([35.0, 36.0], 35.5, 0.7071, None)
+    surer, unsure = RecipeDifference(1.0, 0.25, 0.0213), RecipeDifference(-1.0, None, None)
+    recipes = [
+        RecipeResult(["a1", "a2"], score, score, None),
+        RecipeResult(["b1", "b2"], replace(score, difference=surer), replace(score, difference=unsure), "no verdict"),
+    ]
+    table = output.recipes_as_table([RecipeComparison("test", 30, "sig-b", "sig-c", recipes)])
+    assert table.split("\n") == [
+        "test: 30 sentences",
+        "",
+        "BLEU          runs     mean ± SD  difference (95 %)  p (Welch)",
+        "a1,a2  35.00 36.00  35.50 ± 0.71",
+        "b1,b2  35.00 36.00  35.50 ± 0.71       +1.00 ± 0.25     0.0213",
+        "",
+        "chrF          runs     mean ± SD  difference (95 %)  p (Welch)",
+        "a1,a2  35.00 36.00  35.50 ± 0.71",
+        "b1,b2  35.00 36.00  35.50 ± 0.71              -1.00          –",
+        "",
+        "BLEU sig-b",
+        "chrF sig-c",
+        "",
+        "no verdict",
+        "",
+        *output.RECIPE_CAUTION.split("\n"),
+    ]
+
+
+def test_a_scored_line_is_one_line_of_json() -> None:
+    assert output.line_score_as_json(LineScore("Ein\u2028Hund", "größer", -2.5, 3, 2.3)) == (
+        '{"source": "Ein\u2028Hund", "target": "größer", "log_prob": -2.5, "tokens": 3, "ppl": 2.3}'
+    )
 
 
 def test_a_prepared_dataset_is_its_manifest_or_a_table() -> None:

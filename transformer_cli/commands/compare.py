@@ -60,7 +60,7 @@ def compare(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Tell which of several translations is better, and whether chance explains it."""
+    """Tell which system translates better, and whether by chance."""
     recipes = [_runs_of(argument) for argument in systems]
     are_single = all(len(runs) == 1 for runs in recipes)
     if len(recipes) < 2:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.metrics import sentence_chrf, text_metrics
-from transformer_cli.evaluation.significance import TestedScore, paired_tests
+from transformer_cli.evaluation.significance import PairedScore, paired_tests
 from transformer_cli.evaluation.spread import RecipeDifference, welch
 from transformer_cli.evaluation.systems import Terms, Translated, translate_all
 from transformer_cli.evaluation.verdict import verdict
@@ -36,8 +36,8 @@ class SystemResult:
     """How a system did, alone and beside the first one."""
 
     name: str
-    bleu: TestedScore
-    chrf: TestedScore
+    bleu: PairedScore
+    chrf: PairedScore
     verdict: str | None
     """None for the first system, as the next one"""
     examples: list[Example] | None

@@ -4,11 +4,14 @@ Each system is compared with the first. The figures are those of sacreBLEU's own
 SACREBLEU_SEED). Knows texts, not where they come from.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transformer_cli.evaluation.metrics import Interval, text_metrics
+from transformer_cli.evaluation.metrics import MOST_FOR_INTERVALS, Interval, text_metrics
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class TestedScore:
+class PairedScore:
     """A system's score by one metric, from 0 to 100."""
 
     score: float
@@ -42,27 +45,29 @@ class TestedScore:
 
 
 @dataclass(frozen=True)
-class Tested:
+class PairedTests:
     """What the tests found, for each metric: BLEU and chrF."""
 
     signatures: dict[str, list[str]]
     """sacreBLEU's signatures of the paired bootstrap and of approximate randomisation"""
-    scores: dict[str, list[TestedScore]]
+    scores: dict[str, list[PairedScore]]
     """one for each system"""
 
 
 def paired_tests(
     systems: Sequence[Sequence[str]], references: Sequence[str], *, language: str, lowercase: bool
-) -> Tested:
+) -> PairedTests:
     """Compare the first system's text with each other's, by both tests.
 
     systems: for each system its lines, as many as there are references. language, lowercase: as in `score`.
     """
     from sacrebleu.significance import PairedTest
 
+    if len(references) > MOST_FOR_INTERVALS:
+        log.warning("%d sentences: the tests take about %.1f GB of memory", len(references), len(references) * 1e-4)
     named = [(str(index), lines) for index, lines in enumerate(systems)]
     signatures: dict[str, list[str]] = {}
-    scores: dict[str, list[TestedScore]] = {}
+    scores: dict[str, list[PairedScore]] = {}
     for name, metric in text_metrics(language=language, lowercase=lowercase, references=references).items():
         found = []
         for kind in ("bs", "ar"):
@@ -71,14 +76,14 @@ def paired_tests(
             signatures.setdefault(name, []).append(str(signature))
             found.append(columns[own_name])
         scores[name] = [_tested(resampled, shuffled, found[0][0]) for resampled, shuffled in zip(*found, strict=True)]
-    return Tested(signatures, scores)
+    return PairedTests(signatures, scores)
 
 
-def _tested(resampled: Any, shuffled: Any, baseline: Any) -> TestedScore:
+def _tested(resampled: Any, shuffled: Any, baseline: Any) -> PairedScore:
     """resampled, shuffled: sacreBLEU's results of a system in each test. baseline: the first system's, resampled."""
     interval = Interval(float(resampled.mean), float(resampled.ci))
     if resampled is baseline:
-        return TestedScore(resampled.score, interval, None)
+        return PairedScore(resampled.score, interval, None)
     points = resampled.score - baseline.score
     p_values = (resampled.p_value, shuffled.p_value) if points else (None, None)
-    return TestedScore(resampled.score, interval, Difference(points, *p_values))
+    return PairedScore(resampled.score, interval, Difference(points, *p_values))

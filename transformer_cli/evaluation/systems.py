@@ -58,7 +58,7 @@ def translate_all(names: Sequence[str], terms: Terms) -> list[Translated]:
     language = _language(runs)
     lowercase = _lowercase(names, runs, terms)
     texts = _texts(list(runs.values()), terms)
-    if len(texts) > 1 and len(runs) < len(names):
+    if len(texts) > 1 and any(isinstance(system, Path) for system in systems):
         found = ", ".join(text.name for text in texts)
         raise DataError(f"files hold the translations of one text, but there are {found}; choose one with --split")
     written = [_write(system, texts, terms) for system in systems]
@@ -70,8 +70,8 @@ def translate_all(names: Sequence[str], terms: Terms) -> list[Translated]:
 
 def _open(name: str, runs_dir: Path) -> Run | Path:
     path = Path(name)
-    if path.is_file() and not (runs_dir / name).is_dir():
-        return path
+    if path.exists() and not path.is_dir() and not (runs_dir / name).is_dir():
+        return path  # a file, or a pipe
     try:
         return Run.open(find_run(name, runs_dir))
     except CheckpointError as error:

@@ -63,6 +63,10 @@ def test_a_setting_left_alone_is_offered_with_its_default(typed: str, expected: 
         (("evaluate", "--run", ""), ["tiny"]),
         (("translate", "-r", "t"), ["tiny"]),
         (("curves", ""), ["tiny"]),
+        (("compare", ""), ["tiny"]),
+        (("compare", "other,t"), ["other,tiny"]),
+        (("compare", "tiny,t"), []),
+        (("score", "--run", "t"), ["tiny"]),
         (("evaluate", "--split", "t"), ["test", "train"]),
         (
             ("train", "--set", "training.batch_"),
