@@ -9,20 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-CAUTION = """\
-This judges these translations: two sets of weights, not two recipes. The same recipe with another seed gives other
-weights. To judge recipes, name several runs of each: tfm compare a-seed0,a-seed1 b-seed0,b-seed1"""
-RECIPE_CAUTION = """\
-This judges recipes by the spread of their runs (Welch's t-test), on this text alone. Two runs of each find only
-differences that are large beside that spread."""
-
 if TYPE_CHECKING:
     from transformer_cli.data.prepare import Prepared
-    from transformer_cli.evaluation.compare import Comparison, Example, RecipeComparison
     from transformer_cli.evaluation.evaluate import Result
     from transformer_cli.evaluation.metrics import Interval
     from transformer_cli.evaluation.score import LineScore
-    from transformer_cli.evaluation.significance import PairedScore
     from transformer_cli.inspection import AttentionMap, Inspection, WordAttention
     from transformer_cli.translator import Translation
 
@@ -42,11 +33,6 @@ def translation_as_dict(translation: "Translation") -> dict[str, Any]:
         "tokens": translation.tokens,
         "log_prob": translation.log_prob,
     }
-
-
-def comparisons_as_dict(comparisons: Sequence["Comparison"] | Sequence["RecipeComparison"]) -> dict[str, Any]:
-    """Returns the fields of each text's Comparison or RecipeComparison."""
-    return {"comparisons": [asdict(comparison) for comparison in comparisons]}
 
 
 def inspection_as_dict(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> dict[str, Any]:
@@ -112,11 +98,6 @@ def translation_as_json(translation: "Translation") -> str:
     return json.dumps(translation_as_dict(translation), ensure_ascii=False)
 
 
-def comparisons_as_json(comparisons: Sequence["Comparison"] | Sequence["RecipeComparison"]) -> str:
-    """`comparisons_as_dict` as JSON, escaped to ASCII as `results_as_json` is."""
-    return json.dumps(comparisons_as_dict(comparisons))
-
-
 def line_score_as_json(score: "LineScore") -> str:
     """The fields of a LineScore as JSON."""
     return json.dumps(asdict(score), ensure_ascii=False)
@@ -146,7 +127,7 @@ def prepared_as_table(prepared: "Prepared") -> str:
             rows.append((name, f"{counts['sentences']:,}", language, f"{tokens:,}", f"{unknown:.2%}", str(longest)))
     words = ", ".join(f"{language} {manifest['vocabulary'][side]:,}" for side, language in languages.items())
     return (
-        f"{prepared.folder}\n{_table(rows)}\n"
+        f"{prepared.folder}\n{table(rows)}\n"
         f"vocabulary (min_freq {manifest['settings']['min_freq']}): {words}\n"
         f"validation references that come back exactly from their tokens: {manifest['joins']['valid_restored']:.1%}"
     )
@@ -157,11 +138,14 @@ def results_as_table(results: Sequence["Result"]) -> str:
     rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF", "seconds"]]
     for result in results:
         losses = (result.loss, result.ppl, result.loss_batch_mean)
-        bleu, chrf = _score(result.bleu, result.bleu_interval), _score(result.chrf, result.chrf_interval)
+        bleu, chrf = (
+            score_with_interval(result.bleu, result.bleu_interval),
+            score_with_interval(result.chrf, result.chrf_interval),
+        )
         rows.append([result.split, f"{result.sentences:,}", *(f"{loss:.3f}" for loss in losses)])
         rows[-1] += [bleu, f"{result.bleu_tokens:.2f}", chrf, f"{result.seconds:.1f}"]
     return (
-        f"{_table(rows)}\n± half of the 95 % bootstrap interval\n\n{_lengths_as_table(results)}\n\n"
+        f"{table(rows)}\n± half of the 95 % bootstrap interval\n\n{_lengths_as_table(results)}\n\n"
         f"BLEU {results[0].bleu_signature}\nchrF {results[0].chrf_signature}"
     )
 
@@ -175,86 +159,12 @@ def _lengths_as_table(results: Sequence["Result"]) -> str:
     for result in results:
         found = {each.shortest: f"{each.bleu:.2f} ({each.sentences:,})" for each in result.bleu_by_source_length}
         rows.append([result.split, *(found.get(shortest, "") for shortest, _ in ordered)])
-    return _table(rows)
+    return table(rows)
 
 
-def comparisons_as_table(comparisons: Sequence["Comparison"]) -> str:
-    """Returns a table for each text, and what all of them judge."""
-    return "\n\n".join([*map(_comparison_as_table, comparisons), CAUTION])
-
-
-def recipes_as_table(comparisons: Sequence["RecipeComparison"]) -> str:
-    """Returns a table for each text, and what all of them judge."""
-    return "\n\n".join([*map(_recipes_as_table, comparisons), RECIPE_CAUTION])
-
-
-def _comparison_as_table(comparison: "Comparison") -> str:
-    """Returns each system's scores beside the first one's, a verdict on each pair, and what changed most."""
-    parts = [f"{comparison.split}: {comparison.sentences:,} sentences"]
-    for metric in ("BLEU", "chrF"):
-        rows = [[metric, "score ± 95 %", "difference", "p (bootstrap)", "p (randomisation)"]]
-        for system in comparison.systems:
-            rows.append([system.name, *_tested(system.bleu if metric == "BLEU" else system.chrf)])
-        parts.append(_table(rows))
-    signatures = zip(("BLEU", "chrF"), (comparison.bleu_signatures, comparison.chrf_signatures), strict=True)
-    parts.append("\n".join(f"{metric} {signature}" for metric, both in signatures for signature in both))
-    first = comparison.systems[0].name
-    parts += [_example(each, first, system.name) for system in comparison.systems for each in system.examples or ()]
-    parts.append(_verdicts([system.verdict for system in comparison.systems]))
-    return "\n\n".join(parts)
-
-
-def _recipes_as_table(comparison: "RecipeComparison") -> str:
-    """Returns the mean scores of recipes, with the spread of their runs, and a verdict on each pair."""
-    parts = [f"{comparison.split}: {comparison.sentences:,} sentences"]
-    for metric in ("BLEU", "chrF"):
-        rows = [[metric, "runs", "mean ± SD", "difference (95 %)", "p (Welch)"]]
-        for recipe in comparison.recipes:
-            found = recipe.bleu if metric == "BLEU" else recipe.chrf
-            row = [",".join(recipe.runs), " ".join(f"{score:.2f}" for score in found.scores)]
-            row.append(f"{found.mean:.2f} ± {found.standard_deviation:.2f}")
-            if difference := found.difference:
-                half = "" if difference.half_width is None else f" ± {difference.half_width:.2f}"
-                row += [f"{difference.points:+.2f}{half}", _p(difference.p)]
-            rows.append(row + [""] * (len(rows[0]) - len(row)))
-        parts.append(_table(rows))
-    parts.append(f"BLEU {comparison.bleu_signature}\nchrF {comparison.chrf_signature}")
-    parts.append(_verdicts([recipe.verdict for recipe in comparison.recipes]))
-    return "\n\n".join(parts)
-
-
-def _verdicts(verdicts: Sequence[str | None]) -> str:
-    """Returns one line per verdict (the first system has none), and how they share the level of significance."""
-    said = [verdict for verdict in verdicts if verdict]
-    if len(said) > 1:
-        said.append(f"({len(said)} comparisons: better means p < 0.05 / {len(said)})")
-    return "\n".join(said)
-
-
-def _tested(found: "PairedScore") -> list[str]:
-    """Returns the cells of a score: with its interval, its difference and two p-values."""
-    cells = [_score(found.score, found.interval)]
-    if (difference := found.difference) is None:
-        return [*cells, "", "", ""]
-    return [*cells, f"{difference.points:+.2f}", _p(difference.p_bootstrap), _p(difference.p_randomization)]
-
-
-def _example(example: "Example", first: str, second: str) -> str:
-    """Returns a sentence with its two translations, one below the other."""
-    rows = [("source", example.source), ("reference", example.reference)]
-    rows += zip((first, second), example.translations, strict=True)
-    width = max(len(name) for name, _ in rows)
-    before, after = example.chrf
-    lines = [f"  {name.ljust(width)}  {text}".rstrip() for name, text in rows if text is not None]
-    return "\n".join([f"line {example.line}: chrF {before:.1f} → {after:.1f}", *lines])
-
-
-def _score(score: float, interval: "Interval | None") -> str:
+def score_with_interval(score: float, interval: "Interval | None") -> str:
+    """Returns a score with half of its interval's width, if it has one."""
     return f"{score:.2f} ± {interval.half_width:.2f}" if interval else f"{score:.2f}"
-
-
-def _p(p: float | None) -> str:
-    return "–" if p is None else "< 0.0001" if p < 0.0001 else f"{p:.4f}"
 
 
 def words_as_table(found: "WordAttention") -> str:
@@ -262,7 +172,7 @@ def words_as_table(found: "WordAttention") -> str:
     rows = [
         [word, *(f"{weight:.2f}" for weight in row)] for word, row in zip(_queries(found), found.weights, strict=True)
     ]
-    return _table([["", *found.words], *rows])
+    return table([["", *found.words], *rows])
 
 
 def _queries(found: "WordAttention") -> list[str]:
@@ -270,7 +180,7 @@ def _queries(found: "WordAttention") -> list[str]:
     return [found.words[position] for position in found.positions]
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> str:
     """Join rows with columns as wide as their longest cell; the first is flush left, the others are flush right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
 

@@ -20,7 +20,7 @@ GROUPS = (
     {"decoding", "runs"},
     {"translator"},
     {"evaluation", "inspection"},
-    {"plots", "output"},
+    {"plots", "output", "output_comparisons"},
     {"training"},
     {"commands"},
     {"cli"},

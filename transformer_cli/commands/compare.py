@@ -7,7 +7,7 @@ import typer
 
 from transformer_cli.commands import completion
 from transformer_cli.commands.options import DeviceOption, JsonOption
-from transformer_cli.output import comparisons_as_json, comparisons_as_table, recipes_as_table
+from transformer_cli.output_comparisons import comparisons_as_json, comparisons_as_table, recipes_as_table
 
 EXAMPLES = 3
 

@@ -92,7 +92,9 @@ def evaluate(
     checkpoint = opened.checkpoint("best").name
     for text in texts:
         judged = judge(translator, text)
-        append_result(opened, asdict(judged.result), checkpoint=checkpoint, files=files)
+        append_result(
+            opened, asdict(judged.result), checkpoint=checkpoint, decoding=opened.config.decoding, files=files
+        )
         yield judged
         if opened.config.data.corpus == "captions" and files is None:
             _say_baseline(opened.config.data, text)

@@ -2,11 +2,12 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.files import append_line
 from transformer_cli.runs.run import Run
 
@@ -15,10 +16,19 @@ log = logging.getLogger(__name__)
 FILE = "evaluations.jsonl"
 
 
-def append_result(run: Run, result: Mapping[str, Any], *, checkpoint: str, files: tuple[Path, Path] | None) -> None:
-    """Append the fields of a result, after what led to it: date (UTC), version, checkpoint, files, decoding settings.
+def append_result(
+    run: Run,
+    result: Mapping[str, Any],
+    *,
+    checkpoint: str,
+    decoding: DecodingConfig,
+    files: tuple[Path, Path] | None = None,
+    others: Sequence[Path] = (),
+) -> None:
+    """Append the fields of a result, after what led to it: date (UTC), version, checkpoint, decoding settings, text.
 
-    files: the text and its references; None if a split of the run's dataset was judged.
+    files: the text and its references; None if a split of the run's dataset was judged. others: the folders of the
+    other runs of an ensemble, whose first is `run`.
 
     If the run cannot be written to, a warning says so: evaluating a run that belongs to somebody else is no mistake.
     """
@@ -28,8 +38,9 @@ def append_result(run: Run, result: Mapping[str, Any], *, checkpoint: str, files
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "version": version("transformer-cli"),
         "checkpoint": checkpoint,
+        "others": [str(folder) for folder in others],
+        "decoding": decoding.model_dump(mode="json"),
         "files": [str(path) for path in files] if files else None,
-        "decoding": run.config.decoding.model_dump(mode="json"),
         **result,
     }
     try:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.record import append_result
 from transformer_cli.runs.run import Run
@@ -45,5 +46,13 @@ def test_a_run_that_cannot_be_written_to_is_judged_all_the_same(
     run = Run.open(workspace / "runs/tiny")
     (run.folder / "evaluations.jsonl").unlink(missing_ok=True)
     (run.folder / "evaluations.jsonl").mkdir()
-    append_result(run, {"bleu": 1.0}, checkpoint="step-0000001", files=None)
+    append_result(run, {"bleu": 1.0}, checkpoint="step-0000001", decoding=DecodingConfig())
     assert caplog.messages == [f"{run.folder / 'evaluations.jsonl'}: this result is not kept there: Is a directory"]
+
+
+def test_an_ensemble_is_kept_in_its_first_run(workspace: Path) -> None:
+    run = Run.open(workspace / "runs/tiny")
+    decoding = DecodingConfig(beam_size=4)
+    append_result(run, {"bleu": 1.0}, checkpoint="step-0000001", decoding=decoding, others=[Path("runs/b")])
+    last = kept(run.folder)[-1]
+    assert (last["others"], last["decoding"]["beam_size"], last["bleu"]) == (["runs/b"], 4, 1.0)
