@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from transformer_cli.config.data import DataConfig
-from transformer_cli.evaluation.metrics import bleu_of_text
+from transformer_cli.evaluation.metrics import CHARACTER_LANGUAGES, bleu_of_text
 
 LIMITS = (10, 15, 20, 30, 50)  # the longest sentence of each group but the last, in words
-WITHOUT_SPACES = frozenset({"ja", "km", "lo", "my", "th", "zh"})  # where a length is counted in characters
+WITHOUT_SPACES = CHARACTER_LANGUAGES.keys() - {"ko"}  # where a length is counted in characters
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class LengthScore:
     """BLEU of the sentences whose source has a length from `shortest` to `longest`."""
 
     shortest: int
-    """in words, which are separated by spaces; in characters for Chinese, Japanese, Thai, Lao, Khmer and Burmese"""
+    """in words, which are separated by spaces; in characters for Chinese, Japanese and others without spaces"""
     longest: int | None
     """likewise; None for the group of the longest sentences"""
     sentences: int

@@ -61,7 +61,7 @@ def score(hypotheses: TokenizedText, references: TokenizedText, *, language: str
     metrics = text_metrics(language=language, lowercase=lowercase)
     n_bootstrap = RESAMPLES
     if len(references.lines) > MOST_FOR_INTERVALS:
-        log.warning("%d sentences: more than %d get no interval", len(references.lines), MOST_FOR_INTERVALS)
+        log.warning("%d sentences: no bootstrap interval for more than %d", len(references.lines), MOST_FOR_INTERVALS)
         n_bootstrap = 1
     bleu, chrf = (
         metric.corpus_score(hypotheses.lines, [references.lines], n_bootstrap=n_bootstrap)

@@ -75,11 +75,9 @@ def _open(name: str, runs_dir: Path) -> Run | Path:
     try:
         return Run.open(find_run(name, runs_dir))
     except CheckpointError as error:
-        raise (
-            error
-            if path.exists() or (runs_dir / name).exists()
-            else CheckpointError(f"{error}; and there is no file {name}")
-        ) from None
+        if path.exists() or (runs_dir / name).exists():
+            raise
+        raise CheckpointError(f"{error}; and there is no file {name}") from None
 
 
 def _language(runs: dict[str, Run]) -> str:

@@ -33,6 +33,9 @@ def test_a_groups_score_is_sacrebleus_of_its_sentences(lowercase: bool, language
     assert found[0] == LengthScore(0, 10, 2, expected)
 
 
-@pytest.mark.parametrize(("line", "language", "length"), [("  a  b ", "de", 2), ("两只 狗。", "zh", 4), ("", "th", 0)])
+@pytest.mark.parametrize(
+    ("line", "language", "length"),
+    [("  a  b ", "de", 2), ("两只 狗。", "zh", 4), ("", "ja", 0), ("개가 잔다.", "ko", 2)],
+)
 def test_a_length_is_in_words_or_without_spaces_in_characters(line: str, language: str, length: int) -> None:
     assert source_length(line, language) == length

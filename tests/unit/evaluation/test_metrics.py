@@ -79,7 +79,7 @@ def test_a_very_large_text_has_no_interval(monkeypatch: pytest.MonkeyPatch, capl
     found = scored(REFERENCE, RIGHT)
     assert (found.bleu_interval, found.chrf_interval) == (None, None)
     assert "bs:" not in found.bleu_signature
-    assert caplog.messages == ["1 sentences: more than 0 get no interval"]
+    assert caplog.messages == ["1 sentences: no bootstrap interval for more than 0"]
 
 
 def test_chrf_of_single_sentences() -> None:
