@@ -20,20 +20,20 @@ GROUPS = (
     {"decoding", "runs"},
     {"translator"},
     {"evaluation", "inspection"},
-    {"plots", "output"},
+    {"plots", "output", "output_comparisons"},
     {"training"},
     {"commands"},
     {"cli"},
     {"__init__", "__main__"},
 )
-OWNERS = {  # each library has one, typer the two that make the command line together
+OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests
     "PIL": "plots",
     "gensim": "data.vectors",
     "matplotlib": "plots",
     "platformdirs": "data.corpora.multi30k",
     "pydantic": "config",
     "requests": "data.corpora.download",
-    "sacrebleu": "evaluation.metrics",
+    "sacrebleu": ("evaluation.metrics", "evaluation.significance"),
     "safetensors": "runs.weights",
     "sentencepiece": "data.subwords",
     "spacy": "data.words",

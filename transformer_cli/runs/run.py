@@ -7,6 +7,7 @@ runs/multi30k/
     source.subwords.model target.subwords.model)
     history.jsonl curves.png        one line per validation; the same as a picture
     tensorboard/                    the same as an event file, if the config says so
+    evaluations.jsonl               what `tfm evaluate` found, one line per split and call (evaluation/record.py)
     checkpoints/step-0004540/       what was saved after step 4540 (see checkpoints.py)
     best  last                      text files that name a checkpoint
     average                         likewise, if training averages weights (see averages.py)
