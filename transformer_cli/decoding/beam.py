@@ -203,9 +203,8 @@ def _ranked(
     beam_size = held.shape[1]
     scores, order = scores[:, :beam_size], order[:, :beam_size]
     is_new = (order >= beam_size) & (scores > NOTHING)
-    which = (order - beam_size).clamp(
-        min=0
-    )  # with beam 3 and two live ones: 0 1 2 continue the first, 3 4 5 the second
+    # With beam 3 and two live ones: 0 1 2 continue the first, 3 4 5 the second.
+    which = (order - beam_size).clamp(min=0)
     first_row = torch.arange(len(held), device=held.device)[:, None] * live.newest.shape[1]
     return _Places(is_new, first_row + which // n_each, tokens.gather(1, which), log_probs.gather(1, which), scores)
 
