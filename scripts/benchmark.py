@@ -22,7 +22,7 @@ import torch
 
 from measure.busy import PROGRAMS, Work, busy_speed
 from measure.commands import large_prepare_speed, prepare_speed, start_up, training_memory
-from measure.decoding import ctranslate2_speed, greedy_speed, open_run
+from measure.decoding import beam_speed, ctranslate2_speed, greedy_speed, open_run
 from measure.figures import Figure, Unavailable, table
 from measure.training import training_profile, training_speed
 from measure.zipf import large_corpus
@@ -33,7 +33,8 @@ from transformer_cli.errors import TfmError
 from transformer_cli.runs.run import find_run
 
 DATA = Path("data")
-SECTIONS = ("train", "greedy", "ctranslate2", "prepare", "memory", "start", "busy", "profile")
+SECTIONS = ("train", "greedy", "beam", "ctranslate2", "prepare", "memory", "start", "busy", "profile")
+DECODING = {"greedy": greedy_speed, "beam": beam_speed, "ctranslate2": ctranslate2_speed}
 HEAD = ("section", "figure", "unit", "ours", "reference", "ratio", "of matrix rate", "mark")
 LARGE_PAIRS = 2_000_000
 SMALL = Path(__file__).parents[1] / "configs/demo.yaml"
@@ -43,6 +44,8 @@ MARKS = {  # for the ratio, unless a unit is given
     ("train", "float32"): "≥ 2",
     ("train", "bfloat16"): "≥ 4",
     ("greedy", "text to text"): "≥ 20",
+    ("beam", "1,000 sentences, beside greedy"): "≤ 2.2",
+    ("beam", "text to text, float32"): "≥ 1",
     ("ctranslate2", "text to text, float32"): "≥ 1",
     ("ctranslate2", "text to text, int8"): "≥ 1",
     ("prepare", "multi30k"): "≤ 1.3",
@@ -91,9 +94,8 @@ def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
     """Measure a section. large: a folder for the large corpus (None: leave it out). Raises Unavailable or TfmError."""
     if section == "start":
         return start_up(find_run(run).resolve())
-    if section in ("greedy", "ctranslate2"):
-        measure = greedy_speed if section == "greedy" else ctranslate2_speed
-        return measure(*open_run(run, DATA))
+    if section in DECODING:
+        return DECODING[section](*open_run(run, DATA))
     config = load_config()
     prepare(config, data_dir=DATA)
     if section == "busy":

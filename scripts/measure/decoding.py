@@ -1,4 +1,4 @@
-"""Greedy decoding, text to text: ours against plain decoding, and against CTranslate2 with the same weights."""
+"""Decoding, text to text: greedy against plain, beam against greedy, both against CTranslate2 with the same weights."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,6 +11,7 @@ import torch
 from measure.figures import Figure, Unavailable, alternate, say
 from measure.work import forward_flop, matrix_rate
 from oracles.plain import PlainTransformer, is_plain, plain_greedy
+from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.specials import EOS, MARKERS, SOS, SPECIALS, UNK
 from transformer_cli.decoding.settings import SearchSettings
@@ -20,6 +21,8 @@ from transformer_cli.translator import Translation, Translator
 
 SENTENCES = 1000
 SAMPLE_EVERY = 12  # plain decoding is slow: it gets every twelfth sentence in the order of length
+GREEDY = SearchSettings()
+BEAM = SearchSettings(decoding=DecodingConfig(beam_size=4, length_penalty=1.0))
 BATCH_TOKENS = (1024, 2048, 4096, 8192)  # CTranslate2 gets the fastest of these
 
 
@@ -69,8 +72,32 @@ def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: in
     ]
 
 
-def ctranslate2_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
-    """Compare with CTranslate2 in float32 and int8, with the same number of threads; ratios compare tokens/s."""
+def beam_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
+    """Compare beam search with our greedy search and, where it is installed, with CTranslate2's beam search."""
+    say("beam: beam search, greedy search")
+    ways = [partial(translator.translations, sentences, settings=settings) for settings in (BEAM, GREEDY)]
+    ways[0]()
+    seconds = (1000 / len(sentences) * taken for taken in alternate(ways, rounds=rounds))
+    figures = [Figure("beam", "1,000 sentences, beside greedy", "s", *seconds)]
+    try:
+        return figures + ctranslate2_speed(translator, sentences, BEAM, section="beam", rounds=rounds)
+    except Unavailable as error:
+        say(f"beam: not compared with CTranslate2: {error}")
+        return figures
+
+
+def ctranslate2_speed(
+    translator: Translator,
+    sentences: Sequence[str],
+    settings: SearchSettings = GREEDY,
+    *,
+    section: str = "ctranslate2",
+    rounds: int = 5,
+) -> list[Figure]:
+    """Compare with CTranslate2 in float32 and int8, with the same number of threads; ratios compare tokens/s.
+
+    settings: greedy search, or a beam and its length penalty, which both programs get.
+    """
     try:
         import ctranslate2
     except ImportError:
@@ -79,22 +106,22 @@ def ctranslate2_speed(translator: Translator, sentences: Sequence[str], *, round
     with TemporaryDirectory() as folder:
         convert(translator, Path(folder))
         engines = [partial(ctranslate2.Translator, folder, compute_type=each) for each in types]
-        ways = [_fastest(translator, make_engine, sentences, threads) for make_engine in engines]
+        ways = [_fastest(translator, make_engine, sentences, settings, threads) for make_engine in engines]
 
         def our_way() -> list[list[str]]:
             torch.set_num_threads(threads)  # CTranslate2 changes OpenMP's number, which both use
-            return _tokens(translator, sentences)
+            return [each.tokens for each in translator.translations(sentences, settings=settings)]
 
         ours, *theirs = (way() for way in (our_way, *ways))
-        say("ctranslate2: ours, float32, int8")
+        say(f"{section}: ours, CTranslate2 in float32, in int8")
         seconds, *their_seconds = alternate((our_way, *ways), rounds=rounds)
     figures = []
     for name, tokens, taken in zip(types, theirs, their_seconds, strict=True):
         speeds = (_count(ours) / seconds, _count(tokens) / taken)
         per_thousand = (1000 / len(sentences) * seconds, 1000 / len(sentences) * taken)
-        figures.append(Figure("ctranslate2", f"text to text, {name}", "target tokens/s", *speeds))
-        figures.append(Figure("ctranslate2", f"1,000 sentences, {name}", "s", *per_thousand))
-        figures.append(Figure("ctranslate2", f"the same translations, {name}", "%", _share_alike(ours, tokens)))
+        figures.append(Figure(section, f"text to text, {name}", "target tokens/s", *speeds))
+        figures.append(Figure(section, f"1,000 sentences, {name}", "s", *per_thousand))
+        figures.append(Figure(section, f"the same translations, {name}", "%", _share_alike(ours, tokens)))
     return figures
 
 
@@ -147,7 +174,11 @@ def convert(translator: Translator, folder: Path) -> None:
 
 
 def _fastest(
-    translator: Translator, make_engine: Callable[..., Any], sentences: Sequence[str], threads: int
+    translator: Translator,
+    make_engine: Callable[..., Any],
+    sentences: Sequence[str],
+    settings: SearchSettings,
+    threads: int,
 ) -> Callable[[], list[list[str]]]:
     """Returns a function that translates with CTranslate2, text to text, with its fastest threads and batches.
 
@@ -159,7 +190,8 @@ def _fastest(
 
     def translate(engine: Any, size: int) -> list[list[str]]:
         words = [codecs.source.encode(sentence).tokens for sentence in sentences]
-        options = {"beam_size": 1, "max_batch_size": size, "batch_type": "tokens", "max_decoding_length": last}
+        search = {"beam_size": settings.decoding.beam_size, "length_penalty": settings.decoding.length_penalty}
+        options = {**search, "max_batch_size": size, "batch_type": "tokens", "max_decoding_length": last}
         tokens = [found.hypotheses[0] for found in engine.translate_batch(words, **options)]
         for each in tokens:
             codecs.target.text([ids[token] for token in each])
@@ -183,10 +215,6 @@ def _matrix_share(model: Transformer, done: Sequence[Translation], seconds: floa
     work = forward_flop(model, source_positions=source, target_positions=target)
     say(f"  {work / target / 1e6:.1f} MFLOP per target token")
     return work / seconds / matrix_rate()
-
-
-def _tokens(translator: Translator, sentences: Sequence[str]) -> list[list[str]]:
-    return [translation.tokens for translation in translator.translations(sentences)]
 
 
 def _count(sentences: Sequence[Sequence[str]]) -> int:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from transformer_cli.config.schema import ModelConfig
+from oracles.small import VOCABULARY, make_model
 from transformer_cli.decoding.decoder import TransformerDecoder
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import Rules
@@ -15,7 +15,6 @@ from transformer_cli.model.transformer import Transformer
 
 PAD, SOS, EOS = 1, 2, 3
 NEVER = torch.tensor([PAD, SOS])
-VOCABULARY = 12
 CLOSE = 1e-5
 SOURCES = [[SOS, 5, 6, 7, 8, EOS], [SOS, 9, EOS], [SOS, 10, 11, 4, EOS], [SOS, 4, 4, EOS], [SOS, 7, EOS]]
 TARGETS = [[SOS, 8, 4], [SOS, 10, 11, 5, 6, 7], [SOS], [SOS, 9, 9, 9], [SOS, 6, 5]]
@@ -23,18 +22,6 @@ VARIANTS = [
     pytest.param({}, id="post-learned"),
     pytest.param({"norm": "pre", "final_norm": True, "positions": "sinusoidal"}, id="pre-sinusoidal"),
 ]
-
-
-def make_model(**variant: object) -> Transformer:
-    """Weights large enough that each position matters and that greedy search finds different tokens."""
-    torch.manual_seed(8)  # one whose translations are of many lengths
-    small = ModelConfig(d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, d_ff=24, max_length=16)
-    config = small.model_copy(update=variant)
-    model = Transformer(config, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY, pad_id=PAD).eval()
-    for parameter in model.parameters():
-        if parameter.ndim == 2:
-            nn.init.normal_(parameter, std=0.3)
-    return model.requires_grad_(False)
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Tensor:

@@ -107,6 +107,16 @@ def test_ctranslate2_gets_the_same_weights(translator: Translator, corpus: Path)
     assert alike["the same translations, int8"] > 80
 
 
+def test_a_beam_beside_greedy_search_and_ctranslate2s_beam(translator: Translator, corpus: Path) -> None:
+    sentences = list(read_lines(corpus / "test.de"))
+    beside_greedy, *others = decoding.beam_speed(translator, sentences, rounds=1)
+    assert (beside_greedy.section, beside_greedy.unit) == ("beam", "s")
+    assert beside_greedy.ratio
+    assert benchmark._mark(beside_greedy) == "≤ 2.2"
+    alike = {each.name: each.ours for each in others if each.unit == "%"}
+    assert alike.get("the same translations, float32", 100) > 90
+
+
 def test_training_and_its_profile(corpus: Path, project: Path) -> None:
     config = load_config(corpus / "tiny.yaml")
     speed = training.training_speed(config, project / "data", rounds=1, batches=2)[0]

@@ -17,6 +17,7 @@ from torch import Tensor
 from transformer_cli.decoding.interface import Decoder, Hypothesis, Rules, Step, score
 
 FEW = 64  # up to so many largest logits, taking one after the other is faster than sorting
+IN_CACHE = 64  # rows of logits whose intermediate results stay in a processor's cache
 NOTHING = float("-inf")
 
 
@@ -161,7 +162,7 @@ def _continuations(logits: Tensor, live: _Live, rules: Rules, beam_size: int) ->
     logits (rows, vocabulary) are overwritten. n is beam_size, because no more can get a place, or the vocabulary.
     """
     logits = logits.float()
-    log_totals = logits.logsumexp(dim=1)
+    log_totals = torch.cat([block.logsumexp(dim=1) for block in logits.split(IN_CACHE)])
     logits.index_fill_(1, rules.never, NOTHING)
     width = live.newest.shape[1]
     if rules.constraints:

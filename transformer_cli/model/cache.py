@@ -29,6 +29,10 @@ class Cache:
         self.memory = [KeysValues(each.keys.contiguous(), each.values.contiguous()) for each in memory]
         self.may_attend = may_attend
         self._past: list[KeysValues | None] = [None] * len(memory)  # (hypotheses, heads, length, depth)
+        # Which rows of a layer's past go on, in which order, if that is not done yet. It is done together with the
+        # next `append`: one copy instead of two or three.
+        self._order: list[Tensor | None] = [None] * len(memory)
+        self._n_hypotheses = len(may_attend)
 
     @property
     def length(self) -> int:
@@ -40,10 +44,10 @@ class Cache:
 
         Returns the keys and values of all positions so far, (hypotheses, heads, length, depth).
         """
-        past = self._past[layer]
+        past, order = self._past[layer], self._order[layer]
         if past is not None:
-            new = KeysValues(torch.cat((past.keys, new.keys), dim=2), torch.cat((past.values, new.values), dim=2))
-        self._past[layer] = new
+            new = KeysValues(_joined(past.keys, order, new.keys), _joined(past.values, order, new.values))
+        self._past[layer], self._order[layer] = new, None
         return new
 
     def keep(self, sentences: Tensor) -> None:
@@ -54,20 +58,31 @@ class Cache:
         n_sentences = len(self.may_attend)
         self.may_attend = self.may_attend.index_select(0, sentences)
         self.memory = [_rows(each, sentences) for each in self.memory]
-        if self._past[0] is not None:
-            beam = len(self._past[0].keys) // n_sentences
-            of_each = torch.arange(beam, device=sentences.device)
-            self.reorder((sentences[:, None] * beam + of_each).flatten())  # [1] → [[3]] + [0 1 2] → [3 4 5]
+        beam = self._n_hypotheses // n_sentences
+        of_each = torch.arange(beam, device=sentences.device)
+        self.reorder((sentences[:, None] * beam + of_each).flatten())  # [1] → [[3]] + [0 1 2] → [3 4 5]
 
     def reorder(self, hypotheses: Tensor) -> None:
-        """Let row i continue what is now row hypotheses[i], int64 (rows,). Copies only the decoder side.
+        """Let row i continue what is now row hypotheses[i], int64 (rows,). Changes only the decoder side.
 
         Every sentence gets the same number of rows, and they continue hypotheses of that sentence. With beam 3, after
         the first step, [0, 0, 0, 1, 1, 1] makes three hypotheses out of each sentence's only one. Later, in
         [2, 0, 0, 3, 3, 4], sentence 0 continues its third hypothesis once and its first one twice, and sentence 1
         continues its first one twice and its second one once.
         """
-        self._past = [each and _rows(each, hypotheses) for each in self._past]
+        self._n_hypotheses = len(hypotheses)
+        self._order = [hypotheses if order is None else order[hypotheses] for order in self._order]
+
+
+def _joined(past: Tensor, order: Tensor | None, new: Tensor) -> Tensor:
+    """Returns the past (…, heads, length, depth) of the rows that go on (None: all), and the newest position."""
+    if order is None:
+        return torch.cat((past, new), dim=2)
+    length = past.shape[2]
+    joined = past.new_empty(len(order), past.shape[1], length + 1, past.shape[3])
+    torch.index_select(past, 0, order, out=joined[:, :, :length])
+    joined[:, :, length:] = new
+    return joined
 
 
 def _rows(side: KeysValues, rows: Tensor) -> KeysValues:

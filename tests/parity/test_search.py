@@ -1,0 +1,156 @@
+"""Searches by a model: what they say of themselves holds when the model reads the finished translation at once."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from oracles.small import make_model
+from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.data.dataset import EncodedSplit, Side
+from transformer_cli.data.specials import EOS, SOS
+from transformer_cli.decoding import decoder as module
+from transformer_cli.decoding.decoder import decode
+from transformer_cli.decoding.interface import Hypothesis
+from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.errors import DataError
+from transformer_cli.evaluation.losses import sentence_losses
+from transformer_cli.model.attention import AttentionRecord
+
+SENTENCES = [[a, b, 11, a][: 1 + a % 4] for a in range(4, 12) for b in (4, 9)]
+LIMIT = 8
+CLOSE = 1e-5
+
+
+def settings(n_best: int = 1, **decoding: object) -> SearchSettings:
+    return SearchSettings(max_tokens=LIMIT, n_best=n_best, decoding=DecodingConfig.model_validate(decoding))
+
+
+WAYS = [
+    pytest.param(settings(), id="greedy"),
+    pytest.param(settings(4, beam_size=4, length_penalty=0.6), id="beam"),
+    pytest.param(settings(2, beam_size=3, no_repeat_ngram=2), id="beam without repetitions"),
+    pytest.param(settings(3, sample=True, temperature=1.5, top_k=6), id="samples"),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_scoring_the_ids_gives_the_log_probability_of_decoding(way: SearchSettings) -> None:
+    model = make_model()
+    found = decode([model], SENTENCES, way)
+    ended = [
+        (source, each)
+        for source, row in zip(SENTENCES, found, strict=True)
+        for each in row
+        if 0 < len(each.tokens) < LIMIT
+    ]
+    assert len(ended) > 5
+    split = EncodedSplit(Side.of([source for source, _ in ended]), Side.of([each.tokens for _, each in ended]))
+    losses = sentence_losses(model, split, np.arange(len(ended)))
+    assert [each.log_prob for _, each in ended] == pytest.approx((-losses.nll).tolist(), abs=1e-4)
+    alpha = way.decoding.length_penalty
+    for _, each in ended:
+        assert each.score == pytest.approx(each.log_prob / (len(each.tokens) + 1) ** alpha)
+
+
+def assert_same(found: Sequence[Hypothesis], expected: Sequence[Hypothesis]) -> None:
+    assert [(each.tokens, each.attended) for each in found] == [(each.tokens, each.attended) for each in expected]
+    assert [each.score for each in found] == pytest.approx([each.score for each in expected], abs=CLOSE)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_sentence_finds_the_same_alone_and_in_a_batch(way: SearchSettings) -> None:
+    together = decode([make_model()], SENTENCES, way)
+    for key, (source, expected) in enumerate(zip(SENTENCES, together, strict=True)):
+        assert_same(decode([make_model()], [source], way, keys=[key])[0], expected)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_parts_of_a_batch_that_are_decoded_one_after_the_other_give_the_same(
+    way: SearchSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = decode([make_model()], SENTENCES, way)
+    monkeypatch.setattr(module, "MOST_ROWS", 7)
+    for found, expected in zip(decode([make_model()], SENTENCES, way), together, strict=True):
+        assert_same(found, expected)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_several_times_the_same_model_is_the_model(way: SearchSettings) -> None:
+    model = make_model()
+    expected = decode([model], SENTENCES, way, keep_attention=True)
+    found = decode([model] * 3, SENTENCES, way, keep_attention=True)
+    for several, alone in zip(found, expected, strict=True):
+        assert_same(several, alone)
+        for one, other in zip(several, alone, strict=True):
+            assert one.attention is not None
+            assert other.attention is not None
+            torch.testing.assert_close(one.attention, other.attention)
+
+
+def test_an_ensemble_predicts_the_mean_of_the_probabilities() -> None:
+    models = [make_model(seed) for seed in (8, 9)]
+    found = decode(models, SENTENCES, settings(2, beam_size=2))
+    assert [[each.tokens for each in row] for row in found] not in (
+        [[each.tokens for each in row] for row in decode([model], SENTENCES, settings(2, beam_size=2))]
+        for model in models
+    )
+    for source, hypothesis in [(ids, each) for ids, row in zip(SENTENCES, found, strict=True) for each in row]:
+        target = [SOS, *hypothesis.tokens, EOS][: LIMIT + 1]
+        logits = [model(torch.tensor([[SOS, *source, EOS]]), torch.tensor([target[:-1]]))[0] for model in models]
+        mean = torch.stack([each.softmax(dim=1) for each in logits]).mean(dim=0)
+        expected = mean.log().gather(1, torch.tensor(target[1:])[:, None]).sum().item()
+        assert hypothesis.log_prob == pytest.approx(expected, abs=1e-4)
+
+
+def test_models_of_different_shapes_attend_as_the_first_and_stop_at_the_shortest() -> None:
+    models = [make_model(), make_model(num_heads=4, max_length=9, d_model=24)]
+    way = SearchSettings(max_tokens=40, decoding=DecodingConfig(beam_size=2))
+    found = decode(models, SENTENCES, way, keep_attention=True)
+    assert max(len(row[0].tokens) for row in found) <= 7
+    assert {row[0].attention.shape[0] for row in found if row[0].attention is not None} == {2}
+
+
+def test_each_hypothesis_of_a_beam_carries_its_own_attention() -> None:
+    model = make_model()
+    found = decode([model], SENTENCES, settings(3, beam_size=3), keep_attention=True)
+    for source, hypothesis in [(ids, each) for ids, row in zip(SENTENCES, found, strict=True) for each in row]:
+        read, target = torch.tensor([[SOS, *source, EOS]]), [SOS, *hypothesis.tokens]
+        assert hypothesis.attention is not None
+        n_steps = hypothesis.attention.shape[1]
+        assert n_steps == min(len(target), LIMIT)
+        record = AttentionRecord()
+        model.decode(torch.tensor([target[:n_steps]]), model.encode(read), read, record)
+        torch.testing.assert_close(hypothesis.attention, record.cross[-1].weights[0], atol=CLOSE, rtol=0.0)
+        of_words = hypothesis.attention.mean(dim=0)[: len(hypothesis.tokens), 1:-1]
+        assert hypothesis.attended == (of_words.argmax(dim=1) + 1).tolist()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_sentence_has_its_own_prefix(way: SearchSettings) -> None:
+    prefixes = [[4 + index % 8, 5][: index % 3] for index in range(len(SENTENCES))]
+    for prefix, row in zip(prefixes, decode([make_model()], SENTENCES, way, prefixes=prefixes), strict=True):
+        assert all(each.tokens[: len(prefix)] == prefix for each in row)
+
+
+def test_a_prefix_may_fill_the_translation_but_not_more() -> None:
+    assert decode([make_model()], [[4]], settings(), prefixes=[[5] * LIMIT])[0][0].tokens == [5] * LIMIT
+    with pytest.raises(DataError, match=r"the prefix has 9 tokens, but the translation .* may have at most 8; shorten"):
+        decode([make_model()], [[4]], settings(), prefixes=[[5] * (LIMIT + 1)])
+
+
+def test_samples_are_keyed_by_line_and_number() -> None:
+    way = settings(4, sample=True, temperature=2.0)
+    found = decode([make_model()], [[4, 5, 6]] * 2, way, keys=[3, 7])
+    assert found[0] != found[1]
+    assert_same(decode([make_model()], [[4, 5, 6]], way, keys=[7])[0], found[1])
+    fewer = decode([make_model()], [[4, 5, 6]], settings(2, sample=True, temperature=2.0), keys=[7])[0]
+    assert {tuple(each.tokens) for each in fewer} <= {tuple(each.tokens) for each in found[1]}
+    assert [each.score for each in found[0]] == sorted((each.score for each in found[0]), reverse=True)
+
+
+def test_a_beam_finds_likelier_translations_than_greedy_search() -> None:
+    greedy = sum(row[0].log_prob for row in decode([make_model()], SENTENCES, settings(length_penalty=0.0)))
+    beam = sum(row[0].log_prob for row in decode([make_model()], SENTENCES, settings(beam_size=5, length_penalty=0.0)))
+    assert beam > greedy + 0.1

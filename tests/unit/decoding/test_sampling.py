@@ -1,0 +1,118 @@
+"""Sampling from a decoder that answers from a table: how often, and independent of whom."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from oracles.tables import EOS, SOS, VOCABULARY, A, B, C, TableDecoder, table
+from transformer_cli.decoding.greedy import greedy
+from transformer_cli.decoding.interface import Hypothesis, Rules
+from transformer_cli.decoding.sampling import sample, uniform_numbers
+
+MANY = 4000
+
+
+def rules(limits: list[int]) -> Rules:
+    return Rules(torch.tensor(limits), SOS, EOS, torch.tensor([SOS]))
+
+
+def draw(
+    seeds: Sequence[tuple[int, ...]],
+    sentences: list[int],
+    *,
+    limit: int = 6,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+) -> list[Hypothesis]:
+    uniform = uniform_numbers(seeds, limit)
+    decoder = TableDecoder(sentences)
+    return sample(decoder, rules([limit] * len(seeds)), uniform, temperature=temperature, top_k=top_k, top_p=top_p)
+
+
+def frequencies(**settings: float) -> Tensor:
+    """How often each id comes first after <sos>, in MANY samples of sentence 3."""
+    found = draw([(0, number) for number in range(MANY)], [3] * MANY, limit=1, **settings)  # type: ignore[arg-type]
+    ids = torch.tensor([each.tokens[0] if each.tokens else EOS for each in found])
+    return ids.bincount(minlength=VOCABULARY) / MANY
+
+
+def chances(temperature: float = 1.0, kept: int = VOCABULARY) -> Tensor:
+    """The probabilities of sentence 3's first token, without <sos>; 0 for all but the `kept` likeliest."""
+    logits = torch.tensor(table(3, ())) / temperature
+    logits[SOS] = float("-inf")
+    shares = logits.softmax(dim=0)
+    shares[shares.argsort(descending=True)[kept:]] = 0.0
+    return shares / shares.sum()
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+def test_tokens_come_as_often_as_they_are_likely(temperature: float) -> None:
+    expected = chances(temperature)
+    torch.testing.assert_close(frequencies(temperature=temperature), expected, atol=0.03, rtol=0.0)
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 3])
+def test_only_the_top_k(top_k: int) -> None:
+    found, expected = frequencies(top_k=top_k, temperature=3.0), chances(3.0, top_k)
+    torch.testing.assert_close(found, expected, atol=0.03, rtol=0.0)
+    assert (found > 0).sum() == top_k
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_only_the_likeliest_that_have_top_p_together(kept: int) -> None:
+    shares = chances(3.0).sort(descending=True).values
+    top_p = (shares[: kept - 1].sum() + shares[kept - 1] / 2).item()  # reached by the last of those kept
+    found = frequencies(top_p=top_p, temperature=3.0)
+    torch.testing.assert_close(found, chances(3.0, kept), atol=0.03, rtol=0.0)
+    assert (found > 0).sum() == kept
+
+
+def test_top_p_is_a_share_of_what_top_k_leaves() -> None:
+    shares = chances(3.0, 2).sort(descending=True).values
+    assert (frequencies(top_k=2, top_p=shares[0].item() - 0.01, temperature=3.0) > 0).sum() == 1
+    assert (frequencies(top_k=2, top_p=shares[0].item() + 0.01, temperature=3.0) > 0).sum() == 2
+
+
+@pytest.mark.parametrize("settings", [{"temperature": 1e-30}, {"top_k": 1}, {"top_p": 1e-9}])
+def test_nothing_left_to_chance_is_greedy_search(settings: dict[str, float]) -> None:
+    sentences = list(range(8))
+    found = draw([(5, each) for each in sentences], sentences, **settings)  # type: ignore[arg-type]
+    assert found == greedy(TableDecoder(sentences), rules([6] * 8))
+
+
+def test_a_sample_does_not_depend_on_its_neighbours() -> None:
+    sentences = [4, 4, 4, 9, 9, 9]
+    seeds = [(0, line, number) for line in (4, 9) for number in range(3)]
+    together = draw(seeds, sentences, temperature=3.0)
+    for seed, sentence, expected in zip(seeds, sentences, together, strict=True):
+        assert draw([seed], [sentence], temperature=3.0) == [expected]
+    assert draw(seeds, sentences, temperature=3.0) == together
+    assert len({tuple(each.tokens) for each in together}) > 3
+    assert draw([(1, *seed[1:]) for seed in seeds], sentences, temperature=3.0) != together
+
+
+def test_more_numbers_begin_with_the_same() -> None:
+    assert uniform_numbers([(1, 2, 3)], 9)[:, :4].equal(uniform_numbers([(1, 2, 3)], 4))
+    numbers = uniform_numbers([(0, each) for each in range(100)], 50)
+    assert numbers.min() >= 0.0
+    assert numbers.max() < 1.0
+    assert numbers.mean() == pytest.approx(0.5, abs=0.02)
+
+
+def test_log_probabilities_are_the_models_own() -> None:
+    for found in draw([(0, each) for each in range(20)], [3] * 20, temperature=2.5, top_k=3):
+        tokens = [*found.tokens, EOS][:6]
+        steps = [
+            torch.tensor(table(3, tuple(tokens[:at]))).log_softmax(dim=0)[token] for at, token in enumerate(tokens)
+        ]
+        assert found.log_prob == pytest.approx(sum(steps).item(), abs=1e-5)  # type: ignore[union-attr]
+        assert found.score == found.log_prob / len(tokens)
+
+
+def test_the_end_of_the_numbers_reaches_no_token_that_is_never_chosen() -> None:
+    uniform = torch.full((1, 1), 1.0 - 2**-24)
+    (found,) = sample(TableDecoder([3]), rules([1]), uniform, temperature=1e6)
+    assert found.tokens in ([A], [B], [C])
