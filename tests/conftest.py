@@ -44,6 +44,9 @@ data:
 model: {d_model: 32, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 64, max_length: 16}
 training: {epochs: 6, batch_size: 16, learning_rate: 1e-2, precision: float32, device: cpu, num_threads: 1}
 """
+SUBWORDS = TINY.replace("  corpus: files\n", "  corpus: files\n  tokens: subwords\n  subwords: {size: 400}\n").replace(
+    "max_length: 16", "max_length: 48"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +57,10 @@ def curves_are_sketched(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with German–English text, {train,valid,test}.{de,en}, and tiny.yaml. Not to be written to."""
+    """A folder with German–English text, {train,valid,test}.{de,en}, tiny.yaml and subwords.yaml.
+
+    Not to be written to.
+    """
     folder = tmp_path_factory.mktemp("corpus")
     pairs = iter(_pairs())
     for split, size in SIZES.items():
@@ -62,6 +68,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for language, lines in zip(("de", "en"), zip(*chosen, strict=True), strict=True):
             (folder / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     (folder / "tiny.yaml").write_text(TINY, encoding="utf-8")
+    (folder / "subwords.yaml").write_text(SUBWORDS, encoding="utf-8")
     return folder
 
 
@@ -79,6 +86,15 @@ def project(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         code, _, err = _tfm(command, "--config", corpus / "tiny.yaml", cwd=folder)
         assert code == 0, err
     return folder
+
+
+@pytest.fixture(scope="session")
+def subword_data(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with the corpus prepared as subwords.yaml says. Not to be written to."""
+    folder = tmp_path_factory.mktemp("subwords")
+    code, _, err = _tfm("prepare", "--config", corpus / "subwords.yaml", cwd=folder)
+    assert code == 0, err
+    return folder / "data"
 
 
 @pytest.fixture(scope="session")

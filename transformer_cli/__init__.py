@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from transformer_cli.data.prepare import prepare
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.errors import TfmError
+    from transformer_cli.evaluation.compare import compare, compare_recipes
     from transformer_cli.evaluation.evaluate import evaluate
+    from transformer_cli.evaluation.score import score_pairs
+    from transformer_cli.evaluation.systems import Terms
     from transformer_cli.inspection import Inspection, inspect_sentence
     from transformer_cli.training.trainer import train
     from transformer_cli.translator import Options, Translation, Translator
@@ -24,13 +27,17 @@ _HOME = {
     "Inspection": "inspection",
     "Options": "translator",
     "SearchSettings": "decoding.settings",
+    "Terms": "evaluation.systems",
     "TfmError": "errors",
     "Translation": "translator",
     "Translator": "translator",
+    "compare": "evaluation.compare",
+    "compare_recipes": "evaluation.compare",
     "evaluate": "evaluation.evaluate",
     "inspect_sentence": "inspection",
     "load_config": "config.load",
     "prepare": "data.prepare",
+    "score_pairs": "evaluation.score",
     "train": "training.trainer",
 }
 
@@ -40,13 +47,17 @@ __all__ = [
     "Inspection",
     "Options",
     "SearchSettings",
+    "Terms",
     "TfmError",
     "Translation",
     "Translator",
+    "compare",
+    "compare_recipes",
     "evaluate",
     "inspect_sentence",
     "load_config",
     "prepare",
+    "score_pairs",
     "train",
 ]
 

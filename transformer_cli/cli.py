@@ -15,10 +15,12 @@ from typing import Annotated
 
 import typer
 
+from transformer_cli.commands.compare import compare
 from transformer_cli.commands.curves import curves
 from transformer_cli.commands.evaluate import evaluate
 from transformer_cli.commands.inspect import inspect
 from transformer_cli.commands.prepare import prepare
+from transformer_cli.commands.score import score
 from transformer_cli.commands.train import train
 from transformer_cli.commands.translate import translate
 from transformer_cli.compute import threads
@@ -87,6 +89,8 @@ def _said_once() -> Iterator[None]:
 app.command()(prepare)
 app.command()(_said_once()(train))  # the one command that runs in several processes
 app.command()(evaluate)
+app.command()(compare)
+app.command()(score)
 app.command()(translate)
 app.command()(inspect)
 app.command()(curves)

@@ -1,5 +1,6 @@
 """Files that appear whole or not at all. Knows bytes, names and sums, nothing of what they mean."""
 
+import errno
 import hashlib
 import json
 import logging
@@ -34,6 +35,20 @@ def write_bytes(path: Path, content: bytes) -> None:
         return
     with new_file(path) as file:
         file.write(content)
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append one line of text in a single write: processes that append at the same time do not mix their lines.
+
+    If a full disk cuts the line, what was written of it is taken back. Raises OSError.
+    """
+    content = f"{line}\n".encode()
+    with path.open("ab", buffering=0) as file:
+        written = file.write(content)
+        if written < len(content):
+            file.truncate(file.tell() - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        os.fsync(file.fileno())
 
 
 @contextmanager

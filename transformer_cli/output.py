@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from transformer_cli.data.prepare import Prepared
     from transformer_cli.evaluation.evaluate import Result
+    from transformer_cli.evaluation.metrics import Interval
+    from transformer_cli.evaluation.score import LineScore
     from transformer_cli.inspection import AttentionMap, Inspection, WordAttention
     from transformer_cli.translator import Translation
 
@@ -114,6 +116,11 @@ def translation_as_json(translation: "Translation") -> str:
     return json.dumps(translation_as_dict(translation), ensure_ascii=False)
 
 
+def line_score_as_json(score: "LineScore") -> str:
+    """The fields of a LineScore as JSON."""
+    return json.dumps(asdict(score), ensure_ascii=False)
+
+
 def inspection_as_json(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> str:
     """`inspection_as_dict` as JSON."""
     return json.dumps(inspection_as_dict(inspection, maps), ensure_ascii=False, allow_nan=False)
@@ -136,23 +143,55 @@ def prepared_as_table(prepared: "Prepared") -> str:
         for side, language in languages.items():
             tokens, unknown, longest = (counts[side][key] for key in ("tokens", "unknown_rate", "longest"))
             rows.append((name, f"{counts['sentences']:,}", language, f"{tokens:,}", f"{unknown:.2%}", str(longest)))
-    words = ", ".join(f"{language} {manifest['vocabulary'][side]:,}" for side, language in languages.items())
-    return (
-        f"{prepared.folder}\n{_table(rows)}\n"
-        f"vocabulary (min_freq {manifest['settings']['min_freq']}): {words}\n"
-        f"validation references that come back exactly from their tokens: {manifest['joins']['valid_restored']:.1%}"
-    )
+    sizes = ", ".join(f"{language} {manifest['vocabulary'][side]:,}" for side, language in languages.items())
+    return "\n".join([str(prepared.folder), table(rows), *_about_tokens(manifest, sizes)])
+
+
+def _about_tokens(manifest: dict[str, Any], sizes: str) -> list[str]:
+    """Returns what `tfm prepare` says of the vocabularies. sizes: how many tokens each one has."""
+    settings = manifest["settings"]
+    if settings.get("tokens") == "subwords":
+        tokenizer = manifest["tokenizer"]
+        which = "one for both languages" if settings["joint_vocabulary"] else "one for each language"
+        return [f"subwords ({tokenizer['algorithm']}, SentencePiece {tokenizer['version']}, {which}): {sizes}"]
+    return [
+        f"vocabulary (min_freq {settings['min_freq']}): {sizes}",
+        f"validation references that come back exactly from their tokens: {manifest['joins']['valid_restored']:.1%}",
+    ]
 
 
 def results_as_table(results: Sequence["Result"]) -> str:
-    """Returns losses and scores, one line per split, and the signatures of the scores."""
+    """Returns losses and scores, one line per split, BLEU by source length, and the signatures of the scores."""
     rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF", "seconds"]]
     for result in results:
         losses = (result.loss, result.ppl, result.loss_batch_mean)
-        scores = (result.bleu, result.bleu_tokens, result.chrf)
+        bleu, chrf = (
+            score_with_interval(result.bleu, result.bleu_interval),
+            score_with_interval(result.chrf, result.chrf_interval),
+        )
         rows.append([result.split, f"{result.sentences:,}", *(f"{loss:.3f}" for loss in losses)])
-        rows[-1] += [*(f"{score:.2f}" for score in scores), f"{result.seconds:.1f}"]
-    return f"{_table(rows)}\nBLEU {results[0].bleu_signature}\nchrF {results[0].chrf_signature}"
+        rows[-1] += [bleu, f"{result.bleu_tokens:.2f}", chrf, f"{result.seconds:.1f}"]
+    return (
+        f"{table(rows)}\n± half of the 95 % bootstrap interval\n\n{_lengths_as_table(results)}\n\n"
+        f"BLEU {results[0].bleu_signature}\nchrF {results[0].chrf_signature}"
+    )
+
+
+def _lengths_as_table(results: Sequence["Result"]) -> str:
+    """Returns BLEU by source length, one line per split, with the number of sentences in brackets."""
+    groups = {(each.shortest, each.longest) for result in results for each in result.bleu_by_source_length}
+    ordered = sorted(groups, key=lambda group: group[0])
+    names = [f"{shortest}–{longest}" if longest else f"{shortest} and more" for shortest, longest in ordered]
+    rows = [["BLEU by source length", *names]]
+    for result in results:
+        found = {each.shortest: f"{each.bleu:.2f} ({each.sentences:,})" for each in result.bleu_by_source_length}
+        rows.append([result.split, *(found.get(shortest, "") for shortest, _ in ordered)])
+    return table(rows)
+
+
+def score_with_interval(score: float, interval: "Interval | None") -> str:
+    """Returns a score with half of its interval's width, if it has one."""
+    return f"{score:.2f} ± {interval.half_width:.2f}" if interval else f"{score:.2f}"
 
 
 def words_as_table(found: "WordAttention") -> str:
@@ -160,7 +199,7 @@ def words_as_table(found: "WordAttention") -> str:
     rows = [
         [word, *(f"{weight:.2f}" for weight in row)] for word, row in zip(_queries(found), found.weights, strict=True)
     ]
-    return _table([["", *found.words], *rows])
+    return table([["", *found.words], *rows])
 
 
 def _queries(found: "WordAttention") -> list[str]:
@@ -168,7 +207,7 @@ def _queries(found: "WordAttention") -> list[str]:
     return [found.words[position] for position in found.positions]
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def table(rows: Sequence[Sequence[str]]) -> str:
     """Join rows with columns as wide as their longest cell; the first is flush left, the others are flush right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
 

@@ -13,7 +13,7 @@ Tfm = Callable[..., tuple[int, str, str]]
 
 RESULT_KEYS = {
     *("split", "sentences", "tokens", "loss", "loss_batch_mean", "ppl", "bleu", "bleu_signature"),
-    *("bleu_tokens", "chrf", "chrf_signature", "seconds"),
+    *("bleu_tokens", "chrf", "chrf_signature", "seconds", "bleu_interval", "chrf_interval", "bleu_by_source_length"),
 }
 INSPECTION_KEYS = {
     *("source", "translation", "source_tokens", "source_ids", "target_tokens", "target_ids"),

@@ -33,6 +33,12 @@ def checkpoint(run: Path, pointer: str) -> tuple[str, bytes, bytes]:
     return name, (folder / "model.safetensors").read_bytes(), (folder / "state.safetensors").read_bytes()
 
 
+def weights(run: Path) -> dict[str, bytes]:
+    """All weights and moments, and what the pointers say."""
+    names = ("checkpoints/*/*.safetensors", "best", "last", "average")
+    return {str(path.relative_to(run)): path.read_bytes() for name in names for path in run.glob(name)}
+
+
 def assert_same_run(one: Path, other: Path) -> None:
     assert history(one) == history(other)
     assert checkpoint(one, "best") == checkpoint(other, "best")
@@ -45,9 +51,10 @@ def last_step(run: Path) -> int:
     return int(pointer.read_text(encoding="utf-8").strip().removeprefix("step-")) if pointer.exists() else 0
 
 
-def kill_training(step: int, *, cwd: Path, config: Path) -> tuple[int, str]:
+def kill_training(step: int, *options: str, cwd: Path, config: Path) -> tuple[int, str]:
     """Train in a process of its own, killed at the first save from `step` on: (exit code, standard error)."""
-    command = [sys.executable, "-W", "error", "-m", "transformer_cli", "train", "--config", str(config), *OFTEN]
+    command = [sys.executable, "-W", "error", "-m", "transformer_cli", "train", "--config", str(config)]
+    command += [*options, *OFTEN]
     process = subprocess.Popen(command, cwd=cwd, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 300
     while last_step(cwd / "runs/tiny") < step and process.poll() is None and time.monotonic() < deadline:
@@ -80,6 +87,30 @@ def test_killed_again_and_again_training_ends_as_if_it_never_was(
     assert f"resuming from the save at step {step} " in err
     assert_same_run(run, project / "runs/tiny")
     assert {path.name for path in (run / "checkpoints").iterdir()} == {checkpoint(run, p)[0] for p in ("best", "last")}
+
+
+def test_killed_where_text_is_cut_anew_and_weights_are_averaged_it_ends_as_if_it_never_was(
+    tfm: Tfm, corpus: Path, subword_data: Path, tmp_path: Path
+) -> None:
+    config = corpus / "subwords.yaml"
+    options = [
+        part
+        for setting in ("data.subwords.dropout=0.1", "training.average=2", "training.epochs=3")
+        for part in ("--set", setting)
+    ]
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    for folder in (whole, cut):
+        folder.mkdir()
+        (folder / "data").symlink_to(subword_data)
+    assert kill_training(17, *options, cwd=cut, config=config)[0] == -signal.SIGKILL
+    step = last_step(cut / "runs/tiny")
+    assert 17 <= step < 39
+    for folder in (whole, cut):
+        code, _, err = tfm("train", "--config", config, *options, cwd=folder)
+        assert code == 0
+    assert f"resuming from the save at step {step} (epoch {step // 13 + 1}, {step % 13} batches into it)" in err
+    assert history(whole / "runs/tiny") == history(cut / "runs/tiny")
+    assert weights(whole / "runs/tiny") == weights(cut / "runs/tiny")
 
 
 @pytest.mark.parametrize(

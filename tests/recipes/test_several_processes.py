@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from transformer_cli.config.load import load_config
 from transformer_cli.runs.run import Run
+from transformer_cli.training.trainer import train
 
 TrainTiny = Callable[..., Run]
 
@@ -28,6 +30,8 @@ ACCUMULATED = (
     "training.average=2",
     "model.vectors.freeze=true",
 )
+# Each process cuts the text anew, and all cut it alike.
+SAMPLED = (*SETTINGS, "model.max_length=48", "data.subwords.dropout=0.1", "training.epochs=2")
 VECTORS = "".join(f"{word} {' '.join([number] * 32)}\n" for word, number in (("the", "0.5"), ("at", "-0.25")))
 KILLED_IN_ITS_FOURTH_STEP = """\
 import os, signal
@@ -37,6 +41,7 @@ from transformer_cli.config.load import load_config
 from transformer_cli.training.trainer import Trainer, train
 
 train(load_config({config!r}, {accumulated!r}), runs_dir=Path("accumulated"))
+train(load_config({subwords!r}, {sampled!r}), data_dir=Path({subword_data!r}), runs_dir=Path("sampled"))
 step = Trainer.step
 
 def die(trainer, batches):
@@ -85,14 +90,20 @@ def history(run: Path) -> list[dict[str, Any]]:
 
 
 def test_the_number_of_processes_changes_nothing_but_rounding(
-    train_tiny: TrainTiny, corpus: Path, project: Path, tmp_path: Path
+    train_tiny: TrainTiny, corpus: Path, project: Path, subword_data: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "data").symlink_to(project / "data")
-    config = corpus / "tiny.yaml"
+    config, subwords = corpus / "tiny.yaml", corpus / "subwords.yaml"
     script = tmp_path / "killed.py"
     (tmp_path / "vectors.txt").write_text(VECTORS, encoding="utf-8")
     accumulated = (*ACCUMULATED, f"model.vectors.target={tmp_path / 'vectors.txt'}")
-    killed = KILLED_IN_ITS_FOURTH_STEP.format(config=str(config), accumulated=accumulated)
+    killed = KILLED_IN_ITS_FOURTH_STEP.format(
+        config=str(config),
+        accumulated=accumulated,
+        subwords=str(subwords),
+        sampled=SAMPLED,
+        subword_data=str(subword_data),
+    )
     script.write_text(killed, encoding="utf-8")
     run = tmp_path / "runs/tiny"
 
@@ -124,6 +135,8 @@ def test_the_number_of_processes_changes_nothing_but_rounding(
     ]
     assert [each.pop("epochs") for each in averages] == [[1, 2], [1, 2]]
     assert averages[0] == pytest.approx(averages[1], rel=1e-5)
+    sampled = train(load_config(subwords, SAMPLED), data_dir=subword_data, runs_dir=tmp_path / "sampled alone")
+    assert_same_but_for_rounding(tmp_path / "sampled/tiny", sampled, steps=8)
     assert int(load_file(alone.checkpoint("last") / "model.safetensors")["target_embedding.frozen"].sum()) == 2
 
 

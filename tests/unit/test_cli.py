@@ -10,7 +10,7 @@ import pytest
 
 from transformer_cli.errors import Interrupted
 
-COMMANDS = ("prepare", "train", "evaluate", "translate", "inspect", "curves")
+COMMANDS = ("prepare", "train", "evaluate", "compare", "score", "translate", "inspect", "curves")
 Tfm = Callable[..., tuple[int, str, str]]
 
 
@@ -66,6 +66,12 @@ def test_mistakes_in_an_empty_folder(
         pytest.param(("translate", "--input", "no.de"), b"", ("no.de: cannot be read",), id="no input"),
         pytest.param(
             ("evaluate", "--input", "no.de", "--reference", "no.en"), b"", ("no.de: cannot be read",), id="no files"
+        ),
+        pytest.param(
+            ("compare", "tiny", "big"), b"", ("runs/big: no such run", "no file big"), id="nothing to compare"
+        ),
+        pytest.param(
+            ("score", "--input", "no.de", "--target", "no.en"), b"", ("no.de: cannot be read",), id="nothing to score"
         ),
         pytest.param(
             ("translate",),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.files import exclusive, new_folder, sha256, sweep, write_json, write_text
+from transformer_cli.files import append_line, exclusive, new_folder, sha256, sweep, write_json, write_text
 
 HERE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]  # which machine, in the names of unfinished files
 
@@ -216,3 +216,23 @@ def test_files_and_folders_get_the_permissions_that_the_user_wants(tmp_path: Pat
         os.umask(umask)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_line_is_appended_behind_those_that_are_there(tmp_path: Path) -> None:
+    append_line(tmp_path / "lines", "größer")
+    append_line(tmp_path / "lines", "b")
+    assert (tmp_path / "lines").read_bytes() == "größer\nb\n".encode()
+
+
+def test_a_line_that_a_full_disk_cuts_is_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    program = (
+        "import resource, signal, sys, pathlib; from transformer_cli.files import append_line\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (8, 8))\n"
+        "append_line(pathlib.Path(sys.argv[1]), 'short')\n"
+        "try:\n    append_line(pathlib.Path(sys.argv[1]), 'much longer')\n"
+        "except OSError as error:\n    print(error.strerror, error.filename == sys.argv[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
+    assert done.stdout == "No space left on device True\n"
+    assert path.read_text() == "short\n"

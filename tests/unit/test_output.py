@@ -1,7 +1,7 @@
 """What is printed of results: dicts that JSON holds, JSON as it has always been, and tables."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,10 @@ import torch
 
 from transformer_cli import output
 from transformer_cli.data.prepare import Prepared
+from transformer_cli.evaluation.by_length import LengthScore
 from transformer_cli.evaluation.evaluate import Result
+from transformer_cli.evaluation.metrics import Interval
+from transformer_cli.evaluation.score import LineScore
 from transformer_cli.inspection import Attention, Inspection, WordAttention
 from transformer_cli.translator import Translation
 
@@ -49,10 +52,13 @@ def result(split: str, loss: float) -> Result:
         loss_batch_mean=1.75,
         ppl=5.54,
         bleu=35.868,
+        bleu_interval=Interval(35.9, 1.663),
         bleu_signature="nrefs:1|tok:13a",
         bleu_tokens=36.0,
         chrf=5.5,
+        chrf_interval=None,
         chrf_signature="nrefs:1|nc:6",
+        bleu_by_source_length=[LengthScore(0, 10, 990, 36.0), LengthScore(51, None, 10, 20.0)],
         seconds=7.64,
     )
 
@@ -120,7 +126,9 @@ def test_the_alternatives_of_a_translation_stand_in_its_line() -> None:
 
 def test_results_are_the_runs_folder_and_the_fields_of_each() -> None:
     (found,) = output.results_as_dict(Path("runs/mine"), [result("test", 1.7)])["results"]
-    assert found == vars(result("test", 1.7))
+    assert found == asdict(result("test", 1.7))
+    assert found["bleu_interval"] == {"mean": 35.9, "half_width": 1.663}
+    assert found["bleu_by_source_length"][1] == {"shortest": 51, "longest": None, "sentences": 10, "bleu": 20.0}
     text = output.results_as_json(Path("runs/mine"), [])
     assert text == '{"run": "runs/mine", "results": []}'
     ensemble = output.results_as_json(Path("runs/mine"), [], [Path("runs/yours")])
@@ -132,14 +140,27 @@ def test_a_folder_whose_name_is_no_utf_8_can_be_printed() -> None:
     assert text.encode("utf-8") == b'{"run": "runs/\\udcff", "results": []}'
 
 
-def test_results_are_a_table_with_one_line_per_split() -> None:
-    assert output.results_as_table([result("test", 1.71249), result("valid-set", 12.0)]).split("\n") == [
-        "split      sentences    loss    PPL  loss (batch mean)   BLEU  BLEU (tokens)  chrF  seconds",
-        "test           1,000   1.712  5.540              1.750  35.87          36.00  5.50      7.6",
-        "valid-set      1,000  12.000  5.540              1.750  35.87          36.00  5.50      7.6",
+def test_results_are_tables_with_one_line_per_split() -> None:
+    middle = replace(result("valid-set", 12.0), bleu_by_source_length=[LengthScore(11, 15, 1000, 35.868)])
+    assert output.results_as_table([result("test", 1.71249), middle]).split("\n") == [
+        "split      sentences    loss    PPL  loss (batch mean)          BLEU  BLEU (tokens)  chrF  seconds",
+        "test           1,000   1.712  5.540              1.750  35.87 ± 1.66          36.00  5.50      7.6",
+        "valid-set      1,000  12.000  5.540              1.750  35.87 ± 1.66          36.00  5.50      7.6",
+        "± half of the 95 % bootstrap interval",
+        "",
+        "BLEU by source length         0–10          11–15  51 and more",
+        "test                   36.00 (990)                  20.00 (10)",
+        "valid-set                           35.87 (1,000)",
+        "",
         "BLEU nrefs:1|tok:13a",
         "chrF nrefs:1|nc:6",
     ]
+
+
+def test_a_scored_line_is_one_line_of_json() -> None:
+    assert output.line_score_as_json(LineScore("Ein\u2028Hund", "größer", -2.5, 3, 2.3)) == (
+        '{"source": "Ein\u2028Hund", "target": "größer", "log_prob": -2.5, "tokens": 3, "ppl": 2.3}'
+    )
 
 
 def test_a_prepared_dataset_is_its_manifest_or_a_table() -> None:

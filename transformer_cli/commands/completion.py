@@ -16,6 +16,12 @@ def runs() -> list[str]:
     return sorted(path.parent.name for path in Path("runs").glob("*/run.json"))
 
 
+def lists_of_runs(incomplete: str) -> list[str]:
+    """The names of the runs under runs/, also behind a comma: `base-s1,ba` gets `base-s1,base-s2`."""
+    listed, comma, _ = incomplete.rpartition(",")
+    return [f"{listed}{comma}{name}" for name in runs() if name not in listed.split(",")]
+
+
 def splits() -> list[str]:
     """The names of the splits of every prepared dataset under data/."""
     suffix = ".source.ids.npy"

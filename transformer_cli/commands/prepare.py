@@ -26,7 +26,13 @@ def prepare(
     """Fetch, tokenise, count and encode parallel text into data/."""
     from transformer_cli.data.prepare import prepare
 
-    prepared = prepare(read_config(config, overrides), source_dir=source_dir)
+    chosen = read_config(config, overrides)
+    codec_dir = None
+    if chosen.data.codec is not None:
+        from transformer_cli.runs.run import find_codec
+
+        codec_dir = find_codec(chosen.data)
+    prepared = prepare(chosen, source_dir=source_dir, codec_dir=codec_dir)
     if not prepared.created:
         log.info("%s: nothing has changed, nothing to do", prepared.folder)
     print(prepared_as_json(prepared) if as_json else prepared_as_table(prepared))

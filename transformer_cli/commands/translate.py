@@ -78,7 +78,10 @@ def translate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Translate sentences, one line of output for each line of input."""
+    """Translate sentences, one line of output for each line of input.
+
+    A line is one sentence: put the sentences of a paragraph on lines of their own. Markup such as <b> is read as text.
+    """
     if sentences and input_file:
         raise typer.BadParameter("sentences and --input cannot be used together")
     if tokens and as_json:
@@ -121,7 +124,7 @@ def _text(translation: "Translation") -> str:
 
 
 def _tokens(translation: "Translation") -> str:
-    return " ".join(translation.tokens)
+    return " ".join(token.replace(" ", "▁") for token in translation.tokens)  # a subword may begin with a space
 
 
 def _answer_a_terminal(

@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,8 @@ class World:
     """the rank among the processes on this machine"""
     local_size: int = 1
     """how many processes there are on this machine"""
+    _shared: list[Any] = field(default_factory=list, init=False, compare=False, repr=False)
+    """the modules whose gradients are shared"""
 
     @staticmethod
     def from_environment() -> "World":
@@ -85,8 +87,7 @@ class World:
         except (RuntimeError, ValueError) as error:
             reason = str(error).split("\n")[0]
             raise DistributedError(f"rank {self.rank}: the other processes cannot be reached: {reason}") from None
-        package = logging.getLogger("transformer_cli")
-        level = package.level
+        level = (package := logging.getLogger("transformer_cli")).level
         if not self.is_first:
             package.setLevel(logging.CRITICAL)
         is_broken = False
@@ -97,8 +98,15 @@ class World:
             raise
         finally:
             package.setLevel(level)
+            self._free_reducers()
             if not is_broken:  # after a break, an orderly end would wait for processes that are dead
                 dist.destroy_process_group()
+
+    def _free_reducers(self) -> None:
+        """Free what holds the process group: if that went last, it might wait for gloo's threads for ever."""
+        for module in self._shared:
+            module.reducer = module.logger = None
+        self._shared.clear()
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -166,7 +174,9 @@ class World:
 
         with self._watched(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 renames broadcast_buffers; 2.6 needs it
-            return DistributedDataParallel(module, broadcast_buffers=False)
+            shared = DistributedDataParallel(module, broadcast_buffers=False)
+        self._shared.append(shared)
+        return shared
 
     @contextmanager
     def pass_of(self, module: Any, *, is_last: bool) -> Iterator[None]:

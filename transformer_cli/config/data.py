@@ -37,7 +37,8 @@ class SubwordsConfig(Section):
     algorithm: Literal["bpe", "unigram"] = "bpe"
     """byte-pair encoding (Sennrich et al. 2016), or a unigram language model (Kudo 2018)"""
     dropout: Fraction = 0.0
-    """cut the training text anew each epoch. bpe: the share of merges that are skipped (Provilkov et al. 2020)"""
+    """cut the training text anew each epoch. bpe: the share of merges that are skipped (Provilkov et al. 2020; usual:
+    0.1); unigram: a cut of probability p is drawn in proportion to p^(1 - dropout), so that Kudo's α = 0.2 is 0.8"""
 
 
 class DataConfig(Section):
@@ -74,6 +75,18 @@ class DataConfig(Section):
     def lowercased(self) -> bool:
         """Whether text is lower-cased: `lowercase`, or if that is null, what suits the tokens."""
         return self.tokens == "words" if self.lowercase is None else self.lowercase
+
+    @model_validator(mode="after")
+    def _settings_are_of_the_kind_of_tokens(self) -> "DataConfig":
+        default = DataConfig.model_fields["min_freq"].default
+        if self.tokens == "subwords" and self.min_freq != default:
+            raise ValueError(f"min_freq: {self.min_freq} applies to words only, but tokens is subwords; take it out")
+        if self.tokens == "words" and self.subwords != SubwordsConfig():
+            raise ValueError("subwords is set, but tokens is words; set tokens: subwords, or take subwords out")
+        for key, language in (("source", self.source), ("target", self.target)):
+            if not NAME.fullmatch(language):
+                raise ValueError(f"{key}: {language!r} cannot name a language; give a code such as de or en")
+        return self
 
     @model_validator(mode="after")
     def _languages_and_files(self) -> "DataConfig":

@@ -182,6 +182,11 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> "Config":
+        if self.model.pretrained and self.data.tokens == "subwords":
+            raise ValueError(
+                "model.vectors: they are vectors of words, but data.tokens is subwords; take them out, or set "
+                "data.tokens: words"
+            )
         if self.model.tie_embeddings == "all" and not self.data.joint_vocabulary:
             raise ValueError(
                 "model.tie_embeddings: all three need one vocabulary for both sides; set data.joint_vocabulary: true"

@@ -6,17 +6,18 @@ search: a line's ids are those of its own tokens, without <sos> and <eos>.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
-from transformer_cli.config.data import DataConfig
+from transformer_cli.config.data import DataConfig, SubwordsConfig
 from transformer_cli.data.specials import UNK
+from transformer_cli.data.subwords import Pieces
 from transformer_cli.data.vocabulary import Vocabulary
 from transformer_cli.data.words import Joins, Tokenizer
 from transformer_cli.errors import DataError
-from transformer_cli.files import write_json
+from transformer_cli.files import sha256, write_bytes, write_json
 
 SIDES = ("source", "target")
 
@@ -26,9 +27,9 @@ class Encoded:
     """A line of text, cut into tokens."""
 
     tokens: list[str]
-    """as the tokeniser cut them, unknown ones too: with `lowercase`, in lower case"""
+    """words as the tokeniser cut them, unknown ones too, or subwords; with `lowercase`, in lower case"""
     ids: list[int]
-    """one per token; for an unknown token, the id of `<unk>`"""
+    """one per token; for an unknown word, the id of `<unk>`"""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -47,6 +48,16 @@ class Codec(Protocol):
     def encode(self, line: str) -> Encoded:
         """The tokens of a line and their ids; no tokens for a blank line."""
 
+    @property
+    def samples(self) -> bool:
+        """Whether `sample` cuts a line in different ways."""
+
+    def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
+        """The ids of each line, cut into tokens at random: a function of lines and seed alone.
+
+        Where `samples` is false there is only one cut, that of `encode`.
+        """
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary's token for each id: `<unk>` for the id of unknown tokens."""
 
@@ -57,8 +68,11 @@ class Codec(Protocol):
         `<unk>` (None: `<unk>` stays).
         """
 
+    def files(self, side: str) -> list[str]:
+        """The names of the codec's files, those of the tokens first; they begin with `side`, source or target."""
+
     def save(self, folder: Path, side: str) -> None:
-        """Write the codec's files; their names begin with `side`, which is source or target."""
+        """Write the codec's files."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,10 @@ class WordCodec:
         joins = _read_joins(folder / f"{side}.joins.json") if side == "target" else Joins()
         return WordCodec(language, lowercase, vocabulary, joins)
 
+    def files(self, side: str) -> list[str]:
+        """The vocabulary and, for the target, the joins."""
+        return [f"{side}.vocab.txt", "target.joins.json"] if side == "target" else [f"{side}.vocab.txt"]
+
     def save(self, folder: Path, side: str) -> None:
         """Write the vocabulary and, for the target, the joins."""
         self.vocabulary.save(folder / f"{side}.vocab.txt")
@@ -104,6 +122,15 @@ class WordCodec:
         words = self.tokenizer.tokens(line)
         return Encoded(words, self.vocabulary.encode(words))
 
+    @property
+    def samples(self) -> bool:
+        """Words are cut in one way only."""
+        return False
+
+    def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
+        """The ids that `encode` gives: there is no other cut."""
+        return [self.encode(line).ids for line in lines]
+
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The word of each id, `<unk>` for UNK."""
         return self.vocabulary.decode(ids)
@@ -114,6 +141,79 @@ class WordCodec:
         if instead is not None:
             words = [other if id_ == UNK else word for id_, word, other in zip(ids, words, instead, strict=True)]
         return self.joins.join(words)
+
+
+@dataclass(frozen=True)
+class SubwordCodec:
+    """Text by pieces of words, which SentencePiece has learned. Any line comes back exactly; there is no `<unk>`.
+
+    For example, "Zwei Quokkas" may become the tokens " Zwei", " Qu", "ok", "kas". Tokens show a space as a space, and a
+    byte of a character that has no piece as "<0xC3>".
+    """
+
+    lowercase: bool
+    model: bytes
+    """SentencePiece's model"""
+    algorithm: Literal["bpe", "unigram"] = "bpe"
+    dropout: float = field(default=0.0, compare=False)
+    """see SubwordsConfig; with another dropout a codec means the same by its ids"""
+
+    @staticmethod
+    def load(folder: Path, side: str, *, lowercase: bool, subwords: SubwordsConfig) -> "SubwordCodec":
+        """Read what `save` wrote; the rest is kept in the config. Raises DataError for a missing or bad file."""
+        path = folder / f"{side}.subwords.model"
+        try:
+            codec = SubwordCodec(lowercase, path.read_bytes(), subwords.algorithm, subwords.dropout)
+            len(codec)
+        except (OSError, DataError) as error:
+            raise DataError(f"{path}: not a model of subwords: {error}") from None
+        return codec
+
+    def files(self, side: str) -> list[str]:
+        """SentencePiece's model."""
+        return [f"{side}.subwords.model"]
+
+    def save(self, folder: Path, side: str) -> None:
+        """Write SentencePiece's model."""
+        write_bytes(folder / f"{side}.subwords.model", self.model)
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        """Made on first use, since a codec may be made in one process and used in another."""
+        return Pieces(self.model)
+
+    def encode(self, line: str) -> Encoded:
+        """The pieces of a line and their ids; none for a blank line."""
+        ids = self.pieces.encode(self._cased(line))
+        return Encoded(self.tokens(ids), ids)
+
+    @property
+    def samples(self) -> bool:
+        """Whether the config's dropout is above 0."""
+        return self.dropout > 0
+
+    def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
+        """The ids of each line, cut at random as `SubwordsConfig.dropout` says."""
+        if not self.samples:
+            return [self.pieces.encode(self._cased(line)) for line in lines]
+        alpha = self.dropout if self.algorithm == "bpe" else 1 - self.dropout
+        cased = [self._cased(line) for line in lines]
+        return self.pieces.sample(cased, algorithm=self.algorithm, alpha=alpha, seed=seed)
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The piece of each id, as it is shown."""
+        names = self.pieces.names
+        return [names[index] for index in ids]
+
+    def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
+        """The text of these ids. There is no `<unk>` that `instead` could replace."""
+        return self.pieces.decode(ids)
+
+    def _cased(self, line: str) -> str:
+        return line.lower() if self.lowercase else line
 
 
 @dataclass(frozen=True)
@@ -129,15 +229,29 @@ class Codecs:
 
         Raises DataError if a file is missing or damaged.
         """
+        if data.tokens == "subwords":
+            source, target = (
+                SubwordCodec.load(folder, side, lowercase=data.lowercased, subwords=data.subwords) for side in SIDES
+            )
+            return Codecs(source, target)
         return Codecs(
             WordCodec.load(folder, "source", language=data.source, lowercase=data.lowercased),
             WordCodec.load(folder, "target", language=data.target, lowercase=data.lowercased),
         )
 
+    def files(self) -> list[str]:
+        """Returns the names of the files that `save` writes."""
+        return [*self.source.files("source"), *self.target.files("target")]
+
     def save(self, folder: Path) -> None:
         """Write both codecs into a folder."""
         self.source.save(folder, "source")
         self.target.save(folder, "target")
+
+
+def codec_sums(folder: Path, data: DataConfig) -> dict[str, str]:
+    """Returns the SHA-256 of each file of the codecs in the folder of a dataset or a run. Raises as `Codecs.load`."""
+    return {name: sha256(folder / name) for name in Codecs.load(folder, data).files()}
 
 
 def _read_joins(path: Path) -> Joins:

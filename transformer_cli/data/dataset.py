@@ -3,7 +3,8 @@
 data/multi30k.de-en-1a2b3c4d/
     manifest.json                   what it was made from, and its counts
     source.vocab.txt                the codecs: one token per line (target.vocab.txt likewise),
-    target.joins.json                   and the rules that turn target tokens into plain text
+    target.joins.json                   and the rules that turn target tokens into plain text;
+    source.subwords.model               for subwords, SentencePiece's model instead (target.subwords.model likewise)
     train.source.ids.npy            int32, all sentences end to end, without <sos> and <eos>
     train.source.offsets.npy        int64, sentence i is ids[offsets[i]:offsets[i + 1]]
     train.source.txt                the raw text, one sentence per line
@@ -20,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.config.data import DataConfig
-from transformer_cli.data.codec import SIDES, Codecs
+from transformer_cli.data.codec import SIDES, Codecs, codec_sums
+from transformer_cli.data.mapped_lines import MappedLines
 from transformer_cli.errors import DataError
 
 FORMAT_VERSION = 1
@@ -84,7 +86,7 @@ class Dataset:
             raise DataError(f"{folder / 'manifest.json'}: damaged settings: {reason}; {_REMAKE}") from None
         for side, codec in zip(SIDES, (codecs.source, codecs.target), strict=True):
             if len(codec) != manifest["vocabulary"][side]:
-                raise _damaged(folder / f"{side}.vocab.txt", f"{len(codec)} tokens", manifest["vocabulary"][side])
+                raise _damaged(folder / codec.files(side)[0], f"{len(codec)} tokens", manifest["vocabulary"][side])
         return Dataset(folder, manifest, codecs)
 
     @property
@@ -110,6 +112,18 @@ class Dataset:
             lines = path.read_bytes().decode("utf-8").split("\n")[:-1]  # read_text would also end lines at "\r"
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{path}: cannot be read: {error}; {_REMAKE}") from None
+        if len(lines) != sentences:
+            raise _damaged(path, f"{len(lines)} lines", sentences)
+        return lines
+
+    def lines(self, name: str, side: str) -> MappedLines:
+        """Map the raw lines of one side of a split, which `text` reads. Raises DataError as `split` does."""
+        sentences = self._counts(name)["sentences"]
+        path = self.folder / f"{name}.{side}.txt"
+        try:
+            lines = MappedLines.open(path)
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: cannot be mapped: {error}; {_REMAKE}") from None
         if len(lines) != sentences:
             raise _damaged(path, f"{len(lines)} lines", sentences)
         return lines
@@ -140,8 +154,9 @@ def settings(data: DataConfig) -> dict[str, Any]:
     values = data.model_dump(mode="json", exclude={"fingerprint": True, "subwords": {"dropout"}})
     unused = {"files", "captions"} - {data.corpus}
     unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
-    unused |= {"codec"} if data.codec is None else set()
-    return {key: value for key, value in values.items() if key not in unused} | {"lowercase": data.lowercased}
+    return {key: value for key, value in values.items() if key not in unused | {"codec"}} | {
+        "lowercase": data.lowercased
+    }
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -157,12 +172,16 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def find_dataset(data: DataConfig, data_dir: Path) -> Path:
+def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None) -> Path:
     """Returns the folder of the pinned fingerprint, else the newest one prepared with these settings.
 
-    Raises DataError if there is no such folder.
+    codec_dir: with data.codec, the folder of the run that it names (None: data.codec is a folder); not read if a
+    fingerprint is pinned. Raises DataError if there is no such folder.
     """
     wanted = settings(data)
+    given: dict[str, str] | None = None  # any: the fingerprint says which
+    if data.fingerprint is None:
+        given = codec_sums(codec_dir or Path(data.codec), data) if data.codec else {}
     prefix = f"{data.corpus}.{data.source}-{data.target}-"
     found = []
     for folder in data_dir.glob(f"{prefix}*"):
@@ -170,7 +189,9 @@ def find_dataset(data: DataConfig, data_dir: Path) -> Path:
             manifest = read_manifest(folder)
         except DataError:
             continue  # a dataset of an older format is not what we look for
-        if data.fingerprint in (None, manifest["fingerprint"]) and manifest["settings"] == wanted:
+        if data.fingerprint not in (None, manifest["fingerprint"]) or manifest["settings"] != wanted:
+            continue
+        if given in (None, manifest.get("codec", {})):
             found.append(folder)
     if not found:
         which, remedy = "these settings", "the same --config and --set"

@@ -10,8 +10,12 @@ from typing import Any
 
 from transformer_cli.config.data import DataConfig
 from transformer_cli.config.schema import Config
+from transformer_cli.data.codec import Codecs, codec_sums
 from transformer_cli.data.corpora import Corpus, open_corpus
 from transformer_cli.data.dataset import FORMAT_VERSION, read_manifest, settings
+from transformer_cli.data.overlap import count_overlap, warn_of_overlap
+from transformer_cli.data.subword_corpus import encode_by_subwords
+from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.data.word_corpus import encode_by_words
 from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.errors import DataError
@@ -27,28 +31,36 @@ class Prepared:
     created: bool
 
 
-def prepare(config: Config, *, source_dir: Path | None = None, data_dir: Path = Path("data")) -> Prepared:
+def prepare(
+    config: Config, *, source_dir: Path | None = None, data_dir: Path = Path("data"), codec_dir: Path | None = None
+) -> Prepared:
     """Make the dataset that `config.data` describes, unless it exists already.
 
-    source_dir: a folder with Multi30k's files, instead of the download. Raises DataError or ConfigError; DataError
-    also if the config pins the fingerprint of another dataset.
+    Either way, a warning says if pairs of its held-out splits occur in its training split.
+
+    source_dir: a folder with Multi30k's files, instead of the download. codec_dir: with data.codec, the folder of the
+    run that it names, as `runs.run.find_codec` finds it (None: data.codec is a folder). Raises DataError or
+    ConfigError; DataError also if the config pins the fingerprint of another dataset.
     """
+    codec_dir = codec_dir or (Path(config.data.codec) if config.data.codec else None)
     corpus = open_corpus(config.data, source_dir=source_dir)
-    fingerprint = _fingerprint(config.data, corpus)
+    fingerprint = _fingerprint(config.data, corpus, codec_dir)
+    library = " ".join(_library(config.data))
     if config.data.fingerprint not in (None, fingerprint):
         raise DataError(
-            f"data.fingerprint is {config.data.fingerprint}, but this text with spaCy {SPACY_VERSION} makes "
-            f"{fingerprint}; use the same files and the same spaCy, or copy the dataset's folder to {data_dir}/"
+            f"data.fingerprint is {config.data.fingerprint}, but this text with {library} makes {fingerprint}; use the "
+            f"same files and the same {library.split()[0]}, or copy the dataset's folder to {data_dir}/"
         )
     folder = data_dir / f"{config.data.corpus}.{config.data.source}-{config.data.target}-{fingerprint}"
     if folder.exists():
         manifest = read_manifest(folder)
+        warn_of_overlap(manifest)
         with suppress(PermissionError):  # the folder may be somebody else's
             os.utime(folder)  # `tfm train` uses the dataset that was prepared last
         return Prepared(folder, manifest, created=False)
     try:
         with new_folder(folder) as unfinished:
-            manifest = _write_dataset(unfinished, config.data, corpus, fingerprint)
+            manifest = _write_dataset(unfinished, config.data, corpus, fingerprint, codec_dir)
     except FileExistsError:
         if not folder.is_dir():
             raise
@@ -57,24 +69,48 @@ def prepare(config: Config, *, source_dir: Path | None = None, data_dir: Path = 
     return Prepared(folder, manifest, created=True)
 
 
-def _fingerprint(data: DataConfig, corpus: Corpus) -> str:
-    shaped_by = {"format": FORMAT_VERSION, "settings": settings(data), "sums": corpus.sums, "spacy": SPACY_VERSION}
+def _fingerprint(data: DataConfig, corpus: Corpus, codec_dir: Path | None) -> str:
+    library, version = _library(data)
+    shaped_by = {
+        "format": FORMAT_VERSION,
+        "settings": settings(data),
+        "sums": corpus.sums,
+        library.lower(): version,
+        **_given(data, codec_dir),
+    }
     return hashlib.sha256(json.dumps(shaped_by, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def _write_dataset(folder: Path, data: DataConfig, corpus: Corpus, fingerprint: str) -> dict[str, Any]:
-    encoded = encode_by_words(folder, data, corpus)
+def _given(data: DataConfig, codec_dir: Path | None) -> dict[str, Any]:
+    """Returns what the fingerprint and the manifest have of a run's codecs: their files' sums, not where they are."""
+    return {"codec": codec_sums(codec_dir, data)} if codec_dir else {}
+
+
+def _library(data: DataConfig) -> tuple[str, str]:
+    """Returns the name and the version of what cuts text into tokens: other versions may cut it in other ways."""
+    return ("spaCy", SPACY_VERSION) if data.tokens == "words" else ("SentencePiece", SENTENCEPIECE_VERSION)
+
+
+def _write_dataset(
+    folder: Path, data: DataConfig, corpus: Corpus, fingerprint: str, codec_dir: Path | None
+) -> dict[str, Any]:
+    given = Codecs.load(codec_dir, data) if codec_dir else None
+    encode = encode_by_words if data.tokens == "words" else encode_by_subwords
+    encoded = encode(folder, data, corpus, given)
     encoded.codecs.save(folder)
     manifest = {
         "format_version": FORMAT_VERSION,
         "fingerprint": fingerprint,
         "settings": settings(data),
         "sources": corpus.sums,
-        "tokenizer": {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target},
+        "tokenizer": encoded.tokenizer,
         "vocabulary": {"source": len(encoded.codecs.source), "target": len(encoded.codecs.target)},
         "splits": encoded.splits,
         "left_out": list(corpus.left_out),
-        "joins": {"valid_restored": encoded.valid_restored},
+        "overlap": count_overlap(folder, encoded.splits),
+        **encoded.facts,
+        **_given(data, codec_dir),
     }
+    warn_of_overlap(manifest)
     write_json(folder / "manifest.json", manifest)
     return manifest

@@ -6,22 +6,21 @@ counted, one pass over the ids on disk turns them into the final ones. Memory ho
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.config.data import DataConfig
+from transformer_cli.data.chunks import Chunk, TokenizedSide
 from transformer_cli.data.codec import SIDES, Codecs, WordCodec
 from transformer_cli.data.corpora import Corpus
 from transformer_cli.data.specials import SPECIALS
 from transformer_cli.data.vocabulary import Vocabulary, import_torchtext
-from transformer_cli.data.words import Joins, learn_joins
-from transformer_cli.data.workers import TokenizedPairs, TokenizedSide, available_cores, tokenizing
-from transformer_cli.data.writer import SplitWriter
+from transformer_cli.data.words import SPACY_VERSION, Joins, learn_joins
+from transformer_cli.data.workers import available_cores, tokenizing
+from transformer_cli.data.writer import EncodedCorpus, SplitWriter
 
 log = logging.getLogger(__name__)
 
@@ -30,44 +29,47 @@ MOST_WORKERS = 16  # one process reads and counts what they tokenise; two worker
 JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; more would teach only rare pairs
 
 
-@dataclass(frozen=True)
-class EncodedCorpus:
-    """What `encode_by_words` makes from a corpus; the splits themselves are on disk."""
-
-    codecs: Codecs
-    splits: dict[str, dict[str, Any]]
-    """split → its counts, as the manifest keeps them"""
-    valid_restored: float
-    """share of the validation split's target sentences that come back exactly from their tokens"""
-
-
-def encode_by_words(folder: Path, data: DataConfig, corpus: Corpus) -> EncodedCorpus:
-    """Make both codecs from the training split, and write every split of the corpus into `folder`."""
+def encode_by_words(folder: Path, data: DataConfig, corpus: Corpus, given: Codecs | None = None) -> EncodedCorpus:
+    """Make both codecs from the training split, unless they are given, and write every split of the corpus."""
     pairs = corpus.splits["train"]()
     first = list(islice(pairs, FEW + 1))
     processes = min(available_cores(), MOST_WORKERS) if len(first) > FEW else 1
-    counters = [_FormCounter()] if data.joint_vocabulary else [_FormCounter(), _FormCounter()]
-    restored = {}
+    splits, restored = {}, {}
     with tokenizing(data.source, data.target, lowercase=data.lowercased, processes=processes) as tokenize:
-        import_torchtext()  # while the workers start
-        with SplitWriter(folder, "train", corpus.sizes.get("train")) as split:
-            joins = _encode_training(split, tokenize(chain(first, pairs)), counters)
-        vocabularies = _build_vocabularies(split, counters, data.min_freq)
-        codecs = Codecs(
-            WordCodec(data.source, data.lowercased, vocabularies[0], Joins()),
-            WordCodec(data.target, data.lowercased, vocabularies[1], joins),
-        )
-        splits = {"train": split.counts()}
+        training = tokenize(chain(first, pairs))
+        if given is None:
+            import_torchtext()  # while the workers start
+            split = SplitWriter(folder, "train", corpus.sizes.get("train"))
+            codecs = _learn(split, training, data)
+            splits["train"] = split.counts()
+        else:
+            codecs = [codec for codec in (given.source, given.target) if isinstance(codec, WordCodec)]
         for name in corpus.splits:
-            if name != "train":
+            if name not in splits:
+                chunks = training if name == "train" else tokenize(corpus.splits[name]())
                 with SplitWriter(folder, name, corpus.sizes.get(name)) as split:
-                    chunks = tokenize(corpus.splits[name]())
-                    restored[name] = _encode_held_out(split, chunks, vocabularies, joins, lowercase=data.lowercased)
+                    restored[name] = _encode(codecs, split, chunks)
                 splits[name] = split.counts()
-    return EncodedCorpus(codecs, splits, restored["valid"] / splits["valid"]["sentences"])
+    tokenizer = {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target}
+    joined = {"valid_restored": restored["valid"] / splits["valid"]["sentences"]}
+    return EncodedCorpus(Codecs(*codecs), splits, tokenizer, {"joins": joined})
 
 
-def _encode_training(split: SplitWriter, chunks: Iterable[TokenizedPairs], counters: Sequence["_FormCounter"]) -> Joins:
+def _learn(split: SplitWriter, chunks: Iterable[Chunk[TokenizedSide]], data: DataConfig) -> list[WordCodec]:
+    """Write the training split; returns the codecs learned from it, [source, target]."""
+    counters = [_FormCounter()] if data.joint_vocabulary else [_FormCounter(), _FormCounter()]
+    with split:
+        joins = _encode_training(split, chunks, counters)
+    source, target = _build_vocabularies(split, counters, data.min_freq)
+    return [
+        WordCodec(data.source, data.lowercased, source, Joins()),
+        WordCodec(data.target, data.lowercased, target, joins),
+    ]
+
+
+def _encode_training(
+    split: SplitWriter, chunks: Iterable[Chunk[TokenizedSide]], counters: Sequence["_FormCounter"]
+) -> Joins:
     """Write the split with provisional ids; returns the joins learned from its target side."""
     neighbours = _Neighbours()
     for chunk in chunks:
@@ -96,25 +98,19 @@ def _build_vocabularies(train: SplitWriter, counters: list["_FormCounter"], min_
     return vocabularies
 
 
-def _encode_held_out(
-    split: SplitWriter,
-    chunks: Iterable[TokenizedPairs],
-    vocabularies: Sequence[Vocabulary],
-    joins: Joins,
-    *,
-    lowercase: bool,
-) -> int:
+def _encode(codecs: Sequence[WordCodec], split: SplitWriter, chunks: Iterable[Chunk[TokenizedSide]]) -> int:
     """Write a split; returns how many of its target sentences come back exactly from their tokens."""
+    target = codecs[1]
     n_restored = 0
     for chunk in chunks:
-        ids = [_encode(vocabulary, side) for vocabulary, side in zip(vocabularies, chunk.sides, strict=True)]
+        ids = [_ids(codec.vocabulary, side) for codec, side in zip(codecs, chunk.sides, strict=True)]
         split.add(chunk, ids)
         for text, tokens in zip(chunk.texts[1], chunk.sides[1].sentences(), strict=True):
-            n_restored += joins.restores(text, tokens, lowercase=lowercase)
+            n_restored += target.joins.restores(text, tokens, lowercase=target.lowercase)
     return n_restored
 
 
-def _encode(vocabulary: Vocabulary, side: TokenizedSide) -> NDArray[np.int32]:
+def _ids(vocabulary: Vocabulary, side: TokenizedSide) -> NDArray[np.int32]:
     return np.array(vocabulary.encode(side.forms), dtype=np.int32)[side.ids]
 
 

@@ -5,8 +5,11 @@ the full models, without anything to download.
 """
 
 import importlib.util
+import logging
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from itertools import pairwise
 from typing import Any
@@ -16,7 +19,15 @@ from numpy.typing import NDArray
 
 from transformer_cli.errors import ConfigError
 
+log = logging.getLogger(__name__)
+
 SPACY_VERSION = version("spacy")
+FURTHER_PACKAGES = {  # what spaCy's tokenisers of these languages are made of
+    "ja": "`pip install sudachipy sudachidict_core`",
+    "ko": "`pip install natto-py`, and MeCab with its Korean dictionary (mecab-ko and mecab-ko-dic)",
+    "th": "`pip install pythainlp`",
+    "vi": "`pip install pyvi`",
+}
 FORMS_KEPT = 100_000  # spaCy keeps every form that it has seen; beyond this many (40 MB) its tokeniser is made anew
 
 
@@ -50,13 +61,24 @@ class Tokenizer:
         return self.split(text).words
 
 
+def nearest_tokenizer(language: str, *, lowercase: bool) -> Tokenizer:
+    """Returns the language's tokeniser; if spaCy cannot make it, a warning says so, and the one for any language is."""
+    try:
+        return Tokenizer(language, lowercase=lowercase)
+    except ConfigError as error:
+        log.warning("%s; meanwhile the rules for any language (xx) are used", error)
+        return Tokenizer("xx", lowercase=lowercase)
+
+
 @dataclass(frozen=True)
 class Joins:
     """Which tokens are written without a space between them, learned from real text; independent of language.
 
     A pair of tokens that was seen in training is glued or apart as it mostly was there. Any other pair follows a rule:
     it is glued only if one of the two tokens mostly stands glued to words on that side, and its edge there is not a
-    letter or a digit. Of the pairs seen, only those that the rule gets wrong are kept.
+    letter or a digit; or if both edges are letters or digits, and those of their two scripts mostly stand glued. So
+    two Chinese characters that never met are glued, and two German words are not. Of the pairs seen, only those that
+    the rule gets wrong are kept.
     """
 
     glue_left: frozenset[str] = frozenset()
@@ -67,6 +89,8 @@ class Joins:
     """pairs that are glued against the rule: ("t", "-"), ("do", "n't")"""
     spaced_pairs: frozenset[tuple[str, str]] = frozenset()
     """pairs that have a space between them against the rule"""
+    glued_scripts: frozenset[tuple[str, str]] = frozenset()
+    """pairs of scripts, such as ("CJK", "CJK") and ("CJK", "DIGIT"), that mostly have no space between them"""
 
     def join(self, tokens: Sequence[str]) -> str:
         """Returns plain text made from tokens."""
@@ -85,25 +109,29 @@ class Joins:
             return True
         if (left, right) in self.spaced_pairs:
             return False
-        return left in self.glue_right or right in self.glue_left
+        if left in self.glue_right or right in self.glue_left:
+            return True
+        return bool(self.glued_scripts) and (_script(left[-1]), _script(right[0])) in self.glued_scripts
 
     def as_json(self) -> dict[str, Any]:
-        """Returns what `from_json` reads, in a stable order."""
-        return {
+        """Returns what `from_json` reads, in a stable order. Where no scripts are glued, they are not mentioned."""
+        value: dict[str, Any] = {
             "glue_left": sorted(self.glue_left),
             "glue_right": sorted(self.glue_right),
             "glued_pairs": sorted(self.glued_pairs),
             "spaced_pairs": sorted(self.spaced_pairs),
         }
+        return value | ({"glued_scripts": sorted(self.glued_scripts)} if self.glued_scripts else {})
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> "Joins":
-        """The inverse of `as_json`."""
+        """The inverse of `as_json`; also reads files that are older than `glued_scripts`."""
         return Joins(
             frozenset(value["glue_left"]),
             frozenset(value["glue_right"]),
             frozenset((left, right) for left, right in value["glued_pairs"]),
             frozenset((left, right) for left, right in value["spaced_pairs"]),
+            frozenset((left, right) for left, right in value.get("glued_scripts", ())),
         )
 
 
@@ -121,7 +149,8 @@ def learn_joins(
     begins_as_word = np.array([form[0].isalnum() for form in forms])
     leans_left = np.bincount(right, majority * (ends_as_word[left] & ~begins_as_word[right]), len(forms)) > 0
     leans_right = np.bincount(left, majority * (begins_as_word[right] & ~ends_as_word[left]), len(forms)) > 0
-    glued_by_rule = leans_right[left] | leans_left[right]
+    glued_scripts, of_glued_scripts = _learn_scripts(forms, left, right, majority)
+    glued_by_rule = leans_right[left] | leans_left[right] | of_glued_scripts
 
     def tokens(chosen: NDArray[np.bool_]) -> frozenset[str]:
         return frozenset(forms[index] for index in np.flatnonzero(chosen).tolist())
@@ -134,7 +163,39 @@ def learn_joins(
         tokens(leans_right),
         token_pairs((majority > 0) & ~glued_by_rule),
         token_pairs((majority < 0) & glued_by_rule),
+        glued_scripts,
     )
+
+
+def _learn_scripts(
+    forms: Sequence[str], left: NDArray[Any], right: NDArray[Any], majority: NDArray[Any]
+) -> tuple[frozenset[tuple[str, str]], NDArray[np.bool_]]:
+    """Returns the pairs of scripts that are mostly glued, and which pairs of forms (pairs,) are such pairs.
+
+    The arguments are those of `learn_joins` for each distinct pair; majority: times glued minus times apart.
+    """
+    ends, begins = [_script(form[-1]) for form in forms], [_script(form[0]) for form in forms]
+    names = sorted({*ends, *begins})
+    number = {name: index for index, name in enumerate(names)}
+    end, begin = (np.array([number[name] for name in edges]) for edges in (ends, begins))
+    both = end[left] * len(names) + begin[right]  # with 3 scripts, number 1 before number 2 is 1 × 3 + 2 = 5
+    is_script = np.array([name != "" for name in names])
+    is_glued = (np.bincount(both, majority, len(names) ** 2) > 0) & np.outer(is_script, is_script).ravel()
+    scripts = (divmod(index, len(names)) for index in np.flatnonzero(is_glued).tolist())
+    return frozenset((names[one], names[other]) for one, other in scripts), is_glued[both]
+
+
+@cache
+def _script(character: str) -> str:
+    """Returns the script of a letter or a mark, such as LATIN or THAI; DIGIT; or "" for any other character.
+
+    Unicode's names begin with the script: CJK UNIFIED IDEOGRAPH-4E24, THAI CHARACTER MAI EK, KATAKANA-HIRAGANA
+    PROLONGED SOUND MARK (a vowel that is drawn out, mostly in words of Katakana: the script is KATAKANA).
+    """
+    category = unicodedata.category(character)[0]
+    if category == "N":
+        return "DIGIT"
+    return unicodedata.name(character, "").replace("-", " ").split(" ")[0] if category in "LM" else ""
 
 
 def _blank_tokenizer(language: str) -> Any:
@@ -148,8 +209,8 @@ def _blank_tokenizer(language: str) -> Any:
     try:
         tokenizer: Any = spacy.blank(language).tokenizer
     except ImportError as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError(f"spaCy's tokeniser for {language!r} needs a further package: {reason}") from None
+        remedy = FURTHER_PACKAGES.get(language) or " ".join(str(error).split())
+        raise ConfigError(f"spaCy's tokeniser for {language!r} needs a further package: {remedy}") from None
     tokenizer.vocab.lex_attr_getters = {}  # shape, stop-word and URL flags: unused, and half of the time
     return tokenizer
 

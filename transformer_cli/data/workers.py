@@ -1,4 +1,4 @@
-"""Tokenises sentence pairs chunk by chunk, in order: in this process, or in worker processes on several cores.
+"""Cuts sentence pairs into tokens chunk by chunk, in order: in this process, or in worker processes on several cores.
 
 A worker is a Python process that reads chunks of text from its standard input and writes their tokens to its standard
 output. It is not forked, because the caller may run threads (torch does), and a fork of a process with threads may
@@ -15,89 +15,71 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from importlib.metadata import entry_points
 from itertools import islice
 from queue import SimpleQueue
-from typing import IO, Any
+from typing import IO, Any, Generic, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
-from transformer_cli.data.words import Tokenizer
+from transformer_cli.data.chunks import (
+    Chunk,
+    CutSide,
+    Pair,
+    SideT,
+    SubwordCutter,
+    Texts,
+    TokenizedSide,
+    WordCutter,
+    unpack_subwords,
+    unpack_words,
+)
 from transformer_cli.errors import ConfigError, DataError
-
-Pair = tuple[str, str]
-Texts = tuple[tuple[str, ...], ...]  # (source texts, target texts) of a chunk
 
 CHUNK = 1_000  # pairs that a worker gets at once; it tokenises them in a tenth of a second
 WAITING = 2  # chunks that are handed out per worker before the first result is needed
 START = "import sys; sys.path[:] = sys.argv[1:]; from transformer_cli.data.workers import serve; serve()"
 
 
-@dataclass(frozen=True)
-class TokenizedSide:
-    """One side of some sentences: the distinct tokens, and which of them is where.
+class Cut(Protocol[SideT]):
+    """A function from pairs to chunks of them, in order, with their tokens."""
 
-    For example, "Ein Hund, ein Mann." and "Ein Hund", in lower case, are
-
-        forms    ein  hund  ,  mann  .
-        ids      0  1  2  0  3  4    0  1
-        lengths  6                   2
-        glued    -  x  -  -  x  x    -  x
-    """
-
-    forms: list[str]
-    """the distinct tokens, in the order in which they first appear"""
-    ids: NDArray[np.int32]
-    """(tokens,): all sentences end to end; token i is forms[ids[i]]"""
-    lengths: NDArray[np.int64]
-    """(sentences,): how many tokens each sentence has"""
-    glued: NDArray[np.bool_]
-    """(tokens,): True if no space follows the token in the text: glued to the next one, or at the end of the text"""
-
-    def sentences(self) -> Iterator[list[str]]:
-        """Yield the tokens of each sentence."""
-        words = [self.forms[index] for index in self.ids.tolist()]
-        start = 0
-        for length in self.lengths.tolist():
-            yield words[start : start + length]
-            start += length
-
-
-@dataclass(frozen=True)
-class TokenizedPairs:
-    """A chunk of sentence pairs and their tokens."""
-
-    texts: Texts
-    sides: Sequence[TokenizedSide]
-    """[source, target]"""
-
-    def __len__(self) -> int:
-        return len(self.texts[0])
-
-
-Tokenize = Callable[[Iterable[Pair]], Iterator[TokenizedPairs]]
+    def __call__(self, pairs: Iterable[Pair]) -> Iterator[Chunk[SideT]]: ...
 
 
 @contextmanager
-def tokenizing(source: str, target: str, *, lowercase: bool, processes: int) -> Iterator[Tokenize]:
-    """Yields a function from pairs to their tokens. Its chunks and their order are the same for any `processes`.
+def tokenizing(source: str, target: str, *, lowercase: bool, processes: int) -> Iterator[Cut[TokenizedSide]]:
+    """Yields a function from pairs to their words. Its chunks and their order are the same for any `processes`.
 
     source and target are languages. If `processes` is 1, this process does the work; otherwise that many workers do,
     and none of them is left at the end of the block.
 
     Raises ConfigError as Tokenizer does (with workers, at the first chunk), and DataError if a worker dies.
     """
+    with _cutting(unpack_words, ("words", source, target, lowercase), processes) as cut:
+        yield cut
+
+
+@contextmanager
+def segmenting(source: bytes, target: bytes, *, lowercase: bool, processes: int) -> Iterator[Cut[CutSide]]:
+    """Like `tokenizing`, for pieces of words. source and target are models of SentencePiece."""
+    with _cutting(unpack_subwords, ("subwords", source, target, lowercase), processes) as cut:
+        yield cut
+
+
+@contextmanager
+def _cutting(unpack: Callable[..., SideT], settings: tuple[Any, ...], processes: int) -> Iterator[Cut[SideT]]:
     if processes == 1:
-        tokenizers = _Tokenizers(source, target, lowercase)
-        yield lambda pairs: (TokenizedPairs(texts, tokenizers.tokenize(texts)) for texts in _chunks(pairs))
+        cutter = _cutter(*settings)
+        yield lambda pairs: (Chunk(texts, cutter.cut(texts)) for texts in _chunks(pairs))
         return
-    workers = _Workers([_Worker(source, target, lowercase) for _ in range(processes)])
+    workers = _Workers([_Worker(unpack, settings) for _ in range(processes)])
     try:
-        yield workers.tokenize
+        yield workers.cut
     finally:
         workers.end()
+
+
+def _cutter(kind: str, source: Any, target: Any, lowercase: bool) -> Any:
+    return (WordCutter if kind == "words" else SubwordCutter)(source, target, lowercase)
 
 
 def available_cores() -> int:
@@ -112,54 +94,28 @@ def serve() -> None:
     if not entry_points(group="spacy_factories"):  # a plug-in for spaCy may need torch
         sys.modules["torch"] = None  # type: ignore[assignment]  # spaCy would import it: seconds, 200 MB
     try:
-        tokenizers = _Tokenizers(*_receive(requests))
+        cutter = _cutter(*_receive(requests))
         while True:
-            sides = tokenizers.tokenize(_receive(requests))
-            _send(answers, [(s.forms, s.ids.tobytes(), s.lengths.tobytes(), s.glued.tobytes()) for s in sides])
+            _send(answers, [side.pack() for side in cutter.cut(_receive(requests))])
     except ConfigError as error:
         _send(answers, str(error))
     except (EOFError, BrokenPipeError):
         os._exit(0)  # the caller is gone: end at once, without writing what is left
 
 
-class _Tokenizers:
-    """The tokenisers of both sides."""
-
-    def __init__(self, source: str, target: str, lowercase: bool) -> None:
-        self._tokenizers = [Tokenizer(language, lowercase=lowercase) for language in (source, target)]
-
-    def tokenize(self, texts: Texts) -> list[TokenizedSide]:
-        """Tokenise both sides of a chunk; returns [source, target]."""
-        return [_tokenize(*side) for side in zip(self._tokenizers, texts, strict=True)]
-
-
-def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> TokenizedSide:
-    known: dict[str, int] = {}
-    ids: list[int] = []
-    lengths: list[int] = []
-    glued: list[bool] = []
-    for text in texts:
-        tokens = tokenizer.split(text)
-        ids += [known.setdefault(word, len(known)) for word in tokens.words]
-        lengths.append(len(tokens.words))
-        glued += tokens.glued
-    return TokenizedSide(
-        list(known), np.array(ids, dtype=np.int32), np.array(lengths, dtype=np.int64), np.array(glued, dtype=np.bool_)
-    )
-
-
-class _Worker:
+class _Worker(Generic[SideT]):
     """A worker process, as its caller sees it. However the caller ends, the worker's input ends with it."""
 
-    def __init__(self, *settings: object) -> None:
+    def __init__(self, unpack: Callable[..., SideT], settings: tuple[Any, ...]) -> None:
+        self._unpack = unpack
         command = [sys.executable, "-c", START, *sys.path]
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # NumPy would start one per core
         with _ctrl_c_held_back():
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self._request(settings)
 
-    def tokenize(self, texts: Texts) -> list[TokenizedSide]:
-        """Like _Tokenizers.tokenize; raises DataError if the process is dead or dies."""
+    def cut(self, texts: Texts) -> list[SideT]:
+        """Both sides of a chunk, [source, target]; raises DataError if the process is dead or dies."""
         self._request(texts)
         assert self._process.stdout
         try:
@@ -168,12 +124,7 @@ class _Worker:
             raise self._death() from None
         if isinstance(answer, str):
             raise ConfigError(answer)
-        return [
-            TokenizedSide(
-                forms, np.frombuffer(ids, np.int32), np.frombuffer(lengths, np.int64), np.frombuffer(glued, np.bool_)
-            )
-            for forms, ids, lengths, glued in answer
-        ]
+        return [self._unpack(*side) for side in answer]
 
     def kill(self) -> None:
         """End the process at once; nothing is lost by that."""
@@ -198,25 +149,29 @@ class _Worker:
         )
 
 
-class _Workers:
+class _Workers(Generic[SideT]):
     """Gives each chunk to an idle worker. One thread waits for each worker; answers come in the order of the chunks."""
 
-    def __init__(self, workers: Sequence[_Worker]) -> None:
+    def __init__(self, workers: Sequence[_Worker[SideT]]) -> None:
         self._workers = workers
         self._threads = ThreadPoolExecutor(len(workers))
-        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        self._idle: SimpleQueue[_Worker[SideT]] = SimpleQueue()
         for worker in workers:
             self._idle.put(worker)
 
-    def tokenize(self, pairs: Iterable[Pair]) -> Iterator[TokenizedPairs]:
+    def cut(self, pairs: Iterable[Pair]) -> Iterator[Chunk[SideT]]:
         """See `tokenizing`."""
-        begun: deque[tuple[Texts, Future[list[TokenizedSide]]]] = deque()
+
+        def finished(texts: Texts, sides: "Future[list[SideT]]") -> Chunk[SideT]:
+            return Chunk(texts, sides.result())
+
+        begun: deque[tuple[Texts, Future[list[SideT]]]] = deque()
         for texts in _chunks(pairs):
             begun.append((texts, self._threads.submit(self._ask, texts)))
             if len(begun) == WAITING * len(self._workers):
-                yield _finished(*begun.popleft())
+                yield finished(*begun.popleft())
         while begun:
-            yield _finished(*begun.popleft())
+            yield finished(*begun.popleft())
 
     def end(self) -> None:
         """Kill all workers, even if they are at work."""
@@ -226,16 +181,12 @@ class _Workers:
         for worker in self._workers:
             worker.close()
 
-    def _ask(self, texts: Texts) -> list[TokenizedSide]:
+    def _ask(self, texts: Texts) -> list[SideT]:
         worker = self._idle.get()
         try:
-            return worker.tokenize(texts)
+            return worker.cut(texts)
         finally:
             self._idle.put(worker)
-
-
-def _finished(texts: Texts, sides: "Future[list[TokenizedSide]]") -> TokenizedPairs:
-    return TokenizedPairs(texts, sides.result())
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[Texts]:

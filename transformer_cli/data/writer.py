@@ -5,6 +5,7 @@ Never holds a whole file in memory.
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli import progress
-from transformer_cli.data.codec import SIDES
+from transformer_cli.data.chunks import Chunk, CutSide
+from transformer_cli.data.codec import SIDES, Codecs
 from transformer_cli.data.specials import UNK
-from transformer_cli.data.workers import TokenizedPairs
 
 RENUMBER_CHUNK = 1 << 20  # ids held in memory while they are renumbered
+
+
+@dataclass(frozen=True)
+class EncodedCorpus:
+    """What encoding a corpus gives; the splits themselves are on disk."""
+
+    codecs: Codecs
+    splits: dict[str, dict[str, Any]]
+    """split → its counts, as the manifest keeps them"""
+    tokenizer: dict[str, Any]
+    """what cut the text into tokens, as the manifest keeps it"""
+    facts: dict[str, Any]
+    """what else the manifest keeps"""
 
 
 class SplitWriter:
@@ -28,8 +42,8 @@ class SplitWriter:
         self._bar = progress.bar(f"prepare {name}", size, " sentences")
         self._sentences = 0
 
-    def add(self, chunk: TokenizedPairs, ids: Sequence[NDArray[np.int32]]) -> None:
-        """Write a chunk. ids: [source, target], each in the order of TokenizedSide.ids."""
+    def add(self, chunk: Chunk[CutSide], ids: Sequence[NDArray[np.int32]]) -> None:
+        """Write a chunk. ids: [source, target], each in the order of CutSide.ids."""
         for writer, texts, side, side_ids in zip(self._sides, chunk.texts, chunk.sides, ids, strict=True):
             writer.add(texts, side_ids, side.lengths)
         self._sentences += len(chunk)

@@ -14,10 +14,13 @@ from transformer_cli.config.data import DataConfig
 from transformer_cli.data.batching import rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.data.lines import out_of_step, read_lines
+from transformer_cli.data.words import nearest_tokenizer
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
+from transformer_cli.evaluation.by_length import LengthScore, bleu_by_source_length
 from transformer_cli.evaluation.losses import Losses, corpus_losses
-from transformer_cli.evaluation.metrics import TokenizedText, bleu_of_text, score
+from transformer_cli.evaluation.metrics import Interval, TokenizedText, bleu_of_text, score
+from transformer_cli.evaluation.record import append_result
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.translator import Options, Translation, Translator
 
@@ -39,11 +42,15 @@ class Result:
     ppl: float
     """exp(loss)"""
     bleu: float
-    """see Scores for this and the next four fields"""
+    """see Scores for this and the next six fields"""
+    bleu_interval: Interval | None
     bleu_signature: str
     bleu_tokens: float
     chrf: float
+    chrf_interval: Interval | None
     chrf_signature: str
+    bleu_by_source_length: list[LengthScore]
+    """BLEU of the short sentences, of longer ones, …"""
     seconds: float
 
 
@@ -81,14 +88,25 @@ def evaluate(
 
     run: a name under runs_dir, a folder, or None for the newest run. others: further runs, which make an ensemble with
     it. files: sentences and their reference translations. settings: how to search (None: as the run's config says).
-    Yields a result after each split. Raises CheckpointError, ConfigError or DataError when the first result is
-    requested.
+    Yields a result after each split, and appends it to the run's evaluations.jsonl if that can be written. Raises
+    CheckpointError, ConfigError or DataError when the first result is requested.
     """
     opened, *ensemble = (Run.open(find_run(each, runs_dir)) for each in (run, *others))
-    texts = [_read_text(*files)] if files else _read_splits(opened.config.data, splits, data_dir)
+    texts = [read_text(*files)] if files else read_splits(opened.config.data, splits, data_dir)
     translator = Translator(opened, choose_device(device), others=ensemble)
+    settings = settings or translator.settings
+    checkpoint = opened.checkpoint("best").name
     for text in texts:
-        yield judge(translator, text, settings)
+        judged = judge(translator, text, settings)
+        append_result(
+            opened,
+            asdict(judged.result),
+            checkpoint=checkpoint,
+            decoding=settings.decoding,
+            files=files,
+            others=[each.folder for each in ensemble],
+        )
+        yield judged
         if opened.config.data.corpus == "captions" and files is None:
             _say_baseline(opened.config.data, text)
 
@@ -107,9 +125,16 @@ def judge(translator: Translator, text: ParallelText, settings: SearchSettings |
     )
     losses = _losses(translator, text.name, split)
     translations = translator.translate_encoded(text.sources, sources, Options(truncate=True), settings)
+    texts = [each.text for each in translations]
+    if data.tokens == "words":
+        own_tokens, reference_tokens = [each.tokens for each in translations], [line.tokens for line in references]
+    else:
+        tokenizer = nearest_tokenizer(data.target, lowercase=data.lowercased)
+        own_tokens = [tokenizer.tokens(line) for line in texts]
+        reference_tokens = [tokenizer.tokens(line) for line in text.references]
     scores = score(
-        TokenizedText([each.text for each in translations], [each.tokens for each in translations]),
-        TokenizedText(text.references, [line.tokens for line in references]),
+        TokenizedText(texts, own_tokens),
+        TokenizedText(text.references, reference_tokens),
         language=data.target,
         lowercase=data.lowercased,
     )
@@ -120,7 +145,8 @@ def judge(translator: Translator, text: ParallelText, settings: SearchSettings |
         loss=losses.loss,
         loss_batch_mean=losses.loss_batch_mean,
         ppl=losses.ppl,
-        **asdict(scores),
+        **vars(scores),
+        bleu_by_source_length=bleu_by_source_length(text.sources, texts, text.references, data),
         seconds=round(time.monotonic() - started, 3),
     )
     return Judged(result, translations)
@@ -138,7 +164,8 @@ def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     return corpus_losses(translator.model, split, rows, others=translator.models[1:])
 
 
-def _read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[ParallelText]:
+def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[ParallelText]:
+    """Read splits of the dataset that has these settings; without names, every test set. Raises DataError."""
     dataset = Dataset.open(find_dataset(data, data_dir))
     names = list(dict.fromkeys(names)) or dataset.test_splits
     if not names:
@@ -149,8 +176,8 @@ def _read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list
     ]
 
 
-def _read_text(source: Path, reference: Path) -> ParallelText:
-    """Read two files line by line; empty lines are kept, and an empty line's translation is empty."""
+def read_text(source: Path, reference: Path) -> ParallelText:
+    """Read two files line by line; empty lines are kept, and an empty line's translation is empty. Raises DataError."""
     sources, references = list(read_lines(source)), list(read_lines(reference))
     if not sources:
         raise DataError(f"{source}: empty; name a file with one sentence per line")

@@ -47,6 +47,9 @@ def add_axes(figure: Figure, left: float, bottom: float, width: float, height: f
 def text_width(text: str) -> float:
     """Returns the width of a text in inches, in the font of the maps' labels."""
     plain = text.replace("$", "S")  # else TextPath would typeset mathematics
+    plain = plain.replace(
+        " ", "i"
+    )  # about as wide; TextPath leaves out the spaces around a text, and fails if nothing is left
     return float(TextPath((0, 0), plain, size=FONT_SIZE).get_extents().width) / 72
 
 

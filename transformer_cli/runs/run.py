@@ -3,9 +3,11 @@
 runs/multi30k/
     run.json                        the format's version
     config.yaml                     the whole config, with the precision and the data's fingerprint that were chosen
-    source.vocab.txt target.vocab.txt target.joins.json     the codecs: a copy of the dataset's
+    source.vocab.txt target.vocab.txt target.joins.json     the codecs: a copy of the dataset's (of subwords:
+    source.subwords.model target.subwords.model)
     history.jsonl curves.png        one line per validation; the same as a picture
     tensorboard/                    the same as an event file, if the config says so
+    evaluations.jsonl               what `tfm evaluate` found, one line per split and call (evaluation/record.py)
     checkpoints/step-0004540/       what was saved after step 4540 (see checkpoints.py)
     best  last                      text files that name a checkpoint
     average                         likewise, if training averages weights (see averages.py)
@@ -23,12 +25,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from transformer_cli.config.data import DataConfig
 from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.codec import Codecs
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.specials import PAD
-from transformer_cli.errors import CheckpointError, TfmError
+from transformer_cli.errors import CheckpointError, ConfigError, TfmError
 from transformer_cli.files import write_json, write_text
 from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.initialization import UninitializedWeights
@@ -146,6 +149,42 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
         known = sorted(path.parent.name for path in runs_dir.glob("*/run.json"))
         raise CheckpointError(f"{folder}: no such run; {runs_dir}/ has {', '.join(known) or 'none'}")
     return folder
+
+
+def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
+    """Returns the folder of the run whose codecs `data.codec` wants, or None if it wants none.
+
+    Raises CheckpointError if there is no such run, ConfigError if its codecs are not what `data` describes.
+    """
+    if data.codec is None:
+        return None
+    folder = find_run(data.codec, runs_dir)
+    theirs, ours = (_about_codecs(each) for each in (Run.open(folder).config.data, data))
+    both = [key for key in theirs if key in ours]  # words and subwords have keys of their own
+    wrong = [f"{key} is {theirs[key]} there, not {ours[key]}" for key in both if theirs[key] != ours[key]]
+    if wrong:
+        raise ConfigError(
+            f"data.codec: {data.codec}: its codecs are not what the config describes: {'; '.join(wrong)}; set the same"
+        )
+    return folder
+
+
+def _about_codecs(data: DataConfig) -> dict[str, str]:
+    """Returns the settings that shape codecs, as a user reads them."""
+    common = {
+        "data.source": data.source,
+        "data.target": data.target,
+        "data.tokens": data.tokens,
+        "data.lowercase": str(data.lowercased).lower(),
+        "data.joint_vocabulary": str(data.joint_vocabulary).lower(),
+    }
+    if data.tokens == "words":
+        return {**common, "data.min_freq": str(data.min_freq)}
+    return {
+        **common,
+        "data.subwords.size": str(data.subwords.size),
+        "data.subwords.algorithm": data.subwords.algorithm,
+    }
 
 
 def is_new(folder: Path) -> bool:

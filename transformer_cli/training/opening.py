@@ -16,7 +16,7 @@ from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.files import exclusive, write_text
 from transformer_cli.runs.checkpoints import load_state
-from transformer_cli.runs.run import Run, is_new, lost
+from transformer_cli.runs.run import Run, find_codec, is_new, lost
 from transformer_cli.training.pretrained import NOTHING, Initial, read_initial
 from transformer_cli.training.record import read_validations
 
@@ -51,7 +51,8 @@ def open_run(folder: Path, config: Config, *, device: torch.device, data_dir: Pa
         run = Run.open(folder)
         _check_settings(run, config)  # before the dataset, which need not be there any more
         data = run.config.data
-    dataset = Dataset.open(find_dataset(data, data_dir))  # first, so that its error leaves no trace in runs_dir
+    codec_dir = find_codec(data, folder.parent) if data.fingerprint is None else None
+    dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))  # first: its error leaves no trace in runs_dir
     with locked(folder):
         if is_begun:
             opened = Opened(_resume(folder, config), dataset)

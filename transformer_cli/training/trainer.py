@@ -36,7 +36,7 @@ from transformer_cli.training.opening import join_run, open_run
 from transformer_cli.training.optim import STATE_KEYS, learning_rate
 from transformer_cli.training.pretrained import NOTHING, Initial
 from transformer_cli.training.record import Record, read_validations
-from transformer_cli.training.sentences import usable_sentences
+from transformer_cli.training.sentences import training_sentences, usable_sentences
 from transformer_cli.training.step import Learner
 from transformer_cli.training.validation import Validation, validate
 
@@ -99,9 +99,8 @@ class Trainer:
         self.world = world
         self.settings = run.config.training
         with world.together():
-            self.train_sentences, self.valid_sentences = (
-                usable_sentences(dataset, name, run.config.model.max_length) for name in ("train", "valid")
-            )
+            self.train_sentences = training_sentences(run, dataset)
+            self.valid_sentences = usable_sentences(dataset, "valid", run.config.model.max_length)
         self.learner = Learner(start.model, self.settings, device, world)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
         self.state = start.state
@@ -185,9 +184,10 @@ class Trainer:
         """Take one optimiser step on these batches of the training sentences; the state counts them as done."""
         self.learner.set_learning_rate(self._learning_rate())
         state = self.state
+        split, batches = self.train_sentences.cut(batches, epoch=state.epoch, first=state.batch)
         state.step += 1
         state.batch += len(batches)
-        loss = self.learner.step(self.train_sentences.split, batches, number=state.step)
+        loss = self.learner.step(split, batches, number=state.step)
         if loss is None:
             state.running.skipped_steps += 1
         else:
@@ -200,10 +200,11 @@ class Trainer:
         seconds_before = self.state.running.seconds
         with self._bar() as bar:
             while self.state.batch < len(plan):
-                self.step(plan[self.state.batch : self.state.batch + self.settings.accumulate])
+                batches = plan[self.state.batch : self.state.batch + self.settings.accumulate]
+                self.step(batches)
                 now = time.monotonic()
                 self.state.running.seconds = seconds_before + now - started
-                self._show(bar)
+                self._show(bar, batches)
                 is_last = self.state.batch == len(plan)  # if so, the end of the epoch saves
                 signal_number, save_is_due = self._agreed(stop, now - saved >= self.settings.save_minutes * 60)
                 if signal_number and not is_last:
@@ -264,18 +265,18 @@ class Trainer:
         return spent
 
     def _bar(self) -> "progress.Bar":
-        """Returns a bar that counts target tokens, and begins with those that are done."""
+        """Returns a bar that counts the plan's target tokens, and begins with those that are done."""
         return progress.bar(
             f"epoch {self.state.epoch}/{self.settings.epochs}",
-            total=self.train_sentences.target_tokens,
+            total=self.train_sentences.target_tokens(self.plan()),
             unit=" tokens",
             unit_scale=True,
-            initial=self.state.running.target_tokens,
+            initial=self.train_sentences.target_tokens(self.plan()[: self.state.batch]),
             as_lines=not self.world.is_first,  # the log of the others is muted
         )
 
-    def _show(self, bar: "progress.Bar") -> None:
+    def _show(self, bar: "progress.Bar", done: Sequence[Rows]) -> None:
         running = self.state.running
         loss = running.nll / max(1, running.target_tokens)
         bar.set_postfix_str(f"loss {loss:.3f}, PPL {perplexity(loss):.1f}", refresh=False)
-        bar.update(running.target_tokens - bar.n)
+        bar.update(self.train_sentences.target_tokens(done))

@@ -72,6 +72,10 @@ def test_where_a_run_is_used_only_its_decoding_is_offered() -> None:
         (("evaluate", "--run", ""), ["tiny"]),
         (("translate", "-r", "t"), ["tiny"]),
         (("curves", ""), ["tiny"]),
+        (("compare", ""), ["tiny"]),
+        (("compare", "other,t"), ["other,tiny"]),
+        (("compare", "tiny,t"), []),
+        (("score", "--run", "t"), ["tiny"]),
         (("evaluate", "--split", "t"), ["test", "train"]),
         (
             ("train", "--set", "training.batch_"),

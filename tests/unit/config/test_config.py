@@ -193,7 +193,7 @@ def test_a_config_does_not_change() -> None:
         ("trainig: {}", "trainig: unknown key; did you mean training?"),
         ("training: {batchsize: 3}", "training.batchsize: unknown key; did you mean batch_size?"),
         ("data: {captions: {sentence: 200}}", "data.captions.sentence: unknown key; did you mean sentences?"),
-        ("data: {xyz: 1}", "data.xyz: unknown key; known here: corpus, source, target, tokens, subwords"),
+        ("data: {xyz: 1}", "data.xyz: unknown key; known here: corpus, source, target, tokens, subwords, lowercase"),
         (OWN_FILES.replace("source", "sorce"), "data.files.train.sorce: unknown key; did you mean source?"),
         (OWN_FILES.replace("{", "{zzz: 1, "), "data.files.train.zzz: unknown key; known here: source, target (and 1"),
         ("1: 2", "1: keys should be strings"),
@@ -249,6 +249,41 @@ def test_a_config_does_not_change() -> None:
 def test_a_mistake_in_the_file_is_said_in_one_line(path: Path, text: str, message: str) -> None:
     path.write_text(text, encoding="utf-8")
     assert mistake(path).startswith(f"{path}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "tokens: subwords, min_freq: 3",
+            "data: min_freq: 3 applies to words only, but tokens is subwords; take it out",
+        ),
+        (
+            "subwords: {size: 9}",
+            "data: subwords is set, but tokens is words; set tokens: subwords, or take subwords out",
+        ),
+        (
+            "tokens: subwords, source: ../de",
+            "data: source: '../de' cannot name a language; give a code such as de or en",
+        ),
+        (
+            "tokens: subwords, subwords: {size: 7}",
+            "data.subwords.size: input should be greater than or equal to 8, not 7",
+        ),
+        ("tokens: bytes", "data.tokens: input should be 'words' or 'subwords', not bytes"),
+    ],
+)
+def test_settings_of_tokens_that_do_not_fit_are_refused(path: Path, text: str, message: str) -> None:
+    path.write_text(f"data: {{{text}}}", encoding="utf-8")
+    assert mistake(path) == f"{path}: {message}"
+
+
+def test_vectors_of_words_do_not_fit_subwords(path: Path) -> None:
+    path.write_text("data: {tokens: subwords}\nmodel: {vectors: {source: glove-wiki-gigaword-100}}", encoding="utf-8")
+    assert mistake(path) == (
+        f"{path}: model.vectors: they are vectors of words, but data.tokens is subwords; take them out, or set "
+        "data.tokens: words"
+    )
 
 
 def test_a_file_that_is_not_there(path: Path) -> None:

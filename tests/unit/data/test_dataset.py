@@ -85,17 +85,30 @@ def test_text_names_and_joins(made: Path) -> None:
     assert codec.text([UNK] * 5, instead=["b", ".", "b", ",", "b"]) == "b. b, b"
 
 
-def test_settings_are_those_of_the_chosen_corpus() -> None:
-    for corpus in ("multi30k", "captions"):
-        found = settings(DataConfig.model_validate({"corpus": corpus, "fingerprint": "12345678"}))
-        unused = {"fingerprint", "files", "captions", "tokens", "subwords", "codec"}
-        assert set(found) == set(DataConfig.model_fields) - unused | {corpus} - {"multi30k"}
+def test_lines_are_the_text(made: Path) -> None:
+    dataset = Dataset.open(made)
+    lines = dataset.lines("train", "target")
+    assert [lines[1], lines[0]] == ["a dog, a man", "a dog."]
+    assert isinstance(lines.content.base, np.memmap)
+
+
+@pytest.mark.parametrize("corpus", ["multi30k", "captions"])
+@pytest.mark.parametrize(("tokens", "own"), [("words", {"min_freq"}), ("subwords", {"tokens", "subwords"})])
+def test_settings_are_those_of_the_chosen_corpus_and_tokens(corpus: str, tokens: str, own: set[str]) -> None:
+    asked = {"corpus": corpus, "tokens": tokens, "fingerprint": "12345678", "codec": "runs/other"}
+    found = settings(DataConfig.model_validate(asked))
+    common = {"corpus", "source", "target", "lowercase", "joint_vocabulary", "skip_empty"}
+    assert set(found) == common | own | ({corpus} - {"multi30k"})
+    assert found["lowercase"] is (tokens == "words")
+    assert found.get("subwords", {}).keys() == ({"size", "algorithm"} if tokens == "subwords" else set())
 
 
 # What it refuses
 
 
-@pytest.mark.parametrize("ask", [lambda d: d.split("tset"), lambda d: d.text("tset", "source")])
+@pytest.mark.parametrize(
+    "ask", [lambda d: d.split("tset"), lambda d: d.text("tset", "source"), lambda d: d.lines("tset", "source")]
+)
 def test_an_unknown_split_lists_the_known(made: Path, ask: Callable[[Dataset], Any]) -> None:
     with pytest.raises(DataError, match=f"^{made}: no split 'tset'; it has train, valid, test_b, test_a$"):
         ask(Dataset.open(made))
@@ -142,6 +155,21 @@ def test_a_damaged_file_is_named(folder: Path, name: str, damage: Callable[[Path
     damage(folder / name)
     with pytest.raises(DataError, match=f"^{folder / name}: {message}"):
         use_all(folder)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (Path.unlink, "cannot be mapped: .*No such file.*; delete the folder and run `tfm prepare` again"),
+        (lambda path: path.write_text(""), "cannot be mapped: .*; delete the folder and run `tfm prepare` again"),
+        (lambda path: cut(path, 3), "1 lines, but the manifest says 2; delete the folder and run"),
+    ],
+)
+def test_damaged_text_is_not_mapped(folder: Path, damage: Callable[[Path], Any], message: str) -> None:
+    path = folder / "train.source.txt"
+    damage(path)
+    with pytest.raises(DataError, match=f"^{path}: {message}"):
+        Dataset.open(folder).lines("train", "source")
 
 
 @pytest.mark.parametrize("offsets", [[0, 3], [0, 3, 8, 8], [0, 3, 7]])

@@ -13,8 +13,8 @@ import pytest
 from transformer_cli.config.data import DataConfig
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
+from transformer_cli.data import chunks, word_corpus, workers, writer
 from transformer_cli.data import prepare as module
-from transformer_cli.data import word_corpus, workers, writer
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.prepare import Prepared, prepare
 from transformer_cli.data.specials import SPECIALS, UNK
@@ -66,7 +66,7 @@ class Workshop:
 
 @pytest.fixture(autouse=True)
 def _tokenizers_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
+    monkeypatch.setattr(chunks, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
 
 
 @pytest.fixture
@@ -144,6 +144,7 @@ def test_the_manifest_counts(workshop: Workshop) -> None:
     }
     assert manifest["joins"] == {"valid_restored": 1.0}
     assert manifest["left_out"] == []
+    assert manifest["overlap"] == {"valid": {"pairs": 0, "sources": 0}, "test": {"pairs": 0, "sources": 0}}
     assert set(manifest["sources"]) == {f"{split}.{side}" for split in TEXT for side in ("source", "target")}
 
 
@@ -246,6 +247,20 @@ def test_a_vocabulary_without_words_is_warned_of(workshop: Workshop, caplog: pyt
     workshop.prepare(min_freq=3)
     message = "the source vocabulary is empty: no word occurs 3 times; lower data.min_freq"
     assert caplog.record_tuples == [("transformer_cli.data.word_corpus", logging.WARNING, message)]
+
+
+def test_held_out_text_in_the_training_text_is_warned_of_at_every_call(
+    workshop: Workshop, caplog: pytest.LogCaptureFixture
+) -> None:
+    workshop.write("test", ["Mann", "Ein Hund."], ["man", "A dog."])
+    message = (
+        "also in the training text: test 1 of 2 pairs (1 sources); a model can learn them by heart, so scores there "
+        "say less about new text; leave them out of the training text, and prepare again"
+    )
+    for created in (True, False):
+        assert workshop.prepare().created is created
+        assert caplog.record_tuples == [("transformer_cli.data.overlap", logging.WARNING, message)]
+        caplog.clear()
 
 
 # When they are made

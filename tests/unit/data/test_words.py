@@ -8,7 +8,7 @@ import pytest
 import spacy
 
 from transformer_cli.data import words as module
-from transformer_cli.data.words import Joins, Tokenizer, Tokens, learn_joins
+from transformer_cli.data.words import Joins, Tokenizer, Tokens, learn_joins, nearest_tokenizer
 from transformer_cli.errors import ConfigError
 
 AWKWARD = (
@@ -112,14 +112,24 @@ def test_an_unknown_language_is_a_config_error(language: str) -> None:
     )
 
 
-@pytest.mark.parametrize("language", ["ja", "ko", "th"])
-def test_a_language_that_needs_a_package_says_which_in_one_line(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("language", "remedy"),
+    [
+        ("ja", "`pip install sudachipy sudachidict_core`"),
+        ("ko", r"`pip install natto-py`, and MeCab with its Korean dictionary \(mecab-ko and mecab-ko-dic\)"),
+        ("th", "`pip install pythainlp`"),
+        ("vi", "`pip install pyvi`"),
+        ("ru", "it needs some-package"),  # not one that we know of: spaCy's own words, on one line
+    ],
+)
+def test_a_language_that_needs_a_package_says_which_in_one_line(
+    language: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def lacks(_: str) -> None:
         raise ImportError("it needs\n  some-package")
 
     monkeypatch.setattr("spacy.blank", lacks)
-    message = f"^spaCy's tokeniser for '{language}' needs a further package: it needs some-package$"
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=f"^spaCy's tokeniser for '{language}' needs a further package: {remedy}$"):
         Tokenizer(language, lowercase=True)
 
 
@@ -195,6 +205,35 @@ def test_only_an_edge_that_is_no_letter_leans_on_words(
     assert (set(joins.glue_left), set(joins.glue_right)) == (glue_left, glue_right)
 
 
+@pytest.mark.parametrize(
+    ("sentences", "words", "text"),
+    [
+        (["两~只~狗"], "雪 地 上", "雪地上"),  # Chinese characters that never met
+        (["ein hund läuft"], "zwei katzen schlafen", "zwei katzen schlafen"),
+        (["do~n't you know"], "we did n't", "we did n't"),  # Latin letters are mostly apart
+        (["她~买 iphone", "a~4~纸"], "他 用 usb 5 台", "他用 usb5台"),  # each pair of scripts as it was seen
+        (["กิน~ข้าว"], "อยู่ ที่ ไหน", "อยู่ที่ไหน"),  # a mark above a letter is of the letter's script
+        (["犬~が~走る"], "猫 が ミルク を 飲む", "猫が ミルク を飲む"),  # no pair of this script was ever seen
+        (["两~只 狗"], "雪 地", "雪 地"),  # a tie: as often glued as apart
+        (["好~。", "（~好"], "！ 好", "！ 好"),  # punctuation is of no script
+    ],
+)
+def test_letters_that_never_met_go_by_their_scripts(sentences: list[str], words: str, text: str) -> None:
+    assert learned(*sentences).join(words.split()) == text
+
+
+def test_a_pair_is_kept_if_it_goes_against_its_scripts() -> None:
+    assert learned("一~二~三~四 五") == Joins(
+        spaced_pairs=frozenset({("四", "五")}), glued_scripts=frozenset({("CJK", "CJK")})
+    )
+
+
+def test_joins_without_scripts_are_read_and_written_as_they_were() -> None:
+    joins = learned(*SENTENCES)
+    assert joins.as_json().keys() == {"glue_left", "glue_right", "glued_pairs", "spaced_pairs"}
+    assert Joins.from_json(joins.as_json()).glued_scripts == frozenset()
+
+
 def test_joins_survive_json_in_a_stable_order() -> None:
     joins = learned(*SENTENCES)
     value = json.loads(json.dumps(joins.as_json()))
@@ -215,3 +254,10 @@ def test_joins_survive_json_in_a_stable_order() -> None:
 def test_a_text_is_restored_if_its_tokens_join_to_it(text: str, lowercase: bool, restored: bool) -> None:
     assert NO_JOINS.restores(text, tokenizer("en").tokens(text), lowercase=lowercase) is restored
     assert learned("a~, b~.").restores("Two dogs, one.", ["two", "dogs", ",", "one", "."], lowercase=True)
+
+
+def test_where_spacy_has_no_tokeniser_the_one_for_any_language_is_used(caplog: pytest.LogCaptureFixture) -> None:
+    assert nearest_tokenizer("de", lowercase=True).language == "de"
+    assert caplog.text == ""
+    assert nearest_tokenizer("qq", lowercase=True).tokens("Da, dort.") == ["da", ",", "dort", "."]
+    assert "no tokeniser for language 'qq'; give a code such as de, en, fr, cs, or xx (any); meanwhile" in caplog.text

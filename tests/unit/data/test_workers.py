@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from transformer_cli.data import workers
+from transformer_cli.data.chunks import Chunk, TokenizedSide
 from transformer_cli.data.words import Tokenizer
-from transformer_cli.data.workers import TokenizedPairs, available_cores, tokenizing
+from transformer_cli.data.workers import available_cores, tokenizing
 from transformer_cli.errors import ConfigError, DataError
 
 ENDLESS = """
@@ -47,7 +48,7 @@ def pairs() -> Iterator[tuple[str, str]]:
         yield f"Wort{number} Hund, Haus-Tür.", f"Word{number}  dog's\u2028 t-shirt!"
 
 
-def tokens(chunks: list[TokenizedPairs]) -> list[tuple[list[str], list[str]]]:
+def tokens(chunks: list[Chunk[TokenizedSide]]) -> list[tuple[list[str], list[str]]]:
     return [pair for chunk in chunks for pair in zip(*(list(side.sentences()) for side in chunk.sides), strict=True)]
 
 

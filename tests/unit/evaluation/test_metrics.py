@@ -3,7 +3,8 @@
 import pytest
 import sacrebleu
 
-from transformer_cli.evaluation.metrics import Scores, TokenizedText, bleu_of_text, score
+from transformer_cli.evaluation import metrics
+from transformer_cli.evaluation.metrics import Interval, Scores, TokenizedText, bleu_of_text, score, sentence_chrf
 
 REFERENCE = "The old Bado sleeps at home."
 RIGHT = ["the", "old", "bado", "sleeps", "at", "home", "."]
@@ -44,12 +45,62 @@ def test_scores_look_at_case_where_they_are_told_to(lowercase: bool, case: str, 
     assert (found.bleu > 99.9, found.chrf > 99.9) == (bleu_is_full, bleu_is_full)
 
 
-@pytest.mark.parametrize(("language", "tokeniser"), [("zh", "tok:zh"), ("ja", "tok:char"), ("de", "tok:13a")])
+@pytest.mark.parametrize(
+    ("language", "tokeniser"),
+    [
+        *(("zh", "tok:zh"), ("yue", "tok:zh"), ("ja", "tok:char"), ("ko", "tok:char"), ("th", "tok:char")),
+        *(("lo", "tok:char"), ("km", "tok:char"), ("my", "tok:char"), ("bo", "tok:char"), ("dz", "tok:char")),
+        *(("de", "tok:13a"), ("ar", "tok:13a"), ("he", "tok:13a")),
+    ],
+)
 def test_languages_without_spaces_have_a_tokeniser_of_their_own(language: str, tokeniser: str) -> None:
     assert tokeniser in scored("the", ["the"], language=language).bleu_signature.split("|")
+
+
+def test_one_wrong_word_in_a_thai_sentence_leaves_most_of_its_bleu() -> None:
+    wrong, right = "แมวสองตัวเล่นอยู่ในหิมะ", "สุนัขสองตัวเล่นอยู่ในหิมะ"
+    hypothesis, reference = TokenizedText([wrong], [["แมว"]]), TokenizedText([right], [["สุนัข"]])
+    by_language = {
+        language: score(hypothesis, reference, language=language, lowercase=True).bleu for language in ("en", "th")
+    }
+    assert by_language["en"] == 0
+    assert by_language["th"] > 70
 
 
 def test_bleu_of_text_alone() -> None:
     text = "the old Bado sleeps at the beach."
     expected = sacrebleu.corpus_bleu([text], [[REFERENCE]], lowercase=True).score
     assert bleu_of_text([text], [REFERENCE], lowercase=True) == expected > 0
+
+
+def test_intervals_are_sacrebleus_and_leave_the_score_as_it_is() -> None:
+    texts = [f"the {word} bado sleeps at home." for word in ("old", "young", "big", "small")]
+    lines = [each.split() for each in texts]
+    found = score(
+        TokenizedText(texts, lines), TokenizedText([REFERENCE] * 4, [RIGHT] * 4), language="en", lowercase=True
+    )
+    for metric, value, interval, signature in (
+        (sacrebleu.BLEU(lowercase=True), found.bleu, found.bleu_interval, found.bleu_signature),
+        (sacrebleu.CHRF(lowercase=True), found.chrf, found.chrf_interval, found.chrf_signature),
+    ):
+        assert value == metric.corpus_score(texts, [[REFERENCE] * 4]).score
+        resampled = metric.corpus_score(texts, [[REFERENCE] * 4], n_bootstrap=1000)
+        assert interval == Interval(resampled._mean, resampled._ci)
+        assert interval.half_width > 1
+        assert signature == str(metric.get_signature())
+        assert {"bs:1000", "seed:12345"} <= set(signature.split("|"))
+
+
+def test_a_very_large_text_has_no_interval(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(metrics, "MOST_FOR_INTERVALS", 0)
+    found = scored(REFERENCE, RIGHT)
+    assert (found.bleu_interval, found.chrf_interval) == (None, None)
+    assert "bs:" not in found.bleu_signature
+    assert caplog.messages == ["1 sentences: no bootstrap interval for more than 0"]
+
+
+def test_chrf_of_single_sentences() -> None:
+    texts = ["the old bado sleeps.", REFERENCE]
+    expected = [sacrebleu.CHRF(lowercase=True).corpus_score([text], [[REFERENCE]]).score for text in texts]
+    assert sentence_chrf(texts, [REFERENCE] * 2, lowercase=True) == expected
+    assert sentence_chrf([REFERENCE.upper()], [REFERENCE], lowercase=False)[0] < expected[1] == pytest.approx(100)

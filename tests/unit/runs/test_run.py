@@ -10,11 +10,11 @@ from torch import nn
 
 from small_run import SOURCE, TARGET, make_run
 from transformer_cli.data.specials import PAD, UNK
-from transformer_cli.errors import CheckpointError
+from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs import run as module
-from transformer_cli.runs.run import Run, find_run
+from transformer_cli.runs.run import Run, find_codec, find_run
 
 
 @pytest.fixture
@@ -76,6 +76,35 @@ def test_the_history_comes_back_exactly(run: Run) -> None:
     assert len((run.folder / "history.jsonl").read_text().splitlines()) == 2
     run.write_history(entries[:1])
     assert run.history() == entries[:1]
+
+
+def test_the_run_whose_codecs_are_wanted_is_found(run: Run) -> None:
+    own = run.config.data
+    assert find_codec(own) is None
+    for name in (run.folder.name, str(run.folder)):
+        assert find_codec(own.model_copy(update={"codec": name}), run.folder.parent) == run.folder
+
+
+@pytest.mark.parametrize(
+    ("update", "message"),
+    [
+        ({"source": "fr"}, "data.source is de there, not fr"),
+        (
+            {"lowercase": False, "min_freq": 3},
+            "data.lowercase is true there, not false; data.min_freq is 2 there, not 3",
+        ),
+        (
+            {"tokens": "subwords", "lowercase": True, "joint_vocabulary": True},
+            "data.tokens is words there, not subwords; data.joint_vocabulary is false there, not true",
+        ),
+    ],
+)
+def test_codecs_that_are_not_as_described_are_refused(run: Run, update: dict[str, Any], message: str) -> None:
+    wanted = run.config.data.model_copy(update={"codec": run.folder.name, **update})
+    with pytest.raises(ConfigError) as caught:
+        find_codec(wanted, run.folder.parent)
+    what = f"data.codec: {run.folder.name}: its codecs are not what the config describes"
+    assert str(caught.value) == f"{what}: {message}; set the same"
 
 
 # What is refused

@@ -1,0 +1,24 @@
+"""`tfm score` as it is typed: one line of output for every pair of lines."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+Tfm = Callable[..., tuple[int, str, str]]
+
+
+def test_a_line_out_for_every_line_in(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "source").write_text("Der alte Hund singt im Park.\n\nDie Katze singt.\n", encoding="utf-8")
+    (tmp_path / "target").write_text("the old dog sings in the park.\n\nthe cat\n", encoding="utf-8")
+    files = ("--input", tmp_path / "source", "--target", tmp_path / "target")
+    code, out, err = tfm("score", *files, cwd=project)
+    assert (code, err.count("\n")) == (0, 1)
+    assert re.search(r"target: 3 lines, 12 tokens, perplexity \d+\.\d{3}\n$", err)
+    first, second, third = (line.split("\t") for line in out.split("\n")[:-1])
+    assert (first[1], second, third[1]) == ("9", ["0.0000", "0", "1.0000"], "3")
+    code, out, _ = tfm("score", *files, "--run", "tiny", "--json", cwd=project)
+    found = [json.loads(line) for line in out.split("\n")[:-1]]
+    assert [f"{each['log_prob']:.4f}" for each in found] == [first[0], second[0], third[0]]
+    assert found[2].keys() == {"source", "target", "log_prob", "tokens", "ppl"}
+    assert found[2]["target"] == "the cat"

@@ -1,0 +1,78 @@
+"""Held-out text that stands in the training text too: what is counted, and what is worth a warning."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer_cli.config.load import load_config
+from transformer_cli.data.overlap import count_overlap, warn_of_overlap
+from transformer_cli.data.prepare import prepare
+
+
+def write(folder: Path, **splits: list[str]) -> None:
+    """Each pair is written source|target."""
+    for split, pairs in splits.items():
+        for side, lines in zip(
+            ("source", "target"), zip(*(pair.split("|") for pair in pairs), strict=True), strict=True
+        ):
+            (folder / f"{split}.{side}.txt").write_bytes("".join(f"{line}\n" for line in lines).encode())
+
+
+def manifest(split: str, sentences: int, pairs: int, sources: int) -> dict[str, Any]:
+    return {
+        "splits": {"train": {"sentences": 9}, "valid": {"sentences": 1000}, split: {"sentences": sentences}},
+        "overlap": {"valid": {"pairs": 0, "sources": 1}, split: {"pairs": pairs, "sources": sources}},
+    }
+
+
+def test_pairs_and_sources_are_counted_for_each_split(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        train=["a|x", "b|y", "a|x", "c|z", "d|x"],
+        valid=["a|x", "a|x", "b|x", "e|x"],  # a line counts as often as it is held out
+        test=["c|z", "x|a", "C|z"],  # neither the other way round nor in another case
+        none=["f|g"],
+    )
+    assert count_overlap(tmp_path, ["train", "valid", "test", "none"]) == {
+        "valid": {"pairs": 2, "sources": 3},
+        "test": {"pairs": 1, "sources": 1},
+        "none": {"pairs": 0, "sources": 0},
+    }
+
+
+def test_blanks_at_the_ends_make_no_other_sentence_and_lines_end_at_newline_only(tmp_path: Path) -> None:
+    write(tmp_path, train=["  a |x", "b\u2028c|y"], test=["a|x\t", "b|y", "b\u2028c|y"])
+    assert count_overlap(tmp_path, ["train", "test"]) == {"test": {"pairs": 2, "sources": 2}}
+
+
+@pytest.mark.parametrize(
+    ("sentences", "pairs", "sources", "warned"),
+    [
+        (1000, 0, 10, False),  # short sentences that recur with another translation
+        (1000, 0, 11, True),
+        (1000, 1, 1, True),
+        (30, 0, 0, False),
+        (30, 0, 1, True),
+    ],
+)
+def test_whole_pairs_and_many_sources_are_worth_a_warning(
+    sentences: int, pairs: int, sources: int, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_overlap(manifest("test", sentences, pairs, sources))
+    found = [record.getMessage().split(";")[0] for record in caplog.records if record.levelno == logging.WARNING]
+    message = f"also in the training text: test {pairs} of {sentences:,} pairs ({sources} sources)"
+    assert found == ([message] if warned else [])
+
+
+def test_a_dataset_from_before_overlaps_were_counted_has_none(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_overlap({"splits": {}})
+    assert caplog.records == []
+
+
+def test_the_embedded_captions_overlap_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = load_config(None, ["data.corpus=captions", "data.captions.sentences=1000"])
+    nothing = {"pairs": 0, "sources": 0}
+    assert prepare(config, data_dir=tmp_path).manifest["overlap"] == {"valid": nothing, "test": nothing}
+    assert caplog.records == []

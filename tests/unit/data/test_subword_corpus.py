@@ -1,0 +1,235 @@
+"""From text to a dataset of subwords: what pieces are learned from, what stands in the files, and a run's codecs."""
+
+import json
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import Config
+from transformer_cli.data import prepare as module
+from transformer_cli.data import subword_corpus, workers
+from transformer_cli.data.codec import SubwordCodec
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.prepare import Prepared, prepare
+from transformer_cli.data.subword_corpus import TrainingSample
+from transformer_cli.data.subwords import SENTENCEPIECE_VERSION, learn_pieces
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.files import sha256
+
+Make = Callable[..., Prepared]
+SPLITS = ("train", "valid", "test")
+
+
+@pytest.fixture
+def config(corpus: Path) -> Callable[..., Config]:
+    """config(*overrides): the tiny corpus by subwords."""
+
+    def read(*overrides: str) -> Config:
+        return load_config(corpus / "tiny.yaml", ["data.tokens=subwords", "data.subwords.size=330", *overrides])
+
+    return read
+
+
+@pytest.fixture
+def make(config: Callable[..., Config], tmp_path: Path) -> Make:
+    """make(*overrides): prepare it in a folder of the test's own."""
+    return lambda *overrides: prepare(config(*overrides), data_dir=tmp_path / "data")
+
+
+def text(corpus: Path, split: str, language: str) -> list[str]:
+    return (corpus / f"{split}.{language}").read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def pairs(n: int) -> list[tuple[str, str]]:
+    return [(f"s{number}", f"T{number}") for number in range(n)]
+
+
+def sample_of(chosen: list[tuple[str, str]], *, lowercase: bool = False) -> TrainingSample:
+    sample = TrainingSample(lowercase=lowercase)
+    for pair in chosen:
+        sample.add(pair)
+    return sample
+
+
+# What pieces are learned from
+
+
+def test_a_sample_of_few_pairs_is_all_of_them() -> None:
+    sample = sample_of(pairs(3), lowercase=True)
+    assert (list(sample.lines(0)), list(sample.lines(1))) == (["s0", "s1", "s2"], ["t0", "t1", "t2"])
+
+
+@pytest.mark.parametrize(
+    ("n", "kept"), [(4, [0, 1, 2, 3]), (5, [0, 2, 4]), (8, [0, 2, 4, 6]), (9, [0, 4, 8]), (18, [0, 8, 16])]
+)
+def test_of_too_many_pairs_every_second_one_is_kept_again_and_again(
+    n: int, kept: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subword_corpus, "MOST_PAIRS", 4)
+    sample = sample_of(pairs(n))
+    assert list(sample.lines(0)) == [f"s{number}" for number in kept]
+    assert list(sample.lines(1)) == [f"T{number}" for number in kept]
+
+
+def test_a_sample_is_bounded_in_characters_and_so_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subword_corpus, "MOST_CHARACTERS", 8)
+    monkeypatch.setattr(subword_corpus, "LONGEST", 5)
+    sample = sample_of([("a" * 6, "b" * 5), ("c", "d"), ("e", "f")])
+    assert (list(sample.lines(0)), list(sample.lines(1)), sample.n_cut) == (["aaaaa"], ["bbbbb"], 1)
+
+
+def test_cut_lines_are_counted_in_one_line(
+    make: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subword_corpus, "LONGEST", 1)
+    with pytest.raises(ConfigError, match=r"^data\.subwords\.size: 330 is more than the training text can fill"):
+        make()
+    message = "subwords are learned from the first 1 characters of a line; so many lines are longer: 400"
+    assert caplog.record_tuples == [("transformer_cli.data.subword_corpus", logging.WARNING, message)]
+
+
+# What stands in the files
+
+
+def test_every_split_is_encoded_by_the_codecs_and_its_text_is_kept(make: Make, corpus: Path) -> None:
+    dataset = Dataset.open(make().folder)
+    for split in SPLITS:
+        encoded = dataset.split(split)
+        for side, codec, language in (
+            (encoded.source, dataset.codecs.source, "de"),
+            (encoded.target, dataset.codecs.target, "en"),
+        ):
+            lines = dataset.text(split, "source" if language == "de" else "target")
+            assert lines == text(corpus, split, language)
+            assert [side[row].tolist() for row in range(len(side))] == [codec.encode(line).ids for line in lines]
+            assert [codec.text(side[row].tolist()) for row in range(len(side))] == lines
+
+
+def test_the_codecs_are_learned_from_the_training_split(make: Make, corpus: Path) -> None:
+    codecs = Dataset.open(make().folder).codecs
+    assert codecs.source == SubwordCodec(
+        False, learn_pieces(text(corpus, "train", "de"), size=330, algorithm="bpe"), "bpe"
+    )
+    assert codecs.target != codecs.source
+
+
+def test_a_joint_vocabulary_is_one_model_of_both_sides(make: Make, corpus: Path) -> None:
+    folder = make("data.joint_vocabulary=true", "data.lowercase=true").folder
+    both = [line.lower() for language in ("de", "en") for line in text(corpus, "train", language)]
+    model = learn_pieces(both, size=330, algorithm="bpe")
+    assert [(folder / f"{side}.subwords.model").read_bytes() for side in ("source", "target")] == [model, model]
+
+
+def test_the_manifest_says_what_cut_the_text(make: Make) -> None:
+    manifest = make("data.subwords.algorithm=unigram", "data.subwords.size=300").manifest
+    assert manifest["tokenizer"] == {
+        "library": "sentencepiece",
+        "version": SENTENCEPIECE_VERSION,
+        "algorithm": "unigram",
+    }
+    assert manifest["vocabulary"] == {"source": 300, "target": 300}
+    assert manifest["settings"]["subwords"] == {"size": 300, "algorithm": "unigram"}
+    assert {manifest["splits"][split][side]["unknown_rate"] for split in SPLITS for side in ("source", "target")} == {0}
+
+
+def test_any_number_of_processes_makes_the_same_files(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "CHUNK", 9)
+    monkeypatch.setattr(subword_corpus, "FEW", 20)
+    made = []
+    for cores in (1, 2):
+        monkeypatch.setattr(subword_corpus, "available_cores", lambda cores=cores: cores)
+        folder = make().folder
+        made.append({path.name: path.read_bytes() for path in folder.iterdir()})
+        folder.rename(folder.with_name(f"made by {cores}"))
+    assert made[0] == made[1]
+
+
+def test_pairs_that_are_left_out_are_said_once(corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files: dict[str, dict[str, str]] = {}
+    for split in SPLITS:
+        sides = {"source": [*text(corpus, split, "de"), " "], "target": [*text(corpus, split, "en"), "gone"]}
+        for side, lines in sides.items():
+            path = tmp_path / f"{split}.{side}"
+            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            files.setdefault(split, {})[side] = str(path)
+    settings = {"corpus": "files", "files": files, "tokens": "subwords", "subwords": {"size": 330}, "skip_empty": True}
+    made = prepare(Config.model_validate({"data": settings}), data_dir=tmp_path)
+    assert caplog.text.count("pairs with an empty side left out: 1") == 3
+    assert made.manifest["splits"]["train"]["sentences"] == 200
+
+
+# When it is made anew
+
+
+def test_the_fingerprint_depends_on_how_pieces_are_learned_and_not_on_dropout(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = make()
+    assert not make("data.subwords.dropout=0.1").created
+    others = [
+        make("data.subwords.size=331"),
+        make("data.lowercase=true"),
+        make("data.tokens=words", "data.subwords={}"),
+    ]
+    monkeypatch.setattr(module, "SENTENCEPIECE_VERSION", "0.0")
+    others.append(make())
+    assert [each.created for each in others] == [True] * 4
+    pinned = first.manifest["fingerprint"]
+    with pytest.raises(
+        DataError, match=rf"^data.fingerprint is {pinned}, but this text with SentencePiece 0\.0 makes "
+    ):
+        make(f"data.fingerprint={pinned}")
+
+
+# A run's codecs
+
+
+@pytest.fixture
+def codec_dir(make: Make, tmp_path: Path) -> Path:
+    """A folder with codecs that were learned in lower case, as a run keeps them."""
+    folder = tmp_path / "a run"
+    Dataset.open(make("data.lowercase=true").folder).codecs.save(folder)
+    return folder
+
+
+@pytest.mark.parametrize("tokens", ["subwords", "words"])
+def test_text_is_encoded_with_the_codecs_of_a_run(
+    make: Make, config: Callable[..., Config], tokens: str, tmp_path: Path
+) -> None:
+    own = [f"data.tokens={tokens}", *(["data.subwords={}"] if tokens == "words" else [])]
+    first = make(*own)
+    runs = [tmp_path / "a run", tmp_path / "moved"]
+    for folder in runs:
+        Dataset.open(first.folder).codecs.save(folder)
+    text_of = {side: tmp_path / f"own.{side}" for side in ("source", "target")}
+    for side, path in text_of.items():
+        path.write_text("Hund Quokka\n" if side == "source" else "dog quokka\n")
+    files = json.dumps({split: {side: str(path) for side, path in text_of.items()} for split in SPLITS})
+    second = make(*own, f"data.files={files}", f"data.codec={runs[0]}")
+    assert not make(*own, f"data.files={files}", f"data.codec={runs[1]}").created
+    dataset = Dataset.open(second.folder)
+    assert dataset.manifest["codec"] == {name: sha256(first.folder / name) for name in dataset.codecs.files()}
+    assert dataset.manifest["codec"] == {name: sha256(second.folder / name) for name in dataset.codecs.files()}
+    assert dataset.split("train").source[0].tolist() == dataset.codecs.source.encode("Hund Quokka").ids
+    wanted = config(*own, f"data.files={files}", f"data.codec={runs[1]}").data
+    assert find_dataset(wanted, tmp_path / "data") == second.folder
+    without = config(*own, f"data.files={files}").data
+    with pytest.raises(DataError, match="no dataset files de→en with these settings"):
+        find_dataset(without, tmp_path / "data")
+
+
+def test_a_pinned_dataset_is_found_without_the_run(
+    make: Make, config: Callable[..., Config], codec_dir: Path, tmp_path: Path
+) -> None:
+    made = make("data.lowercase=true", f"data.codec={codec_dir}")
+    assert set(made.manifest["codec"]) == {"source.subwords.model", "target.subwords.model"}
+    codec_dir.rename(tmp_path / "gone")
+    pinned = f"data.fingerprint={made.manifest['fingerprint']}"
+    wanted = config("data.lowercase=true", f"data.codec={codec_dir}", pinned).data
+    assert find_dataset(wanted, tmp_path / "data") == made.folder
+    with pytest.raises(DataError, match=f"^{re.escape(str(codec_dir))}/source.subwords.model: not a model of subwords"):
+        make("data.lowercase=true", f"data.codec={codec_dir}")

@@ -1,0 +1,244 @@
+"""Subwords: any text comes back exactly, learning and sampling repeat, and what a bad size or a damaged model says."""
+
+import io
+import random
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import sentencepiece
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer_cli.config.data import DataConfig, SubwordsConfig
+from transformer_cli.data import captions
+from transformer_cli.data.codec import Codec, Codecs, SubwordCodec
+from transformer_cli.data.specials import EOS, PAD, SOS, SPECIALS, UNK
+from transformer_cli.data.subwords import Pieces, learn_pieces
+from transformer_cli.errors import ConfigError, DataError
+
+TEXT = [line for pair in captions.write(300, seed=0)["train"] for line in pair]
+SIZE = 400
+MODELS = {algorithm: learn_pieces(TEXT, size=SIZE, algorithm=algorithm) for algorithm in ("bpe", "unigram")}
+CODEC = SubwordCodec(False, MODELS["bpe"])
+DATA = DataConfig(tokens="subwords", subwords=SubwordsConfig(size=SIZE))
+HOSTILE = [
+    *("<unk>", "a <sos> b<eos>", "<pad><pad>", "<0x0A>", "<s></s>", "▁", "a▁b ▁▁", "\ue000", "\ue000_\ue000\ue000▁"),
+    *(" a", "a ", "  a   b  ", "\ta", "a\u2028b\x85c", "a\rb", "a\x00b", "\x00", "▅ a", "\ufeffa", "a\u200bb", "ﬁ Ⅳ ①"),
+    *("e\u0301 é", "漢字かな交じり文", "שלום", "ชาวบ้าน", "👩‍👩‍👧‍👦 🏳️‍🌈", "\U0010ffff", "\ufffd", "x" * 5_000),
+]
+
+
+def arbitrary_line(chance: random.Random) -> str:
+    """Up to 30 characters from all of Unicode, many of them from the text that the pieces were learned from."""
+    kinds = ("aäo kleine Hund", " \t▁_\ue000<>", "\x00\x01\r\x85\u2028\xa0")
+    chars = []
+    for _ in range(chance.randint(1, 30)):
+        kind = chance.randrange(6)
+        chars.append(
+            chance.choice(kinds[kind]) if kind < 3 else chr(chance.randrange((0x250, 0x10000, 0x110000)[kind - 3]))
+        )
+    return "".join(char for char in chars if char != "\n" and not "\ud800" <= char <= "\udfff")
+
+
+def comes_back(codec: Codec, line: str) -> bool:
+    encoded = codec.encode(line)
+    assert UNK not in encoded.ids
+    assert len(encoded.tokens) == len(encoded.ids)
+    return codec.text(encoded.ids) == (line if line.strip() else "")
+
+
+# Any text comes back
+
+
+@pytest.mark.parametrize("algorithm", MODELS)
+def test_ten_thousand_arbitrary_lines_come_back(algorithm: str) -> None:
+    codec = SubwordCodec(False, MODELS[algorithm])
+    chance = random.Random(0)
+    lines = [arbitrary_line(chance) for _ in range(10_000)]
+    assert len({char for line in lines for char in line}) > 30_000
+    assert [line for line in lines if not comes_back(codec, line)] == []
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n")))
+def test_any_line_comes_back(line: str) -> None:
+    assert comes_back(CODEC, line)
+
+
+@pytest.mark.parametrize("line", [*TEXT[:3], *HOSTILE], ids=ascii)
+@pytest.mark.parametrize("algorithm", MODELS)
+def test_hostile_lines_come_back(algorithm: str, line: str) -> None:
+    assert comes_back(SubwordCodec(False, MODELS[algorithm]), line)
+
+
+def test_text_with_the_names_of_special_pieces_may_be_learned_from() -> None:
+    lines = [f"{name}{word} {name}" for name in (*SPECIALS, "<0x41>", "▁", "▅", "a\0b") for word in ("", "x", "yy")]
+    codec = SubwordCodec(False, learn_pieces([*TEXT, *lines * 50], size=400, algorithm="bpe"))
+    assert [line for line in lines if not comes_back(codec, line)] == []
+    assert len(set(codec.tokens(range(len(codec))))) == len(codec)
+
+
+def test_where_text_is_lower_cased_it_comes_back_so() -> None:
+    codec = SubwordCodec(True, MODELS["bpe"])
+    assert codec.text(codec.encode("Ein HUND Ä İ").ids) == "Ein HUND Ä İ".lower()
+    assert codec.sample(["Ein HUND"], 0) == [codec.encode("ein hund").ids]
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t \u2003\xa0"])
+def test_a_blank_line_has_no_tokens(blank: str) -> None:
+    sampling = SubwordCodec(False, MODELS["bpe"], dropout=0.5)
+    assert (CODEC.encode(blank).ids, sampling.sample([blank], 0)) == ([], [[]])
+    assert CODEC.text([]) == ""
+
+
+def test_whatever_a_model_writes_is_one_line_of_text() -> None:
+    newline, half = 4 + ord("\n"), 4 + 0xC3
+    hund = CODEC.encode("Hund").ids
+    assert CODEC.text([*hund, newline, *hund]) == "Hund  Hund"
+    assert CODEC.text([UNK, *hund, EOS, PAD, SOS], instead=["x"] * (4 + len(hund))) == "Hund"
+    assert CODEC.text([*hund, half]) == "Hund\ufffd"
+
+
+# Tokens are legible
+
+
+def test_tokens_show_a_space_as_a_space_and_other_bytes_and_blanks_by_number() -> None:
+    codec = SubwordCodec(False, learn_pieces([*TEXT, "a\tb\xa0▁" * 300], size=SIZE, algorithm="bpe"))
+    assert "".join(CODEC.encode("Der kleine Hund").tokens) == " Der kleine Hund"
+    assert CODEC.encode("é").tokens == [" ", "<0xC3>", "<0xA9>"]
+    shown = "".join(codec.encode("a\tb\xa0▁").tokens)
+    assert shown == " a<U+0009>b<U+00A0>▁"
+    assert CODEC.tokens([UNK, PAD, SOS, EOS]) == list(SPECIALS)
+
+
+# Learning
+
+
+@pytest.mark.parametrize("algorithm", MODELS)
+def test_the_same_text_makes_the_same_bytes(algorithm: str) -> None:
+    again = learn_pieces(iter(TEXT), size=SIZE, algorithm=algorithm)
+    assert again == MODELS[algorithm]
+    assert again != learn_pieces(TEXT[1:], size=SIZE, algorithm=algorithm)
+    assert len(Pieces(again)) == SIZE
+
+
+@pytest.mark.parametrize("algorithm", MODELS)
+@pytest.mark.parametrize("size", [100_000, 270])
+def test_a_size_out_of_reach_is_told_with_the_next_that_is_not(algorithm: str, size: int) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"^data\.subwords\.size: {size} .*; set it to (\d+) or (less|more)$"
+    ) as caught:
+        learn_pieces(TEXT, size=size, algorithm=algorithm)
+    reachable = int(str(caught.value).split()[-3])
+    assert len(Pieces(learn_pieces(TEXT, size=reachable, algorithm=algorithm))) == reachable
+
+
+def test_any_other_trouble_is_one_line() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^data\.subwords: SentencePiece cannot learn pieces from the .*empty"
+    ) as caught:
+        learn_pieces([], size=SIZE, algorithm="bpe")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("algorithm", MODELS)
+def test_a_line_of_any_length_is_learned_from(algorithm: str) -> None:
+    joined = " ".join(TEXT)
+    assert len(joined) > 20_000
+    pieces = Pieces(learn_pieces([joined, "x" * 70_000], size=SIZE, algorithm=algorithm))
+    assert "x" in pieces.names
+    assert len(pieces.encode(joined)) < len(joined) / 1.5
+
+
+# Sampling
+
+
+def samplers(dropout: float) -> Sequence[SubwordCodec]:
+    return [SubwordCodec(False, model, algorithm, dropout) for algorithm, model in MODELS.items()]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("codec", samplers(0.2), ids=MODELS)
+def test_a_sample_is_a_function_of_lines_and_seed(codec: SubwordCodec) -> None:
+    assert codec.samples
+    first = codec.sample(TEXT, 7)
+    assert codec.sample(TEXT, 7) == first
+    assert codec.sample(TEXT, 8) != first
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(lambda seed: codec.sample(TEXT, seed), [7, 8, 7]))[::2] == [first, first]
+    assert [codec.text(ids) for ids in first] == TEXT
+
+
+@pytest.mark.parametrize("index", range(2), ids=MODELS)
+def test_more_dropout_cuts_more(index: int) -> None:
+    totals = [sum(map(len, samplers(dropout)[index].sample(TEXT, 0))) for dropout in (0.0, 0.1, 0.5, 0.9)]
+    assert totals == sorted(set(totals))
+
+
+def test_without_a_skipped_merge_a_sample_is_what_sentencepiece_gives() -> None:
+    chance = random.Random(1)
+    lines = [*TEXT, *HOSTILE, "", " ", *(arbitrary_line(chance) for _ in range(1_000))]
+    found = CODEC.pieces.sample(lines, algorithm="bpe", alpha=0.0, seed=0)
+    assert found == [CODEC.pieces.encode(line) for line in lines]
+
+
+def test_the_likeliest_cut_is_what_sentencepiece_gives() -> None:
+    pieces = Pieces(MODELS["unigram"])
+    found = pieces.sample(TEXT, algorithm="unigram", alpha=1_000.0, seed=0)
+    same = [ids == pieces.encode(line) for ids, line in zip(found, TEXT, strict=True)]
+    assert sum(same) > 0.98 * len(same)  # some words have two cuts of the same probability
+
+
+@pytest.mark.parametrize("codec", samplers(0.0), ids=MODELS)
+def test_without_dropout_there_is_one_cut(codec: SubwordCodec) -> None:
+    assert not codec.samples
+    assert codec.sample(TEXT, 0) == codec.sample(TEXT, 1) == [codec.encode(line).ids for line in TEXT]
+
+
+# Files
+
+
+def test_codecs_come_back_as_they_were_saved(tmp_path: Path) -> None:
+    Codecs(CODEC, SubwordCodec(False, MODELS["unigram"])).save(tmp_path)
+    codecs = Codecs.load(tmp_path, DATA)
+    assert {path.name for path in tmp_path.iterdir()} == set(codecs.files())
+    assert codecs == Codecs(CODEC, SubwordCodec(False, MODELS["unigram"]))
+    assert len(codecs.source) == SIZE
+
+
+def test_the_config_says_how_a_codec_samples(tmp_path: Path) -> None:
+    Codecs(CODEC, CODEC).save(tmp_path)
+    data = DataConfig(tokens="subwords", subwords=SubwordsConfig(size=SIZE, dropout=0.1), lowercase=True)
+    assert Codecs.load(tmp_path, data).target == SubwordCodec(True, MODELS["bpe"], "bpe", 0.1)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, r"\[Errno 2\] No such file"),
+        (b"", "not a model of SentencePiece"),
+        (b"<unk>\n", "not a model of SentencePiece"),
+        (MODELS["bpe"][:500], "not a model of SentencePiece"),
+    ],
+)
+def test_a_damaged_model_is_one_line_that_names_the_file(tmp_path: Path, content: bytes | None, reason: str) -> None:
+    Codecs(CODEC, CODEC).save(tmp_path)
+    path = tmp_path / "target.subwords.model"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(DataError, match=f"^{path}: not a model of subwords: {reason}") as caught:
+        Codecs.load(tmp_path, DATA)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_somebody_else_learned_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT), model_writer=model, vocab_size=60, minloglevel=2
+    )
+    with pytest.raises(
+        DataError, match=r"^not a model that tfm has learned: it should begin with <unk> <pad> <sos> <eos>$"
+    ):
+        Pieces(model.getvalue())
+    assert capfd.readouterr().err == ""

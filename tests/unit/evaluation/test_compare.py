@@ -1,0 +1,228 @@
+"""Comparing runs and files: the same text for all, the same case for all, and one clear line where that cannot be."""
+
+import logging
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.config.load import dump_config
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.errors import CheckpointError, DataError
+from transformer_cli.evaluation.compare import Comparison, Example, compare, compare_recipes
+from transformer_cli.evaluation.evaluate import evaluate
+from transformer_cli.evaluation.metrics import bleu_of_text
+from transformer_cli.evaluation.spread import welch
+from transformer_cli.evaluation.systems import Terms
+from transformer_cli.files import write_text
+from transformer_cli.runs.run import Run
+
+
+@pytest.fixture
+def terms(project: Path) -> Terms:
+    """The test set of the project, on the CPU."""
+    return Terms(device="cpu", data_dir=project / "data", runs_dir=project / "runs")
+
+
+@pytest.fixture
+def references(corpus: Path) -> list[str]:
+    return (corpus / "test.en").read_text("utf-8").split("\n")[:-1]
+
+
+def file_of(path: Path, lines: list[str]) -> str:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
+def altered(run: Run, folder: Path, **data: object) -> str:
+    """A copy of a run with other settings of its data."""
+    shutil.copytree(run.folder, folder)
+    changed = run.config.model_copy(update={"data": run.config.data.model_copy(update=data)})
+    write_text(folder / "config.yaml", dump_config(changed))
+    return str(folder)
+
+
+def examples_of(comparison: Comparison) -> list[Example]:
+    return comparison.systems[1].examples or []
+
+
+def words_of(comparison: Comparison) -> str:
+    return str(comparison.systems[1].verdict)
+
+
+def test_a_run_beside_a_file_has_the_scores_of_evaluate_and_of_the_file(
+    terms: Terms, tmp_path: Path, references: list[str], tiny: Run
+) -> None:
+    worse = file_of(tmp_path / "worse", ["nothing at all" if row % 2 else line for row, line in enumerate(references)])
+    (comparison,) = compare(["tiny", worse], terms)
+    (judged,) = evaluate(tiny.folder, data_dir=terms.data_dir)
+    first, second = comparison.systems
+    assert (comparison.split, comparison.sentences) == ("test", 30)
+    assert (first.name, first.bleu.score, first.chrf.score) == ("tiny", judged.result.bleu, judged.result.chrf)
+    for ours, theirs in ((first.bleu, judged.result.bleu_interval), (first.chrf, judged.result.chrf_interval)):
+        assert theirs is not None
+        assert (ours.interval.mean, ours.interval.half_width) == pytest.approx((theirs.mean, theirs.half_width))
+    assert (first.bleu.difference, first.verdict, first.examples) == (None, None, None)
+    expected = bleu_of_text(Path(worse).read_text("utf-8").split("\n")[:-1], references, lowercase=True)
+    assert second.bleu.score == pytest.approx(expected)
+    assert second.bleu.difference
+    assert second.bleu.difference.points == second.bleu.score - first.bleu.score < -10
+    assert words_of(comparison).startswith(f"tiny is better than {worse} by ")
+    assert "case:lc" in comparison.bleu_signatures[0]
+
+
+def test_examples_are_the_sentences_that_changed_most(terms: Terms, tmp_path: Path, references: list[str]) -> None:
+    sources = file_of(tmp_path / "sources", [f"Satz {number}" for number in range(1, 31)])
+    reference = file_of(tmp_path / "reference", references)
+    wrong = [*references]
+    wrong[3], wrong[8] = "nothing at all", references[8].replace("The", "A")
+    terms = Terms(sources=Path(sources), references=Path(reference))
+    names = [file_of(tmp_path / "wrong", wrong), reference]
+    (comparison,) = compare(names, terms)
+    first, second = examples_of(comparison)
+    assert (first.line, first.source, first.reference) == (4, "Satz 4", references[3])
+    assert first.translations == ("nothing at all", references[3])
+    assert first.chrf[0] < 30 < 99 < first.chrf[1]
+    assert second.line == 9
+    assert compare(names, terms, examples=1)[0].systems[1].examples == [first]
+    assert compare(names, terms, examples=0)[0].systems[1].examples == []
+    assert comparison.split == "sources"
+
+
+def test_files_need_no_sources_and_are_scored_with_case_unless_told_otherwise(
+    tmp_path: Path, references: list[str]
+) -> None:
+    reference = Path(file_of(tmp_path / "reference", references))
+    names = [str(reference), file_of(tmp_path / "lower", [line.lower() for line in references])]
+    (comparison,) = compare(names, Terms(references=reference))
+    assert "case:mixed" in comparison.bleu_signatures[0]
+    assert "tok:13a" in comparison.bleu_signatures[0]
+    assert examples_of(comparison)[0].source is None
+    assert words_of(comparison).startswith(f"{names[0]} is better")
+    (comparison,) = compare(names, Terms(references=reference, lowercase=True, language="zh"))
+    assert "tok:zh" in comparison.bleu_signatures[0]
+    assert (
+        words_of(comparison) == f"{names[1]} and {names[0]} have equal scores: 30 sentences show no difference at all"
+    )
+
+
+def test_where_one_run_is_lower_cased_all_are_scored_so(
+    terms: Terms, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cased = altered(tiny, tmp_path / "cased", lowercase=False)
+    with caplog.at_level(logging.INFO, "transformer_cli"):
+        (comparison,) = compare(
+            ["tiny", cased, "tiny"], Terms(("valid",), device="cpu", data_dir=terms.data_dir, runs_dir=terms.runs_dir)
+        )
+    assert caplog.messages == ["tiny: lower-cased, so all are scored without case"]
+    assert "case:lc" in comparison.chrf_signatures[1]
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "transformer_cli"):
+        compare(["tiny", "tiny"], terms)
+    assert caplog.messages == []
+
+
+def test_every_test_set_is_compared(terms: Terms) -> None:
+    splits = Terms(("valid", "test"), device="cpu", data_dir=terms.data_dir, runs_dir=terms.runs_dir)
+    assert [(each.split, each.sentences) for each in compare(["tiny", "tiny"], splits)] == [("valid", 40), ("test", 30)]
+
+
+def test_a_run_whose_own_split_is_another_text_is_named(
+    terms: Terms, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = find_dataset(tiny.config.data, terms.data_dir)
+    data_dir = tmp_path / "data"
+    shutil.copytree(dataset, data_dir / dataset.name)
+    other = shutil.copytree(dataset, data_dir / "files.de-en-00000000")
+    manifest = (other / "manifest.json").read_text("utf-8")
+    write_text(other / "manifest.json", manifest.replace(Dataset.open(dataset).fingerprint, "00000000"))
+    lines = (other / "test.target.txt").read_text("utf-8").split("\n")
+    write_text(other / "test.target.txt", "\n".join(["Another text.", *lines[1:]]))
+    name = altered(tiny, tmp_path / "other", fingerprint="00000000")
+    gone = altered(tiny, tmp_path / "gone", fingerprint="11111111")
+    compare(["tiny", name, gone], Terms(device="cpu", data_dir=data_dir, runs_dir=terms.runs_dir), examples=0)
+    said = "in its own dataset, test is another text; make sure that it was not trained on this one"
+    assert caplog.messages == [f"{name}: {said}"]
+
+
+def test_sentences_too_long_are_cut_and_counted(terms: Terms, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    files = (Path(file_of(tmp_path / "a", ["Hund " * 15, "Hund"])), Path(file_of(tmp_path / "b", ["dog", "dog"])))
+    compare(["tiny", "tiny"], Terms((), *files, device="cpu", runs_dir=terms.runs_dir))
+    assert caplog.messages == [f"{terms.runs_dir / 'tiny'}: a: 1 sentences are too long: cut"] * 2
+
+
+def test_a_pipe_is_a_file_of_translations(tmp_path: Path, references: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, "".join(f"{line}\n" for line in references).encode())
+    os.close(writing)
+    reference = file_of(tmp_path / "reference", references)
+    (comparison,) = compare([reference, f"/dev/fd/{reading}"], Terms(references=Path(reference)))
+    os.close(reading)
+    assert comparison.systems[1].bleu.score == pytest.approx(100)
+
+
+def test_recipes_are_compared_by_the_spread_of_their_runs(tmp_path: Path, references: list[str]) -> None:
+    names = []
+    for number, step in enumerate((2, 3, 10, 15)):
+        lines = ["nothing" if row % step == 0 else line for row, line in enumerate(references)]
+        names.append(file_of(tmp_path / str(number), lines))
+    reference = Path(file_of(tmp_path / "reference", references))
+    singles = [compare([str(reference), name], Terms(references=reference), examples=0)[0].systems[1] for name in names]
+    (found,) = compare_recipes([names[:2], names[2:]], Terms(references=reference))
+    one, other = found.recipes
+    assert (found.sentences, one.runs, other.runs) == (30, names[:2], names[2:])
+    assert [one.bleu.scores, other.bleu.scores] == [
+        [single.bleu.score for single in pair] for pair in (singles[:2], singles[2:])
+    ]
+    assert other.chrf.mean == pytest.approx(sum(other.chrf.scores) / 2)
+    assert other.chrf.standard_deviation == pytest.approx(abs(other.chrf.scores[0] - other.chrf.scores[1]) / 2**0.5)
+    assert (one.bleu.difference, one.verdict) == (None, None)
+    assert other.bleu.difference == welch(other.bleu.scores, one.bleu.scores)
+    assert str(other.verdict).startswith(f"2 and 2 runs cannot tell {','.join(names[2:])} and {','.join(names[:2])} ")
+    assert "bs:" not in found.bleu_signature
+
+
+@pytest.mark.parametrize(
+    ("recipes", "message"),
+    [
+        ([["a", "b"]], "one recipe alone cannot be compared"),
+        ([["a", "b"], ["c"]], "^c: one run has no spread; name at least two runs of each recipe, or one of each"),
+        ([["a", "b"], ["c", "a"]], "^a: named twice; the runs must be different ones"),
+    ],
+)
+def test_recipes_that_cannot_be_compared(recipes: list[list[str]], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        compare_recipes(recipes)
+
+
+def test_one_system_alone_cannot_be_compared() -> None:
+    with pytest.raises(DataError, match="one system alone cannot be compared; name at least two"):
+        compare(["tiny"])
+
+
+def test_names_and_texts_that_do_not_fit(terms: Terms, tiny: Run, tmp_path: Path, references: list[str]) -> None:
+    reference, short = file_of(tmp_path / "reference", references), file_of(tmp_path / "short", ["one"])
+    empty, runs_dir = file_of(tmp_path / "empty", []), terms.runs_dir
+    reversed_run = altered(tiny, tmp_path / "reversed", source="en", target="de")
+    splits = Terms(("valid", "test"), data_dir=terms.data_dir, runs_dir=runs_dir)
+    with pytest.raises(CheckpointError, match=r"no such run; runs/ has none; and there is no file nothing$"):
+        compare([short, "nothing"])
+    with pytest.raises(CheckpointError, match=r"no run here \(run.json is missing\); `tfm train` makes one$"):
+        compare([short, str(tmp_path)])
+    with pytest.raises(DataError, match=r"^files of translations need a reference: name it with --reference"):
+        compare([short, short])
+    with pytest.raises(DataError, match=f"^{short} has 1 lines, {reference} has 30; line n must translate line n"):
+        compare([reference, short], Terms(references=Path(reference)))
+    with pytest.raises(DataError, match=f"^{short} has 1 lines, test has 30; line n must translate line n"):
+        compare(["tiny", short], terms)
+    with pytest.raises(DataError, match="one text, but there are valid, test; choose one with --split"):
+        compare(["tiny", short], splits)
+    with pytest.raises(DataError, match="a run needs sentences to translate; name their file with --input"):
+        compare(["tiny", short], Terms(references=Path(short), runs_dir=runs_dir))
+    with pytest.raises(DataError, match=f"^{empty}: empty; name a file with one reference translation per line"):
+        compare([empty, empty], Terms(references=Path(empty)))
+    with pytest.raises(
+        DataError, match=r"^runs of different languages cannot be compared: tiny de→en, .*reversed en→de"
+    ):
+        compare(["tiny", reversed_run], terms)

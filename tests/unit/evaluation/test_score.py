@@ -1,0 +1,103 @@
+"""Scores of given translations: what the decoder itself finds, line by line, in the order of the lines."""
+
+import gzip
+import logging
+import math
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.errors import DataError
+from transformer_cli.evaluation import score as module
+from transformer_cli.evaluation.evaluate import evaluate
+from transformer_cli.evaluation.score import LineScore, score_files, score_pairs
+from transformer_cli.translator import Translator
+
+PAIRS = [("Der alte Hund singt im Park.", "The old dog sings in the park."), ("Die Katze singt.", "A dog!")]
+
+
+def sides(corpus: Path, split: str = "test") -> tuple[list[str], list[str]]:
+    source, target = ((corpus / f"{split}.{side}").read_text("utf-8").split("\n")[:-1] for side in ("de", "en"))
+    return source, target
+
+
+def test_what_the_decoder_wrote_has_the_decoders_log_probability(translator: Translator, corpus: Path) -> None:
+    sources, _ = sides(corpus)
+    target = translator.run.codecs.target
+    written = [each for each in translator.translations(sources) if each.tokens]
+    # only text that is encoded into the decoder's own ids is the same translation; unknown words are not
+    same = [each for each in written if target.encode(each.text).ids == each.ids]
+    assert len(same) > 0.8 * len(written)
+    found = list(score_pairs(translator, [(each.source, each.text) for each in same]))
+    assert [each.log_prob for each in found] == pytest.approx([each.log_prob for each in same], abs=1e-4)
+    assert [each.tokens for each in found] == [len(each.ids) + 1 for each in same]
+
+
+def test_the_lines_of_a_split_add_up_to_its_loss(
+    translator: Translator,
+    project: Path,
+    corpus: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(module, "CHUNK", 7)
+    (judged,) = evaluate(translator.run.folder, data_dir=project / "data")
+    with caplog.at_level(logging.INFO):
+        found = list(score_files(translator, corpus / "test.de", corpus / "test.en"))
+    assert ([each.source for each in found], [each.target for each in found]) == sides(corpus)
+    tokens = sum(each.tokens for each in found)
+    assert tokens == judged.result.tokens
+    assert -sum(each.log_prob for each in found) / tokens == pytest.approx(judged.result.loss, rel=1e-5)
+    *_, unknown, total = caplog.messages
+    assert unknown.endswith(f"of {tokens - 30} tokens are unknown: scored as <unk>")
+    assert total == f"{corpus / 'test.en'}: 30 lines, {tokens} tokens, perplexity {judged.result.ppl:.3f}"
+
+
+def test_a_line_has_its_log_probability_tokens_and_perplexity(translator: Translator) -> None:
+    likely, unlikely = score_pairs(translator, PAIRS)
+    assert (likely.source, likely.target, likely.tokens, unlikely.tokens) == (*PAIRS[0], 9, 4)
+    assert likely.ppl == pytest.approx(math.exp(-likely.log_prob / 9))
+    assert likely.ppl < unlikely.ppl
+
+
+def test_blank_lines_are_scored_only_where_the_other_side_has_words(translator: Translator) -> None:
+    both, no_target, no_source = score_pairs(translator, [(" ", ""), ("Der Hund", "  "), ("", "The dog")])
+    assert both == LineScore(" ", "", 0.0, 0, 1.0)
+    assert (no_target.tokens, no_source.tokens) == (1, 3)
+    assert no_target.log_prob < 0
+    assert no_source.log_prob < 0
+    (alone,) = score_pairs(translator, [("", "")])
+    assert (alone.log_prob, alone.tokens) == (0.0, 0)
+
+
+def test_blank_files_have_no_perplexity(
+    translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "blank").write_text("\n")
+    with caplog.at_level(logging.INFO):
+        assert len(list(score_files(translator, tmp_path / "blank", tmp_path / "blank"))) == 1
+    assert caplog.messages == []
+
+
+def test_a_line_too_long_is_named_with_its_file(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK", 2)
+    with gzip.open(tmp_path / "a.gz", "wt") as file:
+        file.write("Hund\nHund\n" + "Hund " * 15)
+    (tmp_path / "b").write_text("dog\ndog\ndog\n")
+    found = score_files(translator, tmp_path / "a.gz", tmp_path / "b")
+    assert [next(found).tokens, next(found).tokens] == [2, 2]
+    with pytest.raises(
+        DataError, match=r"a.gz: line 3: 15 tokens, but the model takes at most 14 .*take the line out$"
+    ):
+        next(found)
+    with pytest.raises(DataError, match=r"^target: line 1: 15 tokens"):
+        list(score_pairs(translator, [("Hund", "dog " * 15)]))
+
+
+def test_files_out_of_step_are_named_with_their_lengths(translator: Translator, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("Hund\nHund\n")
+    (tmp_path / "b").write_text("dog\n")
+    with pytest.raises(DataError, match=r"a has 2 lines, .*b has 1; line n must translate line n"):
+        list(score_files(translator, tmp_path / "a", tmp_path / "b"))

@@ -1,0 +1,156 @@
+"""Training on text that is cut anew each epoch: what changes, what does not, and that a run goes on exactly."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from transformer_cli import progress
+from transformer_cli.config.load import load_config
+from transformer_cli.data.batching import target_tokens
+from transformer_cli.data.codec import WordCodec
+from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
+from transformer_cli.data.lengths import Rows
+from transformer_cli.errors import ConfigError
+from transformer_cli.runs.run import Run
+from transformer_cli.training.step import BatchLoss, Learner
+from transformer_cli.training.trainer import Trainer, train
+
+Train = Callable[..., Run]
+
+SAMPLED = "data.subwords.dropout=0.1"
+FEW_STEPS = ("training.batch_size=600", "training.batch_by=tokens", "training.epochs=2")
+
+
+class PowerCut(BaseException):
+    """Ends training like a kill: nothing catches it."""
+
+
+def outcome(run: Run) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
+    """All that a run leaves, but the seconds: its history, and its checkpoints' weights and moments."""
+    history = [{key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in run.history()]
+    files = sorted((run.folder / "checkpoints").glob("*/*.safetensors"))
+    return history, {f"{file.parent.name}/{file.name}": file.read_bytes() for file in files}
+
+
+@pytest.fixture
+def train_subwords(corpus: Path, subword_data: Path) -> Train:
+    """train_subwords(runs_dir, *overrides): train the tiny run on subwords."""
+
+    def train_with(runs_dir: Path, *overrides: str) -> Run:
+        config = load_config(corpus / "subwords.yaml", [*FEW_STEPS, *overrides])
+        return train(config, data_dir=subword_data, runs_dir=runs_dir)
+
+    return train_with
+
+
+@pytest.fixture
+def begin_subwords(corpus: Path, subword_data: Path) -> Callable[..., Trainer]:
+    """begin_subwords(folder, *overrides): a trainer of the same run that has taken no step."""
+
+    def begin_with(folder: Path, *overrides: str) -> Trainer:
+        config = load_config(corpus / "subwords.yaml", [*FEW_STEPS, *overrides])
+        dataset = Dataset.open(find_dataset(config.data, subword_data))
+        return Trainer.begin(Run.create(folder, config, dataset), dataset, torch.device("cpu"))
+
+    return begin_with
+
+
+def lists(plan: Sequence[Rows]) -> list[list[int]]:
+    return [rows.tolist() for rows in plan]
+
+
+def test_the_plan_goes_by_the_usual_cut_and_the_step_by_the_new_one(
+    begin_subwords: Callable[..., Trainer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[BatchLoss] = []
+    backward = Learner.backward
+
+    def note(learner: Learner, split: EncodedSplit, batches: Sequence[Rows]) -> BatchLoss:
+        taken.append(backward(learner, split, batches))
+        assert taken[-1].tokens == sum(int(target_tokens(split, rows).sum()) for rows in batches)
+        return taken[-1]
+
+    monkeypatch.setattr(Learner, "backward", note)
+    usual, sampled = begin_subwords(tmp_path / "usual"), begin_subwords(tmp_path / "sampled", SAMPLED)
+    assert lists(usual.plan()) == lists(sampled.plan())
+    for trainer in (usual, sampled):
+        trainer.step(trainer.plan()[:1])
+    planned = usual.train_sentences.target_tokens(usual.plan()[:1])
+    assert (taken[0].tokens, usual.state.running.target_tokens) == (planned, planned)
+    assert taken[1].tokens == sampled.state.running.target_tokens > planned
+    assert sampled.valid_sentences.sampled is None
+
+
+def test_an_epoch_is_cut_like_itself_and_unlike_the_next(
+    begin_subwords: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    trainer = begin_subwords(tmp_path / "run", SAMPLED)
+    sentences, usual = trainer.train_sentences, trainer.train_sentences.split
+
+    def cut(epoch: int) -> list[list[int]]:
+        split, (rows,) = sentences.cut([sentences.rows], epoch=epoch, first=0)
+        return [side[row].tolist() for side in (split.source, split.target) for row in rows]
+
+    first, again, second = cut(1), cut(1), cut(2)
+    assert first == again
+    assert sum(one != other for one, other in zip(first, second, strict=True)) > len(first) / 2
+    codecs = trainer.run.codecs
+    for codec, side, found in (
+        (codecs.source, usual.source, first[: len(usual)]),
+        (codecs.target, usual.target, first[len(usual) :]),
+    ):
+        texts = [codec.text(side[row].tolist()) for row in sentences.rows]
+        assert [codec.text(ids) for ids in found] == texts
+
+
+def test_sampling_that_gives_the_usual_cut_changes_nothing(
+    train_tiny: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = ("training.epochs=2", "training.batch_size=30", "training.accumulate=2", "model.max_length=9")
+    expected = outcome(train_tiny(tmp_path / "usual", *overrides))
+    monkeypatch.setattr(WordCodec, "samples", True)
+    assert outcome(train_tiny(tmp_path / "sampled", *overrides)) == expected
+
+
+def test_a_run_cut_off_within_an_epoch_goes_on_with_the_same_cuts(train_subwords: Train, tmp_path: Path) -> None:
+    expected = outcome(train_subwords(tmp_path / "whole", SAMPLED))
+    middle = expected[0][0]["step"] + 2  # in the second epoch
+    replace = os.replace
+
+    def cut_power(old: object, new: Path) -> None:
+        replace(old, new)  # type: ignore[arg-type]
+        if new.name == "last" and new.read_text() == f"step-{middle:07d}\n":
+            raise PowerCut
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.replace", cut_power)
+        with pytest.raises(PowerCut):
+            train_subwords(tmp_path / "cut", SAMPLED, "training.save_minutes=1e-9")
+    assert outcome(train_subwords(tmp_path / "cut", SAMPLED)) == expected
+
+
+def test_the_bar_ends_at_its_total(train_subwords: Train, tmp_path: Path) -> None:
+    bars: list[dict[str, Any]] = []
+
+    class Bar(progress.Lines):
+        def __init__(self, description: str, total: int | None, unit: str, **options: Any) -> None:
+            super().__init__(description, total, unit, unit_scale=True, initial=options["initial"])
+            bars.append({"description": description, "total": total, "bar": self})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "bar", Bar)
+        run = train_subwords(tmp_path, SAMPLED)
+    assert [each["description"] for each in bars] == ["epoch 1/2", "epoch 2/2"]
+    assert [each["bar"].n for each in bars] == [each["total"] for each in bars]
+    assert all(entry["target_tokens"] > each["total"] for entry, each in zip(run.history(), bars, strict=True))
+
+
+def test_dropout_is_a_setting_of_the_run_and_not_of_its_dataset(train_subwords: Train, tmp_path: Path) -> None:
+    train_subwords(tmp_path, SAMPLED, "training.epochs=1")
+    message = r"tiny was begun with other settings \(data\.subwords\.dropout: 0\.1 .* 0\.2\): give the old"
+    with pytest.raises(ConfigError, match=message):
+        train_subwords(tmp_path, "data.subwords.dropout=0.2")

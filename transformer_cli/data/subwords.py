@@ -1,0 +1,174 @@
+"""Text ↔ pieces of words: how pieces are learned, and how text is cut into them and put together again.
+
+The one owner of SentencePiece. Any line comes back exactly: it is not normalised, a character that has no piece is
+written as its UTF-8 bytes, and "▁", with which SentencePiece writes a space, is escaped. Knows no files.
+"""
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from transformer_cli.data.random_cuts import BpeDropout, Inventory, UnigramSampling
+from transformer_cli.data.specials import EOS, PAD, SOS, SPECIALS, UNK
+from transformer_cli.errors import ConfigError, DataError
+
+SENTENCEPIECE_VERSION = version("sentencepiece")
+COVERAGE = 0.99995  # characters that make up the rest of the text get no piece: they are written as bytes
+LONGEST = 1_000  # characters, which have at most 4,000 bytes: SentencePiece learns nothing from lines over 4,192 bytes
+SPACE = "▁"  # as SentencePiece writes it
+ESCAPE = "\ue000"  # for private use: "▁" is written as ESCAPE + "_", and ESCAPE itself twice
+
+
+def learn_pieces(lines: Iterable[str], *, size: int, algorithm: str) -> bytes:
+    """Learn pieces from text; the same lines make the same bytes. Returns SentencePiece's model, for `Pieces`.
+
+    size: how many ids there will be, including special ones and the 256 bytes. algorithm: bpe or unigram.
+    Raises ConfigError if the text cannot be described by so many pieces, or by so few.
+    """
+    import sentencepiece
+
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_short_lines(lines),
+            model_writer=model,
+            model_type=algorithm,
+            vocab_size=size,
+            character_coverage=COVERAGE,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            byte_fallback=True,
+            unk_id=UNK,
+            pad_id=PAD,
+            bos_id=SOS,
+            eos_id=EOS,
+            unk_piece=SPECIALS[UNK],
+            pad_piece=SPECIALS[PAD],
+            bos_piece=SPECIALS[SOS],
+            eos_piece=SPECIALS[EOS],
+            num_threads=1,  # sums of several threads would depend on their number
+            minloglevel=2,  # errors only
+        )
+    except RuntimeError as error:
+        raise _cannot_learn(size, str(error)) from None
+    return model.getvalue()
+
+
+class Pieces:
+    """The pieces that a model of SentencePiece has, and the way from text to their ids and back."""
+
+    def __init__(self, model: bytes) -> None:
+        """model: what `learn_pieces` returned. Raises DataError if it is something else."""
+        import sentencepiece
+
+        self._processor: Any = sentencepiece.SentencePieceProcessor()
+        try:
+            if not model:  # SentencePiece would complain on standard error
+                raise RuntimeError
+            self._processor.LoadFromSerializedProto(model)
+        except RuntimeError:
+            raise DataError("not a model of SentencePiece") from None
+        found = [self._processor.id_to_piece(index) for index in range(min(len(SPECIALS), len(self)))]
+        if tuple(found) != SPECIALS:
+            raise DataError(f"not a model that tfm has learned: it should begin with {' '.join(SPECIALS)}")
+
+    def __len__(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    @cached_property
+    def names(self) -> list[str]:
+        """How each piece is shown: text, with a space as a space; "<0xC3>" for a byte, "<U+0009>" for a tab."""
+        return [_shown(self._processor.id_to_piece(index)) for index in range(len(self))]
+
+    def encode(self, line: str) -> list[int]:
+        """Returns the ids of a line's pieces; a blank line has none."""
+        ids: list[int] = self._processor.encode(_escaped(line)) if line.strip() else []
+        return ids
+
+    def sample(self, lines: Sequence[str], *, algorithm: str, alpha: float, seed: int) -> list[list[int]]:
+        """Like `encode` for each line, but the cuts are drawn at random: a function of the lines and the seed alone.
+
+        alpha: with bpe, the share of merges that are skipped; with unigram, a cut is drawn with a probability that is
+        proportional to its probability to the power of alpha.
+        """
+        words = [_words(line) for line in lines]
+        chance = np.random.default_rng(seed)
+        together = [word for line in words for word in line]
+        if algorithm == "bpe":
+            cuts = self._bpe.cut(together, dropout=alpha, chance=chance)
+        else:
+            cuts = self._unigram.cut(together, alpha=alpha, chance=chance)
+        following = iter(cuts)
+        return [[id_ for _ in line for id_ in next(following)] for line in words]
+
+    @cached_property
+    def _bpe(self) -> BpeDropout:
+        return BpeDropout(self._inventory())
+
+    @cached_property
+    def _unigram(self) -> UnigramSampling:
+        return UnigramSampling(self._inventory())
+
+    def _inventory(self) -> Inventory:
+        model = self._processor
+        reserved = (model.is_control, model.is_unknown, model.is_byte)
+        text = [index for index in range(len(self)) if not any(is_reserved(index) for is_reserved in reserved)]
+        return Inventory(
+            ids={model.id_to_piece(index): index for index in text},
+            scores={index: model.get_score(index) for index in text},
+            bytes=[model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)],
+        )
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Returns the text of these ids, on one line. Special ids are left out, and so is what is not UTF-8."""
+        text = self._processor.decode([index for index in ids if index >= len(SPECIALS)])
+        return _unescaped(text).replace("\n", " ")
+
+
+def _words(line: str) -> list[str]:
+    """Cut an escaped line before each space: no piece has one within. "a  b" becomes "▁a", "▁", "▁b"."""
+    if not line.strip():
+        return []
+    return re.findall(f"{SPACE}[^{SPACE}]*", SPACE + _escaped(line).replace(" ", SPACE))
+
+
+def _short_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines as SentencePiece can learn from them; a long one in parts. It skips those with NUL or "▅"."""
+    for line in lines:
+        line = _escaped(line).replace("\0", " ").replace("▅", " ")
+        yield from (line[start : start + LONGEST] for start in range(0, len(line), LONGEST))
+
+
+def _escaped(line: str) -> str:
+    if SPACE not in line and ESCAPE not in line:
+        return line
+    return line.replace(ESCAPE, ESCAPE * 2).replace(SPACE, f"{ESCAPE}_")
+
+
+def _unescaped(text: str) -> str:
+    if ESCAPE not in text:
+        return text
+    return re.sub(f"{ESCAPE}([{ESCAPE}_])", lambda found: SPACE if found[1] == "_" else ESCAPE, text)
+
+
+def _shown(piece: str) -> str:
+    text = _unescaped(piece.replace(SPACE, " "))
+    return "".join(char if char.isprintable() else f"<U+{ord(char):04X}>" for char in text)
+
+
+def _cannot_learn(size: int, reason: str) -> ConfigError:
+    if found := re.search(r"value <= (\d+)", reason):
+        return ConfigError(
+            f"data.subwords.size: {size} is more than the training text can fill; set it to {found[1]} or less"
+        )
+    if found := re.search(r"required_chars\. \d+ vs (\d+)", reason):
+        return ConfigError(
+            f"data.subwords.size: {size} is too small for the special tokens, the 256 bytes and the characters of "
+            f"the training text; set it to {found[1]} or more"
+        )
+    return ConfigError(f"data.subwords: SentencePiece cannot learn pieces from the training text: {reason}")

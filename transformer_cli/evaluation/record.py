@@ -1,0 +1,49 @@
+"""Keeps what an evaluation found in the run's folder: evaluations.jsonl, one JSON object per line."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.files import append_line
+from transformer_cli.runs.run import Run
+
+log = logging.getLogger(__name__)
+
+FILE = "evaluations.jsonl"
+
+
+def append_result(
+    run: Run,
+    result: Mapping[str, Any],
+    *,
+    checkpoint: str,
+    decoding: DecodingConfig,
+    files: tuple[Path, Path] | None = None,
+    others: Sequence[Path] = (),
+) -> None:
+    """Append the fields of a result, after what led to it: date (UTC), version, checkpoint, decoding settings, text.
+
+    files: the text and its references; None if a split of the run's dataset was judged. others: the folders of the
+    other runs of an ensemble, whose first is `run`.
+
+    If the run cannot be written to, a warning says so: evaluating a run that belongs to somebody else is no mistake.
+    """
+    from importlib.metadata import version
+
+    line = {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "version": version("transformer-cli"),
+        "checkpoint": checkpoint,
+        "others": [str(folder) for folder in others],
+        "decoding": decoding.model_dump(mode="json"),
+        "files": [str(path) for path in files] if files else None,
+        **result,
+    }
+    try:
+        append_line(run.folder / FILE, json.dumps(line))
+    except OSError as error:
+        log.warning("%s: this result is not kept there: %s", run.folder / FILE, error.strerror or error)
