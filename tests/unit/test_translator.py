@@ -13,6 +13,7 @@ import torch
 
 from transformer_cli import translator as module
 from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.load import load_config
 from transformer_cli.data.codec import WordCodec
 from transformer_cli.data.specials import EOS, SOS
 from transformer_cli.decoding.decoder import decode
@@ -21,6 +22,7 @@ from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.runs.run import Run
+from transformer_cli.training.trainer import train
 from transformer_cli.translator import Options, Translation, Translator
 
 
@@ -256,6 +258,25 @@ def test_every_translation_begins_with_the_prefix_except_blank_ones(
     for translation in translator.translations(sentences, Options(prefix=prefix), settings):
         for each in (translation, *translation.alternatives):
             assert each.text.startswith(begin) if each.source.strip() else each.text == ""
+
+
+@pytest.fixture(scope="module")
+def by_subwords(corpus: Path, subword_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    """A run of subwords that has hardly learned anything."""
+    config = load_config(corpus / "subwords.yaml", ["training.epochs=1"])
+    run = train(config, data_dir=subword_data, runs_dir=tmp_path_factory.mktemp("subword_runs"))
+    return Translator(run, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("settings", [SearchSettings(), BEAM, SAMPLES], ids=["greedy", "beam", "samples"])
+@pytest.mark.parametrize("prefix", ["The young", "The yo", "Größe 犬 ▁x", "a  b\tc"])
+def test_by_subwords_any_prefix_begins_the_translations_as_it_is_written(
+    by_subwords: Translator, settings: SearchSettings, prefix: str
+) -> None:
+    line, blank = by_subwords.translations(["Der alte Hund singt im Park.", " "], Options(prefix=prefix), settings)
+    assert all(text.startswith(prefix) for text in _drawn(line))
+    assert all("\n" not in text for text in _drawn(line))
+    assert _drawn(blank) == [""]
 
 
 def test_a_prefix_of_nothing_is_no_prefix(translator: Translator, sentences: Sequence[str]) -> None:

@@ -1,6 +1,5 @@
 """Which runs can translate together: those that read and write the same ids. Knows codecs' files, but no models."""
 
-from transformer_cli.data.codec import SIDES
 from transformer_cli.errors import ConfigError
 from transformer_cli.files import sha256
 from transformer_cli.runs.run import Run
@@ -33,4 +32,4 @@ def _settings(run: Run) -> dict[str, str]:
 
 def _sums(run: Run) -> dict[str, str]:
     """The name of each file of the run's codecs, and its SHA-256."""
-    return {path.name: sha256(path) for side in SIDES for path in run.folder.glob(f"{side}.*")}
+    return {name: sha256(run.folder / name) for name in run.codecs.files()}
