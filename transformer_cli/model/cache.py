@@ -76,8 +76,9 @@ class Cache:
 
 def _joined(past: Tensor, order: Tensor | None, new: Tensor) -> Tensor:
     """Returns the past (…, heads, length, depth) of the rows that go on (None: all), and the newest position."""
-    if order is None:
-        return torch.cat((past, new), dim=2)
+    if order is None or past.device.type != "cpu":
+        kept = past if order is None else past.index_select(0, order)
+        return torch.cat((kept, new), dim=2)
     length = past.shape[2]
     joined = past.new_empty(len(order), past.shape[1], length + 1, past.shape[3])
     torch.index_select(past, 0, order, out=joined[:, :, :length])
