@@ -63,6 +63,7 @@ def score(hypotheses: TokenizedText, references: TokenizedText, *, language: str
     from sacrebleu.metrics.bleu import BLEU
 
     metrics = text_metrics(language=language, lowercase=lowercase)
+    _resample_in_floats(metrics["chrF"])
     n_bootstrap = RESAMPLES
     if len(references.lines) > MOST_FOR_INTERVALS:
         log.warning("%d sentences: no bootstrap interval for more than %d", len(references.lines), MOST_FOR_INTERVALS)
@@ -110,6 +111,13 @@ def sentence_chrf(texts: Sequence[str], references: Sequence[str], *, lowercase:
     return [
         float(metric.sentence_score(*pair).score) for pair in zip(texts, ([each] for each in references), strict=True)
     ]
+
+
+def _resample_in_floats(chrf: Any) -> None:
+    """sacreBLEU 2.6 takes the mean of chrF's resamples, but those that score 0 are float and the others are float32,
+    which Python's `statistics` does not mix."""
+    compute = chrf._compute_f_score
+    chrf._compute_f_score = lambda statistics: float(compute(statistics))
 
 
 def _interval(score: Any, n_bootstrap: int) -> Interval | None:

@@ -4,7 +4,7 @@ import pytest
 import sacrebleu
 
 from transformer_cli.evaluation import metrics
-from transformer_cli.evaluation.metrics import Interval, Scores, TokenizedText, bleu_of_text, score, sentence_chrf
+from transformer_cli.evaluation.metrics import Scores, TokenizedText, bleu_of_text, score, sentence_chrf
 
 REFERENCE = "The old Bado sleeps at home."
 RIGHT = ["the", "old", "bado", "sleeps", "at", "home", "."]
@@ -85,10 +85,21 @@ def test_intervals_are_sacrebleus_and_leave_the_score_as_it_is() -> None:
     ):
         assert value == metric.corpus_score(texts, [[REFERENCE] * 4]).score
         resampled = metric.corpus_score(texts, [[REFERENCE] * 4], n_bootstrap=1000)
-        assert interval == Interval(resampled._mean, resampled._ci)
+        assert interval is not None
+        assert (interval.mean, interval.half_width) == pytest.approx((resampled._mean, resampled._ci))
         assert interval.half_width > 1
         assert signature == str(metric.get_signature())
         assert {"bs:1000", "seed:12345"} <= set(signature.split("|"))
+
+
+def test_resamples_without_one_right_character_have_an_interval() -> None:
+    found = score(
+        TokenizedText(["dog", "x"], [["dog"], ["x"]]), TokenizedText(["dog", "man"], [["dog"], ["man"]]),
+        language="en", lowercase=True,
+    )  # fmt: skip
+    assert found.chrf_interval is not None
+    assert 0 < found.chrf_interval.mean < 100
+    assert found.chrf_interval.half_width == 50  # some resamples have only the first sentence, some only the second
 
 
 def test_a_very_large_text_has_no_interval(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
