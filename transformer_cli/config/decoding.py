@@ -18,7 +18,7 @@ class DecodingConfig(Section):
     """no sequence of this many tokens occurs twice in a translation (0: any may)"""
     sample: bool = False
     """draw each token at random, instead of searching for the likeliest translation"""
-    temperature: Annotated[float, Field(gt=0.0)] = 1.0
+    temperature: Annotated[float, Field(ge=0.001, le=1000.0)] = 1.0
     """with sample: divide logits by this; below 1 likely tokens become likelier"""
     top_k: Annotated[int, Field(ge=0)] = 0
     """with sample: draw from this many likeliest tokens only (0: from all)"""

@@ -381,6 +381,11 @@ def test_a_runs_decoding_is_overridden_key_by_key_and_last_by_the_beam_size() ->
     [
         ("decoding.beam_size=0", "decoding.beam_size: input should be greater than or equal to 1, not 0"),
         ("decoding.beam_size=10000", "decoding.beam_size: input should be less than or equal to 1000, not 10000"),
+        (
+            "decoding.temperature=1e-9",
+            "decoding.temperature: input should be greater than or equal to 0.001, not 1.0e-09",
+        ),
+        ("decoding.temperature=5000", "decoding.temperature: input should be less than or equal to 1000, not 5000"),
         ("decoding.sample=maybe", "decoding.sample: input should be a valid boolean, not maybe"),
         ("decoding.beam_siz=4", "decoding.beam_siz: unknown key; did you mean beam_size?"),
         ("beam_size=4", "unknown key; did you mean decoding.beam_size?"),
