@@ -4,7 +4,7 @@ The training split is read twice. Memory holds the sample, whose size is bounded
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from transformer_cli.data.lines import Pairs
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION, learn_pieces
 from transformer_cli.data.workers import available_cores, segmenting
 from transformer_cli.data.writer import EncodedCorpus, SplitWriter
+from transformer_cli.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -100,10 +101,16 @@ def _learn(pairs: Pairs, size: int | None, data: DataConfig) -> list[SubwordCode
     if sample.n_cut:
         what = "subwords are learned from the first %s characters of a line; so many lines are longer: %d"
         log.warning(what, f"{LONGEST:,}", sample.n_cut)
-    sides = [sample.lines(0), sample.lines(1)]
-    texts: Sequence[Iterable[str]] = [chain(*sides)] if data.joint_vocabulary else sides
+    texts: list[tuple[str, Iterable[str]]] = [(data.source, sample.lines(0)), (data.target, sample.lines(1))]
+    if data.joint_vocabulary:
+        texts = [(f"{data.source} and {data.target}", chain(sample.lines(0), sample.lines(1)))]
     settings = data.subwords
-    models = [learn_pieces(text, size=settings.size, algorithm=settings.algorithm) for text in texts]
+    models = []
+    for languages, text in texts:
+        try:
+            models.append(learn_pieces(text, size=settings.size, algorithm=settings.algorithm))
+        except ConfigError as error:
+            raise ConfigError(f"{error} ({languages})") from None
     return [
         SubwordCodec(data.lowercased, model, settings.algorithm, settings.dropout) for model in (models[0], models[-1])
     ]

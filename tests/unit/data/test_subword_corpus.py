@@ -92,6 +92,13 @@ def test_cut_lines_are_counted_in_one_line(
     assert caplog.record_tuples == [("transformer_cli.data.subword_corpus", logging.WARNING, message)]
 
 
+def test_a_size_that_one_side_cannot_reach_names_that_side(make: Make) -> None:
+    with pytest.raises(ConfigError, match=r"^data\.subwords\.size: 5000 is .*; set it to \d+ or less \(de\)$"):
+        make("data.subwords.size=5000")
+    with pytest.raises(ConfigError, match=r" or less \(de and en\)$"):
+        make("data.subwords.size=5000", "data.joint_vocabulary=true")
+
+
 # What stands in the files
 
 
