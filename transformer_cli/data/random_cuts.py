@@ -6,7 +6,7 @@ same generator give the same cuts everywhere.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from transformer_cli.data.lengths import groups_by_length
 
 POSITIONS = 1 << 14  # of words that are merged side by side
-KEPT_WORDS = 1 << 16  # words whose characters or possible pieces are remembered
+KEPT_WORDS = 1 << 14  # words whose characters or possible pieces are remembered: up to some 6 kB each
+KEPT_LENGTH = 20  # longer ones are not: where text has no spaces, a "word" is a line, and hardly any comes again
 UNKNOWN_SCORE = -10.0  # how much less likely than every piece an unknown character is, as in SentencePiece
 
 Symbols = NDArray[np.int64]
@@ -41,6 +42,12 @@ class Inventory:
         return [self.bytes[byte] for byte in character.encode()]
 
 
+def _remembered(find: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a function like `find`, whose first argument is a word; what it found for short words is remembered."""
+    kept = lru_cache(KEPT_WORDS)(find)
+    return lambda word, *rest: (kept if len(word) <= KEPT_LENGTH else find)(word, *rest)
+
+
 class BpeDropout:
     """Byte-pair encoding in which merges are skipped at random (Provilkov et al. 2020, algorithm 1).
 
@@ -61,7 +68,7 @@ class BpeDropout:
         }
         self._pairs = np.array([-1, *sorted(pairs)])
         self._merged = np.array([-1, *(pairs[pair] for pair in sorted(pairs))])
-        self._symbols = lru_cache(KEPT_WORDS)(self._find_symbols)
+        self._symbols = _remembered(self._find_symbols)
         self._scores = np.array([-np.inf, *(inventory.scores[id_] for id_ in self._merged[1:].tolist())])
 
     def cut(self, words: Sequence[str], *, dropout: float, chance: np.random.Generator) -> list[list[int]]:
@@ -134,7 +141,7 @@ class UnigramSampling:
         self.inventory = inventory
         self._longest = max(map(len, inventory.ids))
         self._unknown_score = min(inventory.scores.values()) + UNKNOWN_SCORE
-        self._endings = lru_cache(KEPT_WORDS)(self._find_endings)
+        self._endings = _remembered(self._find_endings)
 
     def cut(self, words: Sequence[str], *, alpha: float, chance: np.random.Generator) -> list[list[int]]:
         """Returns the ids of each word."""

@@ -1,6 +1,7 @@
 """Random cuts of words: against SentencePiece where nothing is random, and against all cuts of a word otherwise."""
 
 import math
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 
@@ -63,6 +64,19 @@ def test_a_character_without_a_piece_is_its_bytes() -> None:
     expected = [*(100 + byte for byte in "é".encode()), 3]
     assert BpeDropout(INVENTORY).cut(["éow"], dropout=0.0, chance=chance()) == [expected]
     assert UnigramSampling(INVENTORY).cut(["éow"], alpha=1.0, chance=chance()) == [expected]
+
+
+def test_long_words_are_not_remembered() -> None:
+    """Without spaces, as in Chinese, each line is one word: memory would hold what is known of thousands of lines."""
+    words = ["low" * (100 + number) for number in range(100)]
+    unigram, bpe = UnigramSampling(INVENTORY), BpeDropout(INVENTORY)
+    tracemalloc.start()
+    try:
+        unigram.cut(words, alpha=0.5, chance=chance())
+        bpe.cut(words, dropout=0.5, chance=chance())
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_same_generator_draws_the_same_cuts_in_every_process() -> None:
