@@ -171,8 +171,10 @@ def results_as_table(results: Sequence["Result"]) -> str:
         )
         rows.append([result.split, f"{result.sentences:,}", *(f"{loss:.3f}" for loss in losses)])
         rows[-1] += [bleu, f"{result.bleu_tokens:.2f}", chrf, f"{result.seconds:.1f}"]
+    has_interval = any(result.bleu_interval for result in results)
+    note = "± half of the 95 % bootstrap interval\n" if has_interval else ""
     return (
-        f"{table(rows)}\n± half of the 95 % bootstrap interval\n\n{_lengths_as_table(results)}\n\n"
+        f"{table(rows)}\n{note}\n{_lengths_as_table(results)}\n\n"
         f"BLEU {results[0].bleu_signature}\nchrF {results[0].chrf_signature}"
     )
 

@@ -157,6 +157,12 @@ def test_results_are_tables_with_one_line_per_split() -> None:
     ]
 
 
+def test_without_intervals_nothing_is_said_of_them() -> None:
+    large = replace(result("test", 1.7), bleu_interval=None, chrf_interval=None)
+    assert "±" in output.results_as_table([large, result("test", 1.7)])
+    assert "±" not in output.results_as_table([large])
+
+
 def test_a_scored_line_is_one_line_of_json() -> None:
     assert output.line_score_as_json(LineScore("Ein\u2028Hund", "größer", -2.5, 3, 2.3)) == (
         '{"source": "Ein\u2028Hund", "target": "größer", "log_prob": -2.5, "tokens": 3, "ppl": 2.3}'
