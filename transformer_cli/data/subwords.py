@@ -125,7 +125,10 @@ class Pieces:
         )
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of these ids, on one line. Special ids are left out, and so is what is not UTF-8."""
+        """Returns the text of these ids, on one line. Special ids are left out.
+
+        Bytes that are not UTF-8, which a model may write, become U+FFFD.
+        """
         text = self._processor.decode([index for index in ids if index >= len(SPECIALS)])
         return _unescaped(text).replace("\n", " ")
 
