@@ -1,5 +1,6 @@
 """Translator: what is read and written in which order, and what stands for a word that it does not know."""
 
+import logging
 import math
 import shutil
 import threading
@@ -20,10 +21,13 @@ from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Options, Translation, Translator
+
+log = logging.getLogger(__name__)  # pytest --log-cli-level=INFO shows what is said here
 
 
 @pytest.fixture(scope="module")
@@ -277,6 +281,18 @@ def test_by_subwords_any_prefix_begins_the_translations_as_it_is_written(
     assert all(text.startswith(prefix) for text in _drawn(line))
     assert all("\n" not in text for text in _drawn(line))
     assert _drawn(blank) == [""]
+
+
+def test_by_subwords_text_that_is_cut_into_the_same_ids_scores_as_it_was_decoded(
+    by_subwords: Translator, sentences: Sequence[str]
+) -> None:
+    best = by_subwords.translations(sentences, settings=BEAM)
+    written = [each for one in best for each in (one, *one.alternatives) if 0 < len(each.ids) < 10]
+    same = [each for each in written if by_subwords.run.codecs.target.encode(each.text).ids == each.ids]
+    log.info("%d of %d texts are cut into the decoder's own ids", len(same), len(written))
+    assert len(same) > 0.5 * len(written)
+    found = score_pairs(by_subwords, [(each.source, each.text) for each in same])
+    assert [each.log_prob for each in found] == pytest.approx([each.log_prob for each in same], abs=1e-4)
 
 
 def test_a_prefix_of_nothing_is_no_prefix(translator: Translator, sentences: Sequence[str]) -> None:

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation import score as module
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.score import LineScore, score_files, score_pairs
 from transformer_cli.translator import Translator
+
+log = logging.getLogger(__name__)  # pytest --log-cli-level=INFO shows what is said here
 
 PAIRS = [("Der alte Hund singt im Park.", "The old dog sings in the park."), ("Die Katze singt.", "A dog!")]
 
@@ -21,12 +25,18 @@ def sides(corpus: Path, split: str = "test") -> tuple[list[str], list[str]]:
     return source, target
 
 
-def test_what_the_decoder_wrote_has_the_decoders_log_probability(translator: Translator, corpus: Path) -> None:
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_what_the_decoder_wrote_has_the_decoders_log_probability(
+    translator: Translator, corpus: Path, beam_size: int
+) -> None:
     sources, _ = sides(corpus)
     target = translator.run.codecs.target
-    written = [each for each in translator.translations(sources) if each.tokens]
+    settings = SearchSettings(n_best=beam_size, decoding=DecodingConfig(beam_size=beam_size))
+    best = translator.translations(sources, settings=settings)
+    written = [each for one in best for each in (one, *one.alternatives) if each.tokens]
     # only text that is encoded into the decoder's own ids is the same translation; unknown words are not
     same = [each for each in written if target.encode(each.text).ids == each.ids]
+    log.info("beam %d: %d of %d texts are encoded into the decoder's own ids", beam_size, len(same), len(written))
     assert len(same) > 0.8 * len(written)
     found = list(score_pairs(translator, [(each.source, each.text) for each in same]))
     assert [each.log_prob for each in found] == pytest.approx([each.log_prob for each in same], abs=1e-4)
