@@ -81,8 +81,12 @@ class DataConfig(Section):
         default = DataConfig.model_fields["min_freq"].default
         if self.tokens == "subwords" and self.min_freq != default:
             raise ValueError(f"min_freq: {self.min_freq} applies to words only, but tokens is subwords; take it out")
-        if self.tokens == "words" and self.subwords != SubwordsConfig():
-            raise ValueError("subwords is set, but tokens is words; set tokens: subwords, or take subwords out")
+        if self.tokens == "words":
+            for key, value in self.subwords:
+                if value != SubwordsConfig.model_fields[key].default:
+                    raise ValueError(
+                        f"subwords.{key}: {value} is for subwords, but tokens is words; set tokens: subwords"
+                    )
         for key, language in (("source", self.source), ("target", self.target)):
             if not NAME.fullmatch(language):
                 raise ValueError(f"{key}: {language!r} cannot name a language; give a code such as de or en")

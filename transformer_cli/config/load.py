@@ -157,6 +157,8 @@ def _one_line(error: ValidationError) -> str:
         what = f"{where}: {first['ctx']['error']}" if where else str(first["ctx"]["error"])
     elif first["type"] == "missing":
         what = f"{where}: missing"
+    elif first["type"] == "tuple_type":
+        what = f"{where}: input should be a list in brackets, not {as_line(first['input'])}"
     else:
         what = f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, not {as_line(first['input'])}"
     return what + (f" (and {len(others)} more)" if others else "")

@@ -211,6 +211,7 @@ def test_a_config_does_not_change() -> None:
         ("training: {device: gpu}", "training.device: string should match pattern"),
         ("data: {fingerprint: XYZ}", "data.fingerprint: string should match pattern '^[0-9a-f]{8}$', not XYZ"),
         ("training: {betas: [0.9, 1.0]}", "training.betas.1: input should be less than 1, not 1.0"),
+        ("training: {freeze: encoder}", "training.freeze: input should be a list in brackets, not encoder"),
         ("training: {label_smoothing: 1.0}", "training.label_smoothing: input should be less than 1, not 1.0"),
         ("training: {learning_rate: 0}", "training.learning_rate: input should be greater than 0, not 0"),
         ("model: {d_ff: -1, dropout: -1}", "model.d_ff: input should be greater than or equal to 1, not -1 (and 1 m"),
@@ -260,7 +261,7 @@ def test_a_mistake_in_the_file_is_said_in_one_line(path: Path, text: str, messag
         ),
         (
             "subwords: {size: 9}",
-            "data: subwords is set, but tokens is words; set tokens: subwords, or take subwords out",
+            "data: subwords.size: 9 is for subwords, but tokens is words; set tokens: subwords",
         ),
         (
             "tokens: subwords, source: ../de",
