@@ -154,8 +154,6 @@ class TrainingConfig(Section):
             raise ValueError("warmup_steps: schedule inverse_sqrt needs at least 1")
         if self.average is not None and self.average > self.epochs:
             raise ValueError(f"average: {self.average} epochs, but there are only {self.epochs}; lower it")
-        if set(self.freeze) == set(get_args(Part)):
-            raise ValueError("freeze: every part is frozen, so nothing can be learned; leave one out")
         return self
 
 
@@ -180,6 +178,15 @@ class Config(Section):
             raise ValueError(f"{name!r} cannot name a run; use letters, digits, '.', '_' and '-', and not 'latest'")
         return name
 
+    @property
+    def _held(self) -> set[str]:
+        """The parts that learn nothing: frozen ones, and embeddings that are nothing but a frozen output's matrix."""
+        held: set[str] = set(self.training.freeze)
+        if "output" in held and self.model.positions == "sinusoidal":
+            tied = {"none": (), "target+output": ("target_embedding",), "all": ("source_embedding", "target_embedding")}
+            held.update(tied[self.model.tie_embeddings])
+        return held
+
     @model_validator(mode="after")
     def _sections_fit(self) -> "Config":
         if self.model.pretrained and self.data.tokens == "subwords":
@@ -193,6 +200,8 @@ class Config(Section):
             )
         if self.training.initialize_from is not None and self.model.pretrained:
             raise ValueError("training.initialize_from: its embeddings would replace model.vectors; name only one")
+        if self._held == set(get_args(Part)):
+            raise ValueError("training.freeze: every part is frozen, so nothing can be learned; leave one out")
         return self
 
 

@@ -105,12 +105,15 @@ def load_pretrained(model: Transformer, pretrained: Sequence[VectorRows]) -> Non
 def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transformer | None:
     """Returns the best weights of the run that training.initialize_from names, on the CPU; None if it names none.
 
-    Raises CheckpointError if there is no such run, ConfigError if its codecs or its model's shape are others.
+    Raises CheckpointError if there is no such run, ConfigError if it is this run itself, or its codecs or its
+    model's shape are others.
     """
     name = config.training.initialize_from
     if name is None:
         return None
     run = Run.open(find_run(name, runs_dir))
+    if run.folder.resolve() == (runs_dir / config.name).resolve():  # it would be moved aside, or is not there yet
+        raise ConfigError(f"training.initialize_from: {name} is this run itself; give the new run another name")
     if changed := [each for each in differences(run.config, config) if _is_shape(each, config)]:
         raise ConfigError(
             f"training.initialize_from: {run.folder} has a model of another shape ({'; '.join(changed)}): give these "

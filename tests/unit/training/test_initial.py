@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from transformer_cli.config.load import load_config
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.runs.checkpoints import load_last
 from transformer_cli.runs.run import Run
@@ -125,3 +126,18 @@ def test_a_part_that_does_not_exist_or_all_of_them_cannot_be_frozen(train_tiny: 
         train_tiny(tmp_path, "training.freeze=[embedding]")
     with pytest.raises(ConfigError, match="freeze: every part is frozen, so nothing can be learned; leave one out"):
         train_tiny(tmp_path, f"training.freeze=[{','.join(PARTS)}]")
+
+
+@pytest.mark.parametrize("ties", ["target+output", "all"])
+def test_embeddings_that_are_a_frozen_outputs_matrix_cannot_be_all_that_learns(ties: str) -> None:
+    frozen = [part for part in PARTS if part != "target_embedding"]
+    tied = ["data.joint_vocabulary=true", f"model.tie_embeddings={ties}", f"training.freeze=[{','.join(frozen)}]"]
+    load_config(overrides=tied)  # learned positions are left to learn
+    with pytest.raises(ConfigError, match="freeze: every part is frozen, so nothing can be learned; leave one out"):
+        load_config(overrides=[*tied, "model.positions=sinusoidal"])
+
+
+def test_a_run_cannot_begin_with_its_own_weights(train_tiny: TrainTiny, runs: Path) -> None:
+    with pytest.raises(ConfigError, match=r"initialize_from: base is this run itself; give the new run another name"):
+        train_tiny(runs, *SHORT, "name=base", "training.initialize_from=base", fresh=True)
+    assert [path.name for path in runs.glob("base*")] == ["base"]
