@@ -49,7 +49,8 @@ def save_epoch(run: Run, model: Transformer, epoch: int) -> None:
 def forget_epochs(run: Run, *, before: int) -> None:
     """Delete the weights of earlier epochs."""
     for folder in (run.folder / "checkpoints").glob("epoch-*"):
-        if int(folder.name.removeprefix("epoch-")) < before:
+        epoch = folder.name.removeprefix("epoch-")  # or somebody's copy, such as epoch-0003 (copy)
+        if epoch.isdecimal() and int(epoch) < before:
             shutil.rmtree(folder, ignore_errors=True)  # on NFS another process may read it; the next epoch tries again
 
 

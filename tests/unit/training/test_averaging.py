@@ -152,3 +152,12 @@ def test_a_damaged_average_is_one_line(averaged: Run, train_tiny: TrainTiny, tmp
 def test_more_epochs_than_there_are_is_an_error(train_tiny: TrainTiny, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"training: average: 6 epochs, but there are only 5; lower it"):
         train_tiny(tmp_path, "training.epochs=5", "training.average=6")
+
+
+def test_a_copy_that_somebody_made_is_left_alone(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    copy = tmp_path / "tiny/checkpoints/epoch-0001 (copy)"
+    train_tiny(tmp_path, *AVERAGING[:1], "training.epochs=2", "training.average=2")
+    shutil.copytree(copy.with_name("epoch-0001"), copy)
+    train_tiny(tmp_path, *AVERAGING[:1], "training.epochs=3", "training.average=2")
+    assert copy.is_dir()
+    assert not copy.with_name("epoch-0001").exists()
