@@ -1,6 +1,7 @@
 """Weights and other tensors in files. The one owner of safetensors: no pickle, so reading runs no foreign code."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from safetensors import SafetensorError
@@ -15,8 +16,9 @@ FILE = "model.safetensors"
 
 
 def save_weights(model: Transformer, folder: Path) -> None:
-    """Write a model's weights into a folder; a tied matrix is written once."""
-    save_model(model, str(folder / FILE))
+    """Write a model's weights into a folder; a tied matrix is written once. Raises CheckpointError."""
+    with _writing(folder / FILE) as path:
+        save_model(model, path)
 
 
 def load_weights(run: Run, folder: Path) -> Transformer:
@@ -31,8 +33,9 @@ def load_weights(run: Run, folder: Path) -> Transformer:
 
 
 def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write named tensors."""
-    save_file(dict(tensors), path)
+    """Write named tensors. Raises CheckpointError, say on a full disk."""
+    with _writing(path) as name:
+        save_file(dict(tensors), name)
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -43,6 +46,14 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in load_file(path).items()}
     except SafetensorError as error:
         raise ValueError(str(error)) from None
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[str]:
+    try:
+        yield str(path)
+    except SafetensorError as error:  # safetensors turns the system's errors into its own
+        raise CheckpointError(f"{path}: cannot be written: {one_line(error)}; make space, and go on") from None
 
 
 def one_line(error: Exception) -> str:
