@@ -6,6 +6,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from statistics import mean, stdev
 from typing import Literal
 
@@ -112,7 +113,8 @@ def compare_recipes(recipes: Sequence[Sequence[str]], terms: Terms = Terms()) ->
         raise DataError("one recipe alone cannot be compared; name the runs of at least two")
     if few := next((runs for runs in recipes if len(runs) < 2), None):
         raise DataError(f"{few[0]}: one run has no spread; name at least two runs of each recipe, or one of each")
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    places = [(terms.runs_dir / name if (terms.runs_dir / name).is_dir() else Path(name)).resolve() for name in names]
+    if twice := next((name for name, place in zip(names, places, strict=True) if places.count(place) > 1), None):
         raise DataError(f"{twice}: named twice; the runs must be different ones")
     return [_compare_recipes(recipes, text) for text in translate_all(names, terms)]
 
@@ -133,10 +135,20 @@ def _compare(names: Sequence[str], text: Translated, n_examples: int) -> Compari
                 chrf=chrf.difference,
                 comparisons=len(names) - 1,
                 judges=f"{len(text.references):,} sentences",
+                least_p=_least_p(len(text.references)),
             )
             shown = _examples(text, index, single[0], single[index])[:n_examples]
         systems.append(SystemResult(name, bleu, chrf, said, shown))
     return Comparison(text.name, len(text.references), tested.signatures["BLEU"], tested.signatures["chrF"], systems)
+
+
+def _least_p(sentences: int) -> float:
+    """Returns the smallest p that so many sentences can show.
+
+    They can be exchanged between two systems in 2^n ways, of which two make the difference that was found, or its
+    mirror image. sacreBLEU counts larger differences only: with three sentences it may print p = 0.0001, not 0.25.
+    """
+    return float(2.0 ** (1 - sentences))
 
 
 def _examples(text: Translated, index: int, before: Sequence[float], after: Sequence[float]) -> list[Example]:

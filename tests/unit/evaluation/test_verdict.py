@@ -49,3 +49,9 @@ def test_the_verdict_says_who_is_better_or_that_nobody_can_tell(
 def test_several_comparisons_share_the_level() -> None:
     assert said((1.2, 0.03), (0.8, 0.03)).startswith("B is better")
     assert said((1.2, 0.03), (0.8, 0.03), comparisons=2).startswith("1,000 sentences cannot tell")
+
+
+def test_three_sentences_cannot_tell_whatever_a_test_says() -> None:
+    found = Difference(5.0, 0.0001, 0.0001)
+    text = verdict("B", "A", bleu=found, chrf=found, comparisons=1, judges="3 sentences", least_p=0.25)
+    assert text == "3 sentences cannot tell B and A apart: +5.00 BLEU (p = 0.250), +5.00 chrF (p = 0.250)"
