@@ -43,6 +43,9 @@ def evaluate(
     reference: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The reference translations of the --input file.")
     ] = None,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="Score without case. Lower-cased runs are scored so anyway.")
+    ] = False,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the translations, one per line.")] = None,
     output_tokens: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep the decoder's tokens, one sentence per line.")
@@ -64,7 +67,16 @@ def evaluate(
     files = (input_file, reference) if input_file and reference else None
     folder, *others = map(find_run, run) if run else [find_run()]
     settings = search_settings(Run.open(folder).config.decoding, overrides, beam_size=beam_size)
-    judged = list(evaluate(folder, others=others, splits=split or (), files=files, device=device, settings=settings))
+    found = evaluate(
+        folder,
+        others=others,
+        splits=split or (),
+        files=files,
+        device=device,
+        settings=settings,
+        lowercase=lowercase,
+    )
+    judged = list(found)
     results = [each.result for each in judged]
     print(results_as_json(folder, results, others) if as_json else results_as_table(results))
     _keep(judged, output, output_tokens)

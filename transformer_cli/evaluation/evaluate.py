@@ -81,6 +81,7 @@ def evaluate(
     files: tuple[Path, Path] | None = None,
     device: str = "auto",
     settings: SearchSettings | None = None,
+    lowercase: bool = False,
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
 ) -> Iterator[Judged]:
@@ -88,6 +89,7 @@ def evaluate(
 
     run: a name under runs_dir, a folder, or None for the newest run. others: further runs, which make an ensemble with
     it. files: sentences and their reference translations. settings: how to search (None: as the run's config says).
+    lowercase: score without case; a lower-cased run is scored so anyway.
     Yields a result after each split, and appends it to the run's evaluations.jsonl if that can be written. Raises
     CheckpointError, ConfigError or DataError when the first result is requested.
     """
@@ -97,7 +99,7 @@ def evaluate(
     settings = settings or translator.settings
     checkpoint = opened.checkpoint("best").name
     for text in texts:
-        judged = judge(translator, text, settings)
+        judged = judge(translator, text, settings, lowercase=lowercase)
         append_result(
             opened,
             asdict(judged.result),
@@ -111,13 +113,17 @@ def evaluate(
             _say_baseline(opened.config.data, text)
 
 
-def judge(translator: Translator, text: ParallelText, settings: SearchSettings | None = None) -> Judged:
+def judge(
+    translator: Translator, text: ParallelText, settings: SearchSettings | None = None, *, lowercase: bool = False
+) -> Judged:
     """Translate a text and score the result against its raw references. Raises DataError if all lines are too long.
 
-    settings: how to search (None: as the run's config says).
+    settings, lowercase: as in `evaluate`.
     """
     started = time.monotonic()
     codecs, data = translator.run.codecs, translator.run.config.data
+    if lowercase:
+        data = data.model_copy(update={"lowercase": True})
     sources = [codecs.source.encode(line) for line in text.sources]
     references = [codecs.target.encode(line) for line in text.references]
     split = text.split or EncodedSplit(
@@ -127,11 +133,11 @@ def judge(translator: Translator, text: ParallelText, settings: SearchSettings |
     translations = translator.translate_encoded(text.sources, sources, Options(truncate=True), settings)
     texts = [each.text for each in translations]
     if data.tokens == "words":
-        own_tokens, reference_tokens = [each.tokens for each in translations], [line.tokens for line in references]
+        tokens = [each.tokens for each in translations], [line.tokens for line in references]
+        own_tokens, reference_tokens = (_lowered(each) for each in tokens) if lowercase else tokens
     else:
         tokenizer = nearest_tokenizer(data.target, lowercase=data.lowercased)
-        own_tokens = [tokenizer.tokens(line) for line in texts]
-        reference_tokens = [tokenizer.tokens(line) for line in text.references]
+        own_tokens, reference_tokens = ([tokenizer.tokens(line) for line in each] for each in (texts, text.references))
     scores = score(
         TokenizedText(texts, own_tokens),
         TokenizedText(text.references, reference_tokens),
@@ -150,6 +156,10 @@ def judge(translator: Translator, text: ParallelText, settings: SearchSettings |
         seconds=round(time.monotonic() - started, 3),
     )
     return Judged(result, translations)
+
+
+def _lowered(lines: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [[token.lower() for token in line] for line in lines]
 
 
 def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from transformer_cli.config.load import dump_config, load_config
+from transformer_cli.data.codec import WordCodec
 from transformer_cli.data.prepare import prepare
 from transformer_cli.data.specials import UNK
 from transformer_cli.data.words import Tokenizer
@@ -31,6 +32,23 @@ def test_a_reference_keeps_the_words_that_the_vocabulary_lacks(translator: Trans
     assert "<unk>" in judged.translations[0].tokens
     assert "bado" in judged.translations[0].text
     assert judged.result.bleu_tokens < judged.result.bleu  # rebuilt from ids, the reference would hold <unk> too
+
+
+def test_a_cased_run_can_be_scored_without_case(translator: Translator) -> None:
+    config, codecs = translator.run.config, translator.run.codecs
+    assert isinstance(codecs.target, WordCodec)
+    run = replace(
+        translator.run,
+        config=config.model_copy(update={"data": config.data.model_copy(update={"lowercase": False})}),
+        codecs=replace(codecs, target=replace(codecs.target, lowercase=False)),
+    )
+    cased = Translator(run, translator.device)
+    text = ParallelText("mine", ["der kleine Hund läuft im Park ."], ["THE small dog runs in the park ."])
+    found = [judge(cased, text, lowercase=lowercase).result for lowercase in (False, True)]
+    assert found[0].bleu < found[1].bleu
+    assert found[0].bleu_tokens < found[1].bleu_tokens
+    assert found[0].chrf < found[1].chrf
+    assert "case:lc" in found[1].bleu_signature
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
