@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from transformer_cli.commands import completion
-from transformer_cli.commands.options import DeviceOption, JsonOption
+from transformer_cli.commands.options import DeviceOption, JsonOption, LowercaseOption
 
 EXAMPLES = 3
 
@@ -36,9 +36,7 @@ def compare(
         typer.Option("--input", metavar="FILE", help="Your own sentences, with --reference. Files do not need it."),
     ] = None,
     reference: Annotated[Path | None, typer.Option(metavar="FILE", help="Their reference translations.")] = None,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Score without case. Lower-cased runs are scored so anyway.")
-    ] = False,
+    lowercase: LowercaseOption = False,
     language: Annotated[
         str | None,
         typer.Option(

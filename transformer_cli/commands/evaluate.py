@@ -12,6 +12,7 @@ from transformer_cli.commands.options import (
     DecodingSetOption,
     DeviceOption,
     JsonOption,
+    LowercaseOption,
     RunsOption,
     search_settings,
     unwritable,
@@ -43,9 +44,7 @@ def evaluate(
     reference: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The reference translations of the --input file.")
     ] = None,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="Score without case. Lower-cased runs are scored so anyway.")
-    ] = False,
+    lowercase: LowercaseOption = False,
     output: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the translations, one per line.")] = None,
     output_tokens: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Keep the decoder's tokens, one sentence per line.")

@@ -88,6 +88,9 @@ DeviceOption = Annotated[
 TruncateOption = Annotated[
     bool, typer.Option("--truncate", help="Cut sentences that are too long for the model, instead of stopping.")
 ]
+LowercaseOption = Annotated[
+    bool, typer.Option("--lowercase", help="Score without case. Lower-cased runs are scored so anyway.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
