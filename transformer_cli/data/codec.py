@@ -243,6 +243,10 @@ class Codecs:
         """Returns the names of the files that `save` writes."""
         return [*self.source.files("source"), *self.target.files("target")]
 
+    def sums(self, folder: Path) -> dict[str, str]:
+        """Returns the SHA-256 of each file that `save` has written into a folder."""
+        return {name: sha256(folder / name) for name in self.files()}
+
     def save(self, folder: Path) -> None:
         """Write both codecs into a folder."""
         self.source.save(folder, "source")
@@ -251,7 +255,7 @@ class Codecs:
 
 def codec_sums(folder: Path, data: DataConfig) -> dict[str, str]:
     """Returns the SHA-256 of each file of the codecs in the folder of a dataset or a run. Raises as `Codecs.load`."""
-    return {name: sha256(folder / name) for name in Codecs.load(folder, data).files()}
+    return Codecs.load(folder, data).sums(folder)
 
 
 def _read_joins(path: Path) -> Joins:

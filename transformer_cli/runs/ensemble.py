@@ -1,7 +1,6 @@
 """Which runs can translate together: those that read and write the same ids. Knows codecs' files, but no models."""
 
 from transformer_cli.errors import ConfigError
-from transformer_cli.files import sha256
 from transformer_cli.runs.run import Run
 
 
@@ -10,7 +9,7 @@ def refuse_other_codecs(run: Run, other: Run) -> None:
     ours, theirs = _settings(run), _settings(other)
     differences = [f"{key}: {ours[key]} and {theirs[key]}" for key in ours if ours[key] != theirs[key]]
     if not differences:
-        sums, other_sums = _sums(run), _sums(other)
+        sums, other_sums = run.codecs.sums(run.folder), other.codecs.sums(other.folder)
         differences = sorted(name for name in sums | other_sums if sums.get(name) != other_sums.get(name))
     if differences:
         raise ConfigError(
@@ -28,8 +27,3 @@ def _settings(run: Run) -> dict[str, str]:
         "data.tokens": data.tokens,
         "data.lowercase": str(data.lowercased).lower(),
     }
-
-
-def _sums(run: Run) -> dict[str, str]:
-    """The name of each file of the run's codecs, and its SHA-256."""
-    return {name: sha256(run.folder / name) for name in run.codecs.files()}
