@@ -25,6 +25,7 @@ from transformer_cli.commands.train import train
 from transformer_cli.commands.translate import translate
 from transformer_cli.compute import threads
 from transformer_cli.errors import DistributedError, Interrupted, TfmError
+from transformer_cli.terminal import harmless, on_one_line
 
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},  # for every command
@@ -99,9 +100,10 @@ app.command()(curves)
 def _set_up_process() -> None:
     """Set what belongs to the whole process, before any command runs and before torch is imported."""
     threads.bound_spinning()
-    for stream, errors in ((sys.stdout, "strict"), (sys.stderr, "replace")):
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "replace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)  # like the input, whatever the locale
+    sys.stdout, sys.stderr = harmless(sys.stdout), harmless(sys.stderr, has_bars=True)
 
 
 def _start_log() -> None:
@@ -114,5 +116,7 @@ def _start_log() -> None:
 
 
 def _exit(message: str, code: int) -> None:
-    sys.stderr.write(f"{message}\n")  # in one call, so that no other process's line comes before the line's end
+    sys.stderr.write(
+        f"{on_one_line(message)}\n"
+    )  # in one call, so that no other process's line comes before the line's end
     sys.exit(code)

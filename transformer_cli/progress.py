@@ -9,6 +9,8 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
+from transformer_cli.terminal import on_one_line
+
 if TYPE_CHECKING:
     from typing import Any
 
@@ -98,5 +100,7 @@ class LineHandler(logging.Handler):
         from tqdm import tqdm
 
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        tqdm.write(f"{prefix}{record.getMessage()}\n", file=sys.stderr, end="")  # in one call: nobody can tear it
+        tqdm.write(
+            f"{prefix}{on_one_line(record.getMessage())}\n", file=sys.stderr, end=""
+        )  # in one call: nobody can tear it
         sys.stderr.flush()
