@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from transformer_cli.plots.style import DPI, STYLE, save
+from transformer_cli.plots.style import DPI, drawing, save, visible
 
 History = Sequence[Mapping[str, Any]]
 
@@ -19,10 +18,11 @@ def draw_curves(histories: Mapping[str, History], path: Path) -> None:
 
     histories: a run's name → its validations, as in history.jsonl, at least one per run. Replaces `path` by a PNG.
     """
-    with rc_context(STYLE):
+    with drawing(path):
         figure = Figure(figsize=(13, 4), dpi=DPI, layout="constrained")
         loss, perplexity, rate = figure.subplots(1, 3)
-        for index, (name, history) in enumerate(histories.items()):
+        for index, (run, history) in enumerate(histories.items()):
+            name = visible(run).replace("$", r"\$")  # else a legend would typeset mathematics
             prefix = f"{name}: " if len(histories) > 1 else ""
             colour = f"C{index}"
             _line(loss, history, "train_loss", f"{prefix}training", colour, ":")

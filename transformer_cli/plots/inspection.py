@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from matplotlib import rc_context
-
 from transformer_cli.inspection import AttentionMap, Inspection, WordAttention
 from transformer_cli.plots.heatmaps import Block, draw_blocks
-from transformer_cli.plots.style import STYLE, inspection_palette, save
+from transformer_cli.plots.style import drawing, inspection_palette, save, shown
 from transformer_cli.plots.vectors import HEIGHT, draw_vectors
 
 KINDS = {  # the titles above, beside and below the maps
@@ -23,18 +21,18 @@ def draw_attention(maps: Sequence[AttentionMap], path: Path) -> None:
 
     maps: at least one; maps of the same kind are neighbours, as `Inspection.maps` returns them.
     """
-    with rc_context(STYLE):
+    with drawing(path):
         save(draw_blocks(_blocks(maps)), path, palette=inspection_palette())
 
 
 def draw_inspection(inspection: Inspection, maps: Sequence[AttentionMap], path: Path) -> None:
     """Draw attention weights, and below them the source's vectors in the plane. Replaces `path` by a PNG."""
-    with rc_context(STYLE):
+    with drawing(path):
         figure = draw_blocks(_blocks(maps), room_below=HEIGHT)
         draw_vectors(
             figure,
             title="source vectors, from before the encoder (dot) to after it (arrow head)",
-            tokens=inspection.source_tokens,
+            tokens=_labels(inspection.source_tokens),
             before=inspection.before.numpy(),
             moved=range(len(inspection.source_tokens)),
             after=inspection.after.numpy(),
@@ -45,20 +43,21 @@ def draw_inspection(inspection: Inspection, maps: Sequence[AttentionMap], path: 
 def draw_words(words: WordAttention, path: Path) -> None:
     """Draw the attention of word vectors over themselves, and the vectors below it. Replaces `path` by a PNG."""
     scores = f"QKᵀ/√{words.vectors.shape[1]}" if words.is_scaled else "QKᵀ"
+    labels = _labels(words.words)
     block = Block(
         title="word vectors, no model: they are Q, K and V",
         beside="word …",
         below="… attends to word",
-        targets=[words.words[position] for position in words.positions],
-        sources=words.words,
+        targets=[labels[position] for position in words.positions],
+        sources=labels,
         maps=[(f"softmax({scores})", words.weights.numpy())],
     )
-    with rc_context(STYLE):
+    with drawing(path):
         figure = draw_blocks([block], room_below=HEIGHT)
         draw_vectors(
             figure,
             title="word vectors (dot) and what attention makes of them (arrow head)",
-            tokens=words.words,
+            tokens=labels,
             before=words.vectors.numpy(),
             moved=words.positions,
             after=words.context.numpy(),
@@ -78,9 +77,13 @@ def _blocks(maps: Sequence[AttentionMap]) -> list[Block]:
                 title=f"{title}, layer {first.layer}",
                 beside=beside,
                 below=below,
-                targets=first.target_tokens,
-                sources=first.source_tokens,
+                targets=_labels(first.target_tokens),
+                sources=_labels(first.source_tokens),
                 maps=[(f"head {each.head}", each.weights.numpy()) for each in heads],
             )
         )
     return blocks
+
+
+def _labels(tokens: Sequence[str]) -> list[str]:
+    return [shown(token) for token in tokens]

@@ -1,15 +1,23 @@
-"""What all pictures share: font and line sizes, colours, axes placed in inches, and how a PNG is written."""
+"""What all pictures share: font and line sizes, labels, colours, axes placed in inches, and how a PNG is written."""
 
 import io
+import logging
+import re
+import unicodedata
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
+from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.textpath import TextPath
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath, text_to_path
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -17,10 +25,13 @@ from transformer_cli.files import write_bytes
 
 Floats = NDArray[np.floating[Any]]
 
+log = logging.getLogger(__name__)
+
 DPI = 110
 FONT_SIZE = 9  # points
 LINE = 0.22  # inches: the height of a line of text
 PAGE_WIDTH = 9.0  # inches: the smallest width of a picture with token vectors
+LONGEST_LABEL = 50  # characters of a token that are shown
 LEVELS = 100  # the number of colours for weights: one per hundredth
 STYLE: dict[Any, Any] = {
     "font.size": FONT_SIZE,
@@ -31,6 +42,43 @@ STYLE: dict[Any, Any] = {
     "legend.fontsize": FONT_SIZE,
     "grid.alpha": 0.3,
 }
+LACKING = re.compile(r"Glyph (\d+) .*missing|Matplotlib currently does not support")  # two of matplotlib's warnings
+
+
+@contextmanager
+def drawing(path: Path) -> Iterator[None]:
+    """A block that draws `path` in our style; afterwards one line names the characters that the font lacks."""
+    with rc_context(STYLE), warnings.catch_warnings(record=True) as caught:
+        warnings.filterwarnings("always", message=LACKING.pattern)
+        yield
+    lacking = set()
+    for each in caught:
+        if found := LACKING.match(str(each.message)):
+            lacking.add(found[1] and chr(int(found[1])))
+        else:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    if characters := " ".join(sorted(filter(None, lacking))):
+        log.warning("%s: the font has no %s: drawn as boxes", path, characters)
+
+
+def shown(token: str) -> str:
+    """Returns how a token is written in a picture: a long one is cut, the rest is as in `visible`."""
+    return visible(token if len(token) <= LONGEST_LABEL else f"{token[: LONGEST_LABEL - 1]}…")
+
+
+@lru_cache(1 << 14)
+def visible(text: str) -> str:
+    """Returns a text with some ink in any case.
+
+    Control characters, and all characters of a text without ink, such as U+200F, are written as "<U+200F>".
+    """
+    text = "".join(_code_point(one) if unicodedata.category(one) in ("Cc", "Cs") else one for one in text)
+    outline, _ = text_to_path.get_text_path(FontProperties(), _plain(text))
+    return text if len(outline) else "".join(map(_code_point, text))
+
+
+def _code_point(character: str) -> str:
+    return f"<U+{ord(character):04X}>"
 
 
 def weight_colours() -> Colormap:
@@ -45,12 +93,13 @@ def add_axes(figure: Figure, left: float, bottom: float, width: float, height: f
 
 
 def text_width(text: str) -> float:
-    """Returns the width of a text in inches, in the font of the maps' labels."""
-    plain = text.replace("$", "S")  # else TextPath would typeset mathematics
-    plain = plain.replace(
-        " ", "i"
-    )  # about as wide; TextPath leaves out the spaces around a text, and fails if nothing is left
-    return float(TextPath((0, 0), plain, size=FONT_SIZE).get_extents().width) / 72
+    """Returns the width of a text with some ink, in inches, in the font of the maps' labels."""
+    return float(TextPath((0, 0), _plain(text), size=FONT_SIZE).get_extents().width) / 72
+
+
+def _plain(text: str) -> str:
+    """Returns a text about as wide: with "$", TextPath would typeset mathematics, and it leaves out spaces at ends."""
+    return text.replace("$", "S").replace(" ", "i")
 
 
 def save(figure: Figure, path: Path, *, palette: Floats | None = None) -> None:

@@ -13,6 +13,7 @@ from matplotlib.text import Text
 
 from transformer_cli.inspection import Attention, Inspection, WordAttention
 from transformer_cli.plots import draw_attention, draw_curves, draw_inspection, draw_words
+from transformer_cli.plots.style import shown, text_width
 
 
 def history(*losses: float) -> list[dict[str, Any]]:
@@ -192,6 +193,49 @@ def test_vectors_that_span_no_plane_are_drawn(
     draw_words(word_attention(words, [0], dimension), tmp_path / "words.png")
     assert len(drawn[0].axes[-1].lines) == len(words)
     assert_nothing_is_cut_off_or_of_another_size(drawn[0])
+
+
+WITHOUT_INK = {
+    "joiner of emoji": ("\u200d", "<U+200D>"),
+    "mark of direction": ("\u200f", "<U+200F>"),
+    "blank of braille": ("\u2800", "<U+2800>"),
+    "joiners": ("\u200d\u2060", "<U+200D><U+2060>"),
+    "escape": ("\x1b[31m", "<U+001B>[31m"),
+    "C1": ("\x9b2J", "<U+009B>2J"),
+    "surrogate": ("\udcff", "<U+DCFF>"),
+    "line feed": ("a\nb", "a<U+000A>b"),
+    "mark alone": ("\u0301", "\u0301"),
+    "joined emoji": ("👨\u200d👩\u200d👧", "👨\u200d👩\u200d👧"),
+    "selector": ("\ufe0f", "\ufe0f"),
+    "filler": ("\u3164", "\u3164"),
+    "tag": ("\U000e0001", "<U+E0001>"),
+    "not a character": ("\U0010ffff", "\U0010ffff"),
+    "long": ("a" * 4000, "a" * 49 + "…"),
+    "mathematics": ("$\\frac{", "$\\frac{"),
+}
+
+
+@pytest.mark.parametrize(("token", "label"), WITHOUT_INK.values(), ids=WITHOUT_INK)
+def test_a_token_without_ink_is_shown_by_its_code_points(token: str, label: str) -> None:
+    assert shown(token) == label
+    assert text_width(label) > 0
+
+
+def test_tokens_of_all_kinds_are_drawn(tmp_path: Path, drawn: list[Figure], caplog: pytest.LogCaptureFixture) -> None:
+    tokens, labels = (list(each) for each in zip(*WITHOUT_INK.values(), strict=True))
+    draw_words(word_attention(tokens, [0, 5]), tmp_path / "words.png")
+    heat_map, _, vectors = drawn[0].axes
+    assert [label.get_text() for label in heat_map.get_xticklabels()] == labels
+    assert [text.get_text() for text in vectors.texts if text.get_text()] == labels
+    (message,) = caplog.messages
+    assert message.startswith(f"{tmp_path}/words.png: the font has no ")
+    assert "👨" in message
+
+
+@pytest.mark.parametrize("name", ["runs/a\x1b[31m", "runs/\udcff", "runs/$x", "runs/\u200f"])
+def test_curves_of_a_run_of_any_name(tmp_path: Path, drawn: list[Figure], name: str) -> None:
+    draw_curves({name: history(1.0), "other": history(2.0)}, tmp_path / "curves.png")
+    assert len(drawn[0].axes[2].lines) == 2
 
 
 def assert_nothing_is_cut_off_or_of_another_size(figure: Figure) -> None:
