@@ -109,6 +109,14 @@ def translator(tiny: Run) -> Translator:
     return Translator(tiny, torch.device("cpu"))
 
 
+@pytest.fixture(scope="session")
+def by_subwords(corpus: Path, subword_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Translator:
+    """A run of subwords that has hardly learned anything."""
+    config = load_config(corpus / "subwords.yaml", ["training.epochs=1"])
+    run = train(config, data_dir=subword_data, runs_dir=tmp_path_factory.mktemp("subword_runs"))
+    return Translator(run, torch.device("cpu"))
+
+
 @pytest.fixture
 def workspace(project: Path, tmp_path: Path) -> Path:
     """A copy of the project that a test may change."""

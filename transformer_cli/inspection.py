@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.data.specials import EOS, SOS, SPECIALS
 from transformer_cli.data.vectors import read_vectors
 from transformer_cli.decoding.settings import SearchSettings
@@ -235,9 +236,11 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
     any spelling that differs only in case; a word without a vector is left out with a warning.
 
     where: a file or a name, as in `read_vectors`. query: a word, in upper or lower case, to return only its rows.
-    Raises DataError if there is no word, no word with a vector, or no word with a vector that is the query; otherwise
-    as `read_vectors` does.
+    Raises DataError if the sentence is too long, or if there is no word, no word with a vector, or no vector for the
+    query; otherwise as `read_vectors` does.
     """
+    if is_too_long(sentence):
+        raise DataError(f"the sentence has {TOO_LONG}; shorten it")
     words = sentence.split()
     if not words:
         raise _blank()

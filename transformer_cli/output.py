@@ -116,6 +116,13 @@ def translation_as_json(translation: "Translation") -> str:
     return json.dumps(translation_as_dict(translation), ensure_ascii=False)
 
 
+def long_lines_as_text(n_lines: int, first: Sequence[int], on_error: str) -> str:
+    """Returns what `tfm translate` says of lines that were too long. first: the numbers of the first of them."""
+    became = {"blank": "left blank", "copy": "copied", "truncate": "cut"}[on_error]
+    numbers = ", ".join(map(str, first)) + (", …" if len(first) < n_lines else "")
+    return f"{n_lines:,} too long, {became}: {'line' if n_lines == 1 else 'lines'} {numbers}"
+
+
 def line_score_as_json(score: "LineScore") -> str:
     """The fields of a LineScore as JSON."""
     return json.dumps(asdict(score), ensure_ascii=False)

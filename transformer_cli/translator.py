@@ -5,7 +5,6 @@ Knows nothing of tables or pictures.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -17,18 +16,21 @@ from transformer_cli import progress
 from transformer_cli.compute.devices import choose_device
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.data.codec import Encoded
-from transformer_cli.data.lengths import fits, groups_by_length
-from transformer_cli.data.specials import MARKERS, UNK
+from transformer_cli.data.fitting import Fitting, Line, OnError
+from transformer_cli.data.lengths import groups_by_length
+from transformer_cli.data.lines import TOO_LONG, is_too_long
+from transformer_cli.data.specials import UNK
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
-from transformer_cli.errors import DataError
+from transformer_cli.errors import DataError, TfmError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_best
 from transformer_cli.runs.ensemble import refuse_other_codecs
 from transformer_cli.runs.run import Run, find_run
 
 BATCH_POSITIONS = 2048  # padded source positions decoded together
+CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
 NOTHING = Hypothesis([], [], 0.0, 0.0)  # of a blank line: no search writes it
 
 
@@ -38,8 +40,8 @@ class Options:
 
     keep_unk: bool = False
     """leave `<unk>` in the text, instead of the source word that the decoder attends to most"""
-    truncate: bool = False
-    """cut sentences that are longer than the model's positions, instead of stopping with an error"""
+    on_error: OnError = "stop"
+    """what becomes of a line that is too long"""
     keep_attention: bool = False
     """let each translation carry its attention weights"""
     prefix: str = ""
@@ -57,7 +59,7 @@ class Translation:
     text: str
     """plain text, unknown words replaced"""
     tokens: list[str]
-    """the decoder's own tokens, `<unk>` kept"""
+    """the decoder's own tokens, `<unk>` kept; if the line was copied, its words"""
     log_prob: float
     """log-probability of the tokens"""
     score: float
@@ -73,6 +75,8 @@ class Translation:
     token; None unless `Options.keep_attention` is set and the sentence is not blank"""
     alternatives: list["Translation"] = field(default_factory=list)
     """the other ones of the n best, the best first; empty unless `SearchSettings.n_best` asks for several"""
+    was_too_long: bool = False
+    """whether the line was too long, so that `Options.on_error` says what the text is"""
 
 
 class Translator:
@@ -137,12 +141,13 @@ class Translator:
 
         first_line: the number of the first sentence, from which errors count lines, and by which samples are drawn: so
         they do not depend on how a text is cut into calls.
-        Raises DataError for a sentence longer than the model's positions, or a prefix that the model cannot write.
+        Raises DataError for a line that is too long, or a prefix that the model cannot write.
         """
         if isinstance(sentences, str):  # a str is a sequence of one-letter sentences
             raise TypeError(f"expected a list of sentences, such as [{sentences!r}], not one str")
-        encoded = [self.run.codecs.source.encode(sentence) for sentence in sentences]
-        return self.translate_encoded(sentences, encoded, options, settings, first_line=first_line)
+        settings = settings or self.settings
+        lines = list(self._read(sentences, options, settings, first_line))
+        return self._translate(lines, options, settings, first_line)
 
     def translate_encoded(
         self,
@@ -150,15 +155,50 @@ class Translator:
         encoded: Sequence[Encoded],
         options: Options = Options(),
         settings: SearchSettings | None = None,
-        *,
-        first_line: int = 1,
     ) -> list[Translation]:
         """Like `translations`, for sentences that the run's source codec has encoded already."""
+        lines = map(self._fitting(options).encoded, sentences, encoded)
+        return self._translate(list(lines), options, settings or self.settings, first_line=1)
+
+    def stream(
+        self,
+        lines: Iterable[str],
+        options: Options = Options(),
+        settings: SearchSettings | None = None,
+        *,
+        chunk: int,
+        name: str = "",
+    ) -> Iterator[Translation]:
+        """Translate lines as they come, `chunk` at a time. Yields one translation per line, in their order.
+
+        name: what errors call the text. An error is raised when all lines before it have been translated.
+        """
         settings = settings or self.settings
+        reading = self._read(lines, options, settings, 1, name)
+        failure: TfmError | None = None
+        first_line = 1
+        while failure is None:
+            waiting: list[Line] = []
+            try:
+                n_tokens = 0
+                while len(waiting) < chunk and n_tokens < CHUNK_TOKENS:
+                    waiting.append(next(reading))
+                    n_tokens += len(waiting[-1].read)
+            except StopIteration:
+                if not waiting:
+                    return
+            except TfmError as error:
+                failure = error
+            yield from self._translate(waiting, options, settings, first_line)
+            first_line += len(waiting)
+        raise failure
+
+    def _translate(
+        self, lines: Sequence[Line], options: Options, settings: SearchSettings, first_line: int
+    ) -> list[Translation]:
+        """Returns the translation of each line."""
         prefix = self._prefix(options)
-        read = [self._fitted(line, first_line + index, options) for index, line in enumerate(encoded)]
-        if prefix:
-            self._refuse_too_long(prefix, read, settings, first_line)
+        read = [line.read for line in lines]
         lengths = np.array([len(line) for line in read], dtype=np.int64)
         wordy = np.flatnonzero(lengths)  # a blank line stays blank
         batches = [wordy[group] for group in groups_by_length(lengths[wordy], BATCH_POSITIONS)]
@@ -182,31 +222,33 @@ class Translator:
             for rows, hypotheses in zip(batches, workers.run(decode_batch, batches), strict=True):
                 found.update(zip(rows.tolist(), hypotheses, strict=True))
                 bar.update(len(rows))
-        return [
-            self._translation(sentence, read[index], found.get(index, [NOTHING]), options)
-            for index, sentence in enumerate(sentences)
-        ]
+        return [self._translation(line, found.get(index, [NOTHING]), options) for index, line in enumerate(lines)]
 
-    def stream(
-        self,
-        lines: Iterable[str],
-        options: Options = Options(),
-        settings: SearchSettings | None = None,
-        *,
-        chunk: int,
-    ) -> Iterator[Translation]:
-        """Translate lines as they come, `chunk` at a time. Yields one translation per line, in their order."""
-        lines = iter(lines)
-        first_line = 1
-        while waiting := list(islice(lines, chunk)):
-            yield from self.translations(waiting, options, settings, first_line=first_line)
-            first_line += len(waiting)
+    def _read(
+        self, lines: Iterable[str], options: Options, settings: SearchSettings, first_line: int, name: str = ""
+    ) -> Iterator[Line]:
+        """Yield each line as it is translated. Raises DataError, which names the line."""
+        prefix = self._prefix(options)
+        fitting = self._fitting(options)
+        for number, sentence in enumerate(lines, start=first_line):
+            try:
+                line = fitting.line(sentence)
+                if prefix and line.read:
+                    self._refuse_too_long(prefix, settings.limit(len(line.read), self.max_length))
+            except DataError as error:
+                raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
+            yield line
+
+    def _fitting(self, options: Options) -> Fitting:
+        return Fitting(self.run.codecs.source, self.max_length, options.on_error)
 
     def _prefix(self, options: Options) -> list[int]:
         """Returns the ids with which translations begin. Raises DataError if the model cannot write them."""
         text = options.prefix.strip()
         if not text:
             return []
+        if is_too_long(text):
+            raise DataError(f"--prefix has {TOO_LONG}; shorten it")
         prefix = self.run.codecs.target.encode(text)
         for token, index in zip(prefix.tokens, prefix.ids, strict=True):
             if index == UNK:
@@ -215,32 +257,19 @@ class Translator:
                 )
         return prefix.ids
 
-    def _refuse_too_long(
-        self, prefix: Sequence[int], read: Sequence[Encoded], settings: SearchSettings, first_line: int
-    ) -> None:
-        for number, line in enumerate(read, start=first_line):
-            limit = settings.limit(len(line), self.max_length)
-            if len(line) and len(prefix) > limit:
-                raise DataError(
-                    f"line {number}: --prefix has {len(prefix)} tokens, but the translation may have {limit}; "
-                    "shorten it, or raise --max-tokens as far as the model's positions allow"
-                )
+    def _refuse_too_long(self, prefix: Sequence[int], limit: int) -> None:
+        if len(prefix) > limit:
+            raise DataError(
+                f"--prefix has {len(prefix)} tokens, but the translation may have {limit}; "
+                "shorten it, or raise --max-tokens as far as the model's positions allow"
+            )
 
-    def _fitted(self, line: Encoded, number: int, options: Options) -> Encoded:
-        limit = self.max_length
-        if limit is None or fits(len(line), limit):
-            return line
-        if options.truncate:
-            return line.first(limit - MARKERS)
-        raise DataError(
-            f"line {number}: {len(line)} tokens, but the model takes at most {limit - MARKERS} (its {limit} positions "
-            "minus <sos> and <eos>); split the sentence, or cut it with --truncate"
-        )
-
-    def _translation(self, sentence: str, read: Encoded, found: Sequence[Hypothesis], options: Options) -> Translation:
+    def _translation(self, line: Line, found: Sequence[Hypothesis], options: Options) -> Translation:
         """Returns the first hypothesis as text; the others are its alternatives."""
-        best, *others = (self._written(sentence, read, each, options) for each in found)
-        return replace(best, alternatives=others)
+        best, *others = (self._written(line.sentence, line.read, each, options) for each in found)
+        if line.was_too_long and options.on_error == "copy":
+            best = replace(best, text=line.sentence, tokens=line.sentence.split())
+        return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
     def _written(self, sentence: str, read: Encoded, found: Hypothesis, options: Options) -> Translation:
         target = self.run.codecs.target

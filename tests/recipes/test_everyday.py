@@ -140,7 +140,7 @@ def test_a_sentence_is_inspected_as_a_picture_and_as_numbers(tfm: Tfm, workspace
     translation = tfm("translate", sentence, cwd=workspace)[1]
     assert tfm("inspect", sentence, cwd=workspace) == (0, f"{translation}inspect.png\n", "")
     assert (workspace / "inspect.png").read_bytes().startswith(b"\x89PNG\r\n")
-    assert tfm("inspect", "--truncate", sentence + " Hund" * 10, cwd=workspace)[0] == 0
+    assert tfm("inspect", "--on-error", "truncate", sentence + " Hund" * 10, cwd=workspace)[0] == 0
     code, out, _ = tfm("inspect", sentence, "--json", "--kind", "decoder", "--head", "2", cwd=workspace)
     found = json.loads(out)
     assert (code, found.keys()) == (0, INSPECTION_KEYS)
@@ -156,11 +156,11 @@ def test_a_sentence_is_inspected_as_a_picture_and_as_numbers(tfm: Tfm, workspace
     )
 
 
-@pytest.mark.parametrize("option", [(), ("--tokens",), ("--json",), ("--truncate", "--max-tokens", "3")])
+@pytest.mark.parametrize("option", [(), ("--tokens",), ("--json",), ("--on-error", "truncate", "--max-tokens", "3")])
 def test_a_translation_comes_with_a_picture_of_its_attention(tfm: Tfm, workspace: Path, option: tuple[str]) -> None:
-    sentence = "Der alte Zorro singt im Park." + " Hund" * 10 * ("--truncate" in option)
-    _, out, _ = tfm("translate", *option, sentence, cwd=workspace)
-    said = "attention.png: what each position of the translation attends to\n"
+    sentence = "Der alte Zorro singt im Park." + " Hund" * 10 * ("--on-error" in option)
+    _, out, err = tfm("translate", *option, sentence, cwd=workspace)
+    said = f"attention.png: what each position of the translation attends to\n{err}"
     assert tfm("translate", *option, "--attention", "attention.png", sentence, cwd=workspace) == (0, out, said)
     assert (workspace / "attention.png").read_bytes().startswith(b"\x89PNG\r\n")
 

@@ -1,6 +1,8 @@
 """`tfm translate`: a line out for every line in, and nothing else on standard output."""
 
+import gzip
 import json
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,15 +80,69 @@ def test_options_of_what_is_printed(tfm: Tfm, project: Path, options: tuple[obje
     assert tfm("translate", *options, NAMED, cwd=project) == (0, f"{expected}\n", "")
 
 
-def test_a_sentence_too_long_is_named_by_its_line_and_both_lengths(tfm: Tfm, project: Path) -> None:
-    code, out, err = tfm("translate", stdin=TEXT + b"Hund " * 15, cwd=project)
-    assert (code, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith("tfm: error: line 6: 15 tokens, but the model takes at most 14 ")
-    assert "--truncate" in err
+LONG = "Hund " * 15
+ENDLESS = "Hund" * 1001
+MIXED = [SENTENCES[0], LONG, "", SENTENCES[2], ENDLESS, "Hund"]
+DOG, CAT = "the old dog sings in the park.", "the young cat sleeps at home."
 
 
-def test_truncate_cuts_what_is_too_long(tfm: Tfm, project: Path) -> None:
-    words = ["Hund"] * 15
-    cut = tfm("translate", " ".join(words[:14]), cwd=project)
-    assert cut[0] == 0
-    assert tfm("translate", "--truncate", " ".join(words), cwd=project) == cut
+def test_a_line_too_long_is_named_after_what_came_before_it(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    path = tmp_path / "sentences"
+    for lines, number, what in (
+        ([*SENTENCES[:3], LONG, "Hund"], 4, "15 tokens, but the model takes at most 14 (its 16 positions minus <sos> "),
+        ([*SENTENCES[:3], ENDLESS, "Hund"], 4, "more than 4,000 characters; "),
+    ):
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        code, out, err = tfm("translate", "--input", path, cwd=project)
+        assert (code, out, err.count("\n")) == (1, f"{DOG}\n\n{CAT}\n", 1)
+        assert err.startswith(f"tfm: error: {path}: line {number}: {what}")
+        assert err.endswith("; split the sentence, or let --on-error say what becomes of such lines\n")
+
+
+def test_lines_before_one_that_is_not_utf_8_are_translated(tfm: Tfm, project: Path) -> None:
+    code, out, err = tfm("translate", stdin=f"{SENTENCES[0]}\n".encode() + b"\xff\n", cwd=project)
+    assert (code, out) == (1, f"{DOG}\n")
+    assert err.startswith("tfm: error: standard input: line 2: byte 1 of the line is 0xff, which is not UTF-8; ")
+
+
+@pytest.mark.parametrize(
+    ("on_error", "long", "endless", "became"),
+    [
+        ("blank", "", "", "left blank"),
+        ("copy", LONG, ENDLESS[:4000], "copied"),
+        ("truncate", None, "the", "cut"),
+    ],
+)
+def test_lines_too_long_become_what_was_asked_for_and_are_counted_in_one_line(
+    tfm: Tfm, project: Path, on_error: str, long: str | None, endless: str, became: str
+) -> None:
+    if long is None:
+        long = tfm("translate", "Hund " * 14, cwd=project)[1].removesuffix("\n")
+    code, out, err = tfm("translate", "--on-error", on_error, stdin="\n".join(MIXED).encode(), cwd=project)
+    assert (code, err) == (0, f"warning: standard input: 2 too long, {became}: lines 2, 5\n")
+    lines = out.split("\n")[:-1]
+    assert (lines[0], lines[2], lines[3], len(lines)) == (DOG, "", CAT, 6)
+    assert (lines[1], lines[4][: len(endless)]) == (long, endless)
+
+
+def test_of_many_lines_too_long_the_first_are_named(tfm: Tfm, project: Path) -> None:
+    stdin = f"{LONG}\n".encode() * 1100
+    code, out, err = tfm("translate", "--on-error", "copy", "--tokens", stdin=stdin, cwd=project)
+    assert (code, out.count("\n")) == (0, 1100)
+    assert set(out.split("\n")) == {LONG.strip(), ""}
+    assert err == "warning: standard input: 1,100 too long, copied: lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, …\n"
+
+
+def test_a_line_without_an_end_is_read_only_as_far_as_need_be(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    """32 MiB in one line: a gzip file that unpacks to gigabytes is no different."""
+    bomb = tmp_path / "bomb.gz"
+    bomb.write_bytes(gzip.compress(b"Hund\n" + bytes(1 << 25) + b"\nHund\n"))
+    tracemalloc.start()
+    stopped = tfm("translate", "--input", bomb, cwd=project)
+    blank = tfm("translate", "--input", bomb, "--on-error", "blank", cwd=project)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (stopped[0], stopped[1].count("\n")) == (1, 1)
+    assert stopped[2].startswith(f"tfm: error: {bomb}: line 2: more than 4,000 characters; ")
+    assert (blank[0], blank[1].split("\n")) == (0, [stopped[1].strip(), "", stopped[1].strip(), ""])
+    assert most < 1 << 24

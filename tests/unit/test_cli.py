@@ -75,8 +75,8 @@ def test_mistakes_in_an_empty_folder(
         ),
         pytest.param(
             ("translate",),
-            b"Hallo\nGr\xfc\xdfe\n",
-            ("standard input: line 2", "byte 3", "0xfc", "not UTF-8"),
+            b"Gr\xfc\xdfe\nHallo\n",
+            ("standard input: line 1", "byte 3", "0xfc", "not UTF-8"),
             id="not UTF-8",
         ),
         pytest.param(

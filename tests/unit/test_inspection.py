@@ -142,7 +142,7 @@ def test_no_untrained_model_is_made_where_no_word_occurs_twice(
 
 
 def test_what_is_inspected_is_what_was_translated(translator: Translator) -> None:
-    options = Options(truncate=True, keep_unk=True)
+    options = Options(on_error="truncate", keep_unk=True)
     sentence = "Babo " * 15
     (translation,) = translator.translations([sentence], options, SearchSettings(max_tokens=3))
     inspection = inspect_translation(translator, translation)

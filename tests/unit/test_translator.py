@@ -14,8 +14,8 @@ import torch
 
 from transformer_cli import translator as module
 from transformer_cli.config.decoding import DecodingConfig
-from transformer_cli.config.load import load_config
 from transformer_cli.data.codec import WordCodec
+from transformer_cli.data.fitting import Fitting
 from transformer_cli.data.specials import EOS, SOS
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
@@ -24,7 +24,6 @@ from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.runs.run import Run
-from transformer_cli.training.trainer import train
 from transformer_cli.translator import Options, Translation, Translator
 
 log = logging.getLogger(__name__)  # pytest --log-cli-level=INFO shows what is said here
@@ -117,6 +116,52 @@ def test_a_line_too_long_is_counted_from_the_first_of_the_stream(translator: Tra
         list(translator.stream(lines, chunk=3))
 
 
+def test_an_error_of_a_stream_comes_after_what_came_before_it(translator: Translator) -> None:
+    def lines() -> Iterator[str]:
+        yield from ["Hund", "Katze", ""]
+        raise DataError("no more")
+
+    for failing, message in ((lines(), "^no more$"), (["Hund", "", "", "Hund " * 15], r"^text: line 4: 15 tokens, ")):
+        found: list[Translation] = []
+        with pytest.raises(DataError, match=message):
+            found.extend(translator.stream(failing, chunk=2, name="text"))
+        assert len(found) == 3
+
+
+def test_a_stream_of_long_lines_is_translated_in_smaller_parts(
+    translator: Translator, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHUNK_TOKENS", 20)
+    read: list[str] = []
+    ahead = []
+    for index, _ in enumerate(translator.stream((read.append(line) or line for line in sentences), chunk=1000)):  # type: ignore[func-returns-value]
+        ahead.append(len(read) - index)
+    assert len(ahead) == len(sentences)
+    assert max(ahead) < 20
+
+
+@pytest.mark.parametrize(
+    ("on_error", "text", "n_read"), [("blank", "", 0), ("copy", "Hund" * 1000, 0), ("truncate", None, 1)]
+)
+def test_of_a_line_too_long_to_be_read_no_more_than_the_limit_is_used(
+    translator: Translator, on_error: Any, text: str | None, n_read: int
+) -> None:
+    endless, hund = translator.translations(["Hund" * 1001, "Hund"], Options(on_error=on_error))
+    assert (endless.source, len(endless.source_tokens)) == ("Hund" * 1000, n_read)
+    assert text is None or endless.text == text
+    assert (endless.was_too_long, hund.was_too_long) == (True, False)
+
+
+def test_a_model_without_a_last_position_takes_as_many_tokens_as_a_line_may_have_characters(
+    by_subwords: Translator,
+) -> None:
+    codec = by_subwords.run.codecs.source
+    assert len(Fitting(codec, None, "stop").line("🐕" * 900).read) > 3_600
+    with pytest.raises(DataError, match=r"^4\d{3} tokens, but the model takes at most 4000; split the sentence"):
+        Fitting(codec, None, "stop").line("🐕" * 1100)
+    assert len(Fitting(codec, None, "truncate").line("🐕" * 1100).read) == 4_000
+
+
 @pytest.mark.parametrize(
     ("sentence", "max_tokens", "longest"),
     [
@@ -143,7 +188,9 @@ def test_a_text_of_words_unknown_to_the_model_is_written_from_the_source(transla
 
 def test_a_translation_keeps_the_tokens_that_were_read(translator: Translator) -> None:
     sentences = ["Der alte Hund.", " ", "Hund " * 15]
-    read = [translation.source_tokens for translation in translator.translations(sentences, Options(truncate=True))]
+    read = [
+        translation.source_tokens for translation in translator.translations(sentences, Options(on_error="truncate"))
+    ]
     assert read == [["der", "alte", "hund", "."], [], ["hund"] * 14]
 
 
@@ -264,14 +311,6 @@ def test_every_translation_begins_with_the_prefix_except_blank_ones(
             assert each.text.startswith(begin) if each.source.strip() else each.text == ""
 
 
-@pytest.fixture(scope="module")
-def by_subwords(corpus: Path, subword_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Translator:
-    """A run of subwords that has hardly learned anything."""
-    config = load_config(corpus / "subwords.yaml", ["training.epochs=1"])
-    run = train(config, data_dir=subword_data, runs_dir=tmp_path_factory.mktemp("subword_runs"))
-    return Translator(run, torch.device("cpu"))
-
-
 @pytest.mark.parametrize("settings", [SearchSettings(), BEAM, SAMPLES], ids=["greedy", "beam", "samples"])
 @pytest.mark.parametrize("prefix", ["The young", "The yo", "Größe 犬 ▁x", "a  b\tc"])
 def test_by_subwords_any_prefix_begins_the_translations_as_it_is_written(
@@ -297,6 +336,11 @@ def test_by_subwords_text_that_is_cut_into_the_same_ids_scores_as_it_was_decoded
 
 def test_a_prefix_of_nothing_is_no_prefix(translator: Translator, sentences: Sequence[str]) -> None:
     assert translator.translate(sentences, Options(prefix=" ")) == translator.translate(sentences)
+
+
+def test_a_prefix_too_long_to_be_cut_into_tokens_is_an_error(translator: Translator) -> None:
+    with pytest.raises(DataError, match=r"^--prefix has more than 4,000 characters; shorten it$"):
+        translator.translate(["Hund"], Options(prefix="(" * 4001))
 
 
 def test_a_prefix_that_the_model_cannot_write_is_an_error_with_its_word(translator: Translator) -> None:

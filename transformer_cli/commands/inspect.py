@@ -10,7 +10,7 @@ from transformer_cli.commands.options import (
     DecodingSetOption,
     DeviceOption,
     RunOption,
-    TruncateOption,
+    as_text,
     search_settings,
     writing,
 )
@@ -23,6 +23,13 @@ class KindChoice(str, Enum):
     encoder = "encoder"
     decoder = "decoder"
     cross = "cross"
+
+
+class OnErrorChoice(str, Enum):
+    """The values that `tfm inspect --on-error` accepts: some of `tfm translate --on-error`."""
+
+    stop = "stop"
+    truncate = "truncate"
 
 
 class ScaleChoice(str, Enum):
@@ -52,7 +59,10 @@ def inspect(
         list[int] | None,
         typer.Option(metavar="N", help="Which head, counted from 1. Repeatable.", show_default="every head"),
     ] = None,
-    truncate: TruncateOption = False,
+    on_error: Annotated[
+        OnErrorChoice,
+        typer.Option(help="What becomes of a sentence that is too long: an error, or it is cut."),
+    ] = OnErrorChoice.stop,
     vectors: Annotated[
         str | None,
         typer.Option(
@@ -76,6 +86,7 @@ def inspect(
     """Draw a sentence's attention weights, and how the encoder moves its token vectors."""
     if output and as_json:
         raise typer.BadParameter("--output and --json cannot be used together")
+    sentence = as_text(sentence, "the sentence")
     picture = None if as_json else output or Path("inspect.png")
     if vectors is not None:
         of_a_model: dict[str, object] = {
@@ -85,7 +96,7 @@ def inspect(
             "--kind": kind,
             "--layer": layer is not None,
             "--head": head,
-            "--truncate": truncate,
+            "--on-error": on_error is not OnErrorChoice.stop,
         }
         if given := [option for option, value in of_a_model.items() if value]:
             raise typer.BadParameter(f"--vectors uses no model, so it cannot be used together with {', '.join(given)}")
@@ -98,7 +109,7 @@ def inspect(
 
     translator = Translator.load(run, device=device)
     settings = search_settings(translator.run.config.decoding, overrides)
-    inspection = inspect_sentence(translator, sentence, Options(truncate=truncate), settings)
+    inspection = inspect_sentence(translator, sentence, Options(on_error=on_error.value), settings)
     kinds = [each for each in KINDS if not kind or KindChoice(each) in kind]
     maps = inspection.maps(kinds, layer=layer, heads=head or ())
     if picture is None:

@@ -85,9 +85,6 @@ DeviceOption = Annotated[
         autocompletion=completion.devices,
     ),
 ]
-TruncateOption = Annotated[
-    bool, typer.Option("--truncate", help="Cut sentences that are too long for the model, instead of stopping.")
-]
 LowercaseOption = Annotated[
     bool, typer.Option("--lowercase", help="Score without case. Lower-cased runs are scored so anyway.")
 ]
@@ -118,6 +115,20 @@ def search_settings(
 
     chosen = override_decoding(decoding, overrides or (), beam_size=beam_size)
     return SearchSettings(max_tokens=max_tokens, n_best=1 if n_best is None else n_best, decoding=chosen)
+
+
+def as_text(argument: str, name: str) -> str:
+    """Returns an argument that is text, not a file's name. Raises DataError, which calls it `name`, if it is not UTF-8.
+
+    The system hands over any bytes; Python keeps those that are not UTF-8 as surrogates, which no file can hold.
+    """
+    try:
+        argument.encode()
+    except UnicodeEncodeError as error:
+        byte = ord(argument[error.start]) & 0xFF
+        where = f"{name}: character {error.start + 1}"
+        raise DataError(f"{where} is the byte 0x{byte:02x}, which is not UTF-8; give it in UTF-8") from None
+    return argument
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 """`tfm translate`: sentences from arguments, a file, a pipe or a terminal → one line of output for each."""
 
 import logging
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,24 +15,35 @@ from transformer_cli.commands.options import (
     DecodingSetOption,
     DeviceOption,
     RunsOption,
-    TruncateOption,
+    as_text,
     search_settings,
     writing,
 )
 from transformer_cli.decoding.limits import DEFAULT_LIMIT
 from transformer_cli.errors import DataError
-from transformer_cli.output import translation_as_json
+from transformer_cli.output import long_lines_as_text, translation_as_json
+from transformer_cli.terminal import on_one_line
 
 if TYPE_CHECKING:
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.translator import Options, Translation, Translator
 
 CHUNK = 1000  # lines that are read before they are translated together
+NAMED = 10  # lines that were too long, of which the numbers are said
 
 Render = Callable[[int, "Translation"], str]
 """The number of a line and its translation → what is printed"""
 
 log = logging.getLogger(__name__)
+
+
+class OnErrorChoice(str, Enum):
+    """The values that `tfm translate --on-error` accepts."""
+
+    stop = "stop"
+    blank = "blank"
+    copy = "copy"
+    truncate = "truncate"
 
 
 def translate(
@@ -64,7 +76,13 @@ def translate(
             min=1, max=10_000, metavar="N", help="Longest translation, in tokens.", show_default=DEFAULT_LIMIT
         ),
     ] = None,
-    truncate: TruncateOption = False,
+    on_error: Annotated[
+        OnErrorChoice,
+        typer.Option(
+            help="What becomes of a line that is too long: an error, which stops; an empty line; the line itself; or "
+            "the translation of its beginning."
+        ),
+    ] = OnErrorChoice.stop,
     keep_unk: Annotated[
         bool,
         typer.Option(
@@ -96,16 +114,24 @@ def translate(
     settings = search_settings(
         translator.run.config.decoding, overrides, beam_size=beam_size, n_best=n_best, max_tokens=max_tokens
     )
-    options = Options(keep_unk=keep_unk, truncate=truncate, prefix=prefix, keep_attention=attention is not None)
+    options = Options(
+        keep_unk=keep_unk,
+        on_error=on_error.value,
+        keep_attention=attention is not None,
+        prefix=as_text(prefix, "--prefix"),
+    )
     render = _renderer(tokens=tokens, as_json=as_json, n_best=n_best)
     if not sentences and not input_file and sys.stdin.isatty():
         _answer_a_terminal(translator, options, settings, render)
         return
-    lines = _lines(sentences, input_file)
-    for number, translation in enumerate(translator.stream(lines, options, settings, chunk=CHUNK), start=1):
-        if attention:  # there is only one sentence: several were refused above
-            _draw_cross_attention(translation, attention, layer=translator.run.config.model.num_decoder_layers)
-        print(render(number, translation))
+    name, lines = _named_lines(sentences, input_file)
+    with _counting_long_lines(name, on_error) as long_lines:
+        for number, translation in enumerate(translator.stream(lines, options, settings, chunk=CHUNK, name=name), 1):
+            if translation.was_too_long:
+                long_lines.add(number)
+            if attention:  # there is only one sentence: several were refused above
+                _draw_cross_attention(translation, attention, layer=translator.run.config.model.num_decoder_layers)
+            print(render(number, translation))
 
 
 def _renderer(*, tokens: bool, as_json: bool, n_best: int | None) -> Render:
@@ -132,12 +158,14 @@ def _answer_a_terminal(
 ) -> None:
     """Translate each line as soon as it is typed."""
     print("Type one sentence per line; Ctrl-D ends.", file=sys.stderr)
-    for number, line in enumerate(_lines(None, None), start=1):
+    for number, line in enumerate(_named_lines(None, None)[1], start=1):
         try:
             (translation,) = translator.translations([line], options, settings, first_line=number)
         except DataError as error:  # one sentence too long is no reason to leave
-            print(f"tfm: error: {error}", file=sys.stderr)
+            print(f"tfm: error: {on_one_line(str(error))}", file=sys.stderr)
         else:
+            if translation.was_too_long:
+                log.warning("%s", long_lines_as_text(1, [number], options.on_error))
             print(render(number, translation), flush=True)
 
 
@@ -151,14 +179,36 @@ def _draw_cross_attention(translation: "Translation", path: Path, *, layer: int)
     log.info("%s: what each position of the translation attends to", path)
 
 
-def _lines(sentences: Sequence[str] | None, path: Path | None) -> Iterable[str]:
-    """The sentences given as arguments, else the lines of the file, else those of standard input."""
-    from transformer_cli.data.lines import decode_line, read_lines
-
-    def standard_input() -> Iterator[str]:
-        for number, line in enumerate(sys.stdin.buffer, start=1):
-            yield decode_line(line, "standard input", number)
+def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[str, Iterable[str]]:
+    """The sentences given as arguments, else the lines of the file, else those of standard input; and their name."""
+    from transformer_cli.data.lines import cut_lines, lines_of
 
     if sentences:
-        return [decode_line(os.fsencode(text), "argument", number) for number, text in enumerate(sentences, start=1)]
-    return read_lines(path) if path else standard_input()
+        return "argument", [as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
+    if path:
+        return str(path), cut_lines(path)
+    return "standard input", lines_of(sys.stdin.buffer, "standard input")
+
+
+class _LongLines:
+    """Counts the lines that were too long."""
+
+    def __init__(self) -> None:
+        self.n_lines = 0
+        self.first: list[int] = []
+
+    def add(self, number: int) -> None:
+        self.n_lines += 1
+        if len(self.first) < NAMED:
+            self.first.append(number)
+
+
+@contextmanager
+def _counting_long_lines(name: str, on_error: OnErrorChoice) -> Iterator[_LongLines]:
+    """However the block ends, say at its end which lines were too long, if there were any."""
+    found = _LongLines()
+    try:
+        yield found
+    finally:
+        if found.n_lines:
+            log.warning("%s: %s", name, long_lines_as_text(found.n_lines, found.first, on_error.value))

@@ -1,8 +1,9 @@
 """Reads lines of text from files, plain or .gz: UTF-8, split at "\\n" only. Knows nothing of their content.
 
-Never holds the text of a whole file in memory.
+Never holds the text of a whole file in memory, nor a whole line that is longer than LONGEST_LINE.
 """
 
+import codecs
 import gzip
 import io
 import logging
@@ -11,42 +12,77 @@ from collections.abc import Generator, Iterator
 from contextlib import closing
 from itertools import zip_longest
 from pathlib import Path
+from typing import Protocol
 
 from transformer_cli.errors import DataError
+
+LONGEST_LINE = 4_000  # characters: spaCy takes n² time for n brackets or emoji, 4 to 8 s for so many
+MOST_BYTES = 4 * (LONGEST_LINE + 1) + 5  # of a line that is read: one character too many, byte order mark, line end
+
+TOO_LONG = f"more than {LONGEST_LINE:,} characters"
 
 Pairs = Iterator[tuple[str, str]]
 
 log = logging.getLogger(__name__)
 
 
-def read_pairs(source: Path, target: Path, skip_empty: bool) -> Pairs:
-    """Yield the pairs of lines of two files, plain or .gz. Raises DataError as `open_corpus` describes."""
-    n_pairs = n_skipped = first_skipped = 0
+class ByteFile(Protocol):
+    """What lines are read from: a file, a pipe or a terminal."""
+
+    def readline(self, limit: int, /) -> bytes:
+        """The next line with its end, or as many bytes of it; nothing at the end of the file."""
+
+
+def read_pairs(source: Path, target: Path, skip_empty: bool, skip_long: bool) -> Pairs:
+    """Yield the pairs of lines of two files, plain or .gz. Raises DataError as `open_corpus` describes.
+
+    skip_empty, skip_long: leave out pairs of which a side is empty, or too long, and count them in a warning.
+    """
+    n_pairs = 0
+    empty, long = _LeftOut("an empty side"), _LeftOut(f"a line of {TOO_LONG}")
     with closing(byte_lines(source)) as source_lines, closing(byte_lines(target)) as target_lines:
         for number, lines in enumerate(zip_longest(source_lines, target_lines), start=1):
             if lines[0] is None or lines[1] is None:
                 raise out_of_step(source, target)
             pair = decode_line(lines[0], source, number), decode_line(lines[1], target, number)
-            if all(side.strip() for side in pair):
+            if is_too_long(pair[0]) or is_too_long(pair[1]):
+                if not skip_long:
+                    where = source if is_too_long(pair[0]) else target
+                    raise too_long(where, number, "split it, or take the pair out")
+                long.add(number)
+            elif all(side.strip() for side in pair):
                 n_pairs += 1
                 yield pair
             elif skip_empty:
-                n_skipped += 1
-                first_skipped = first_skipped or number
+                empty.add(number)
             else:
-                where = f"{target if pair[0].strip() else source}: line {number}"
-                raise DataError(f"{where} is empty; mend it, or set data.skip_empty: true to leave such pairs out")
-    if n_skipped:
-        what = "%s and %s: pairs with an empty side left out: %d, the first in line %d"
-        log.warning(what, source, target, n_skipped, first_skipped)
+                where = target if pair[0].strip() else source
+                remedy = "mend it, or set data.skip_empty: true to leave such pairs out"
+                raise DataError(f"{where}: line {number} is empty; {remedy}")
+    for left_out in (empty, long):
+        left_out.warn(source, target)
     if not n_pairs:
         raise DataError(f"{source} and {target}: not one pair of sentences; a split needs at least one")
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of one file, plain or .gz, without their line ends. Raises DataError."""
+    """Yield the lines of one file, plain or .gz, without their line ends. Raises DataError, also for a long line."""
+    for number, text in enumerate(cut_lines(path), start=1):
+        if is_too_long(text):
+            raise too_long(path, number, "split it")
+        yield text
+
+
+def cut_lines(path: Path) -> Iterator[str]:
+    """Like `read_lines`, but a line that is too long comes as its beginning, of which `is_too_long` is true."""
     for number, line in enumerate(byte_lines(path), start=1):
         yield decode_line(line, path, number)
+
+
+def lines_of(file: ByteFile, name: str) -> Iterator[str]:
+    """Like `cut_lines`, for a file that is open. name: what errors call it."""
+    for number, line in enumerate(_bounded(file), start=1):
+        yield decode_line(line, name, number)
 
 
 def count_lines(path: Path) -> int:
@@ -65,11 +101,13 @@ def count_lines(path: Path) -> int:
 def byte_lines(path: Path) -> Generator[bytes, None, None]:
     r"""Yield the lines of one file, plain or .gz, with their line ends. Raises DataError, but does not check for UTF-8.
 
-    Lines are split at "\n" alone: text may hold U+2028, form feeds and other characters at which Python splits.
+    Lines are split at "\n" alone: text may hold U+2028, form feeds and other characters at which Python splits. Of a
+    line of more than MOST_BYTES bytes, only that many come.
     """
     try:
         with path.open("rb") as file:  # GzipFile alone reads lines slowly
-            yield from io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if path.suffix == ".gz" else file
+            is_packed = path.suffix == ".gz"
+            yield from _bounded(io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if is_packed else file)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path}: not a whole gzip file ({error}); copy it again, or take .gz off its name") from None
     except OSError as error:
@@ -77,16 +115,31 @@ def byte_lines(path: Path) -> Generator[bytes, None, None]:
 
 
 def decode_line(line: bytes, path: Path | str, number: int) -> str:
-    """Decode one line of UTF-8 and take off its line end. Raises DataError, which names `path` and `number`."""
+    """Decode one line of UTF-8 and take off its line end. Raises DataError, which names `path` and `number`.
+
+    Of a line that is too long, only the beginning is returned: LONGEST_LINE characters and one more.
+    """
+    is_whole = len(line) < MOST_BYTES or line.endswith(b"\n")
     try:
-        text = line.decode("utf-8")
+        text, _ = codecs.utf_8_decode(line, "strict", is_whole)  # else the last character may be cut, and is left out
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}: line {number}: byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not "
             "UTF-8; convert the file to UTF-8 (a compressed one must be called .gz)"
         ) from None
     text = text.removesuffix("\n").removesuffix("\r")
-    return text.removeprefix("\ufeff") if number == 1 else text  # the byte order mark that some editors write
+    text = text.removeprefix("\ufeff") if number == 1 else text  # the byte order mark that some editors write
+    return text[: LONGEST_LINE + 1]
+
+
+def is_too_long(text: str) -> bool:
+    """Whether a line has more than LONGEST_LINE characters."""
+    return len(text) > LONGEST_LINE
+
+
+def too_long(path: Path | str, number: int, remedy: str) -> DataError:
+    """Returns the error for a line that is too long."""
+    return DataError(f"{path}: line {number} has {TOO_LONG}; {remedy}")
 
 
 def unreadable(path: Path, error: OSError) -> DataError:
@@ -98,3 +151,32 @@ def out_of_step(source: Path, target: Path) -> DataError:
     """Returns the error for two files that differ in their number of lines; reads both to the end to count them."""
     n_source, n_target = (sum(1 for _ in byte_lines(path)) for path in (source, target))
     return DataError(f"{source} has {n_source} lines, {target} has {n_target}; line n must translate line n")
+
+
+class _LeftOut:
+    """Counts the pairs that are left out for one reason."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+        self._n_pairs = self._first = 0
+
+    def add(self, number: int) -> None:
+        self._n_pairs += 1
+        self._first = self._first or number
+
+    def warn(self, source: Path, target: Path) -> None:
+        """Say how many there are, if there are any."""
+        if self._n_pairs:
+            what = "%s and %s: pairs with %s left out: %d, the first in line %d"
+            log.warning(what, source, target, self._reason, self._n_pairs, self._first)
+
+
+def _bounded(file: ByteFile) -> Iterator[bytes]:
+    r"""Yield lines with their ends. Of a line of more than MOST_BYTES bytes only so many come; the rest is passed over.
+
+    It is passed over when the next line is wanted: whoever stops at a line that never ends does not wait for its end.
+    """
+    while line := file.readline(MOST_BYTES):
+        yield line
+        while len(line) == MOST_BYTES and not line.endswith(b"\n"):
+            line = file.readline(MOST_BYTES)

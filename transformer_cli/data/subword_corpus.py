@@ -26,7 +26,6 @@ FEW = 20_000  # one process has encoded this many pairs before workers would hav
 MOST_WORKERS = 4  # one process reads and writes what they encode
 MOST_PAIRS = 500_000  # that pieces are learned from
 MOST_CHARACTERS = 50_000_000  # the same, both sides together
-LONGEST = 100_000  # characters of a line that pieces are learned from
 
 
 def encode_by_subwords(folder: Path, data: DataConfig, corpus: Corpus, given: Codecs | None = None) -> EncodedCorpus:
@@ -58,8 +57,6 @@ class TrainingSample:
     """Every pair of a text, or if these are too many, every second one, every fourth one, and so on."""
 
     def __init__(self, *, lowercase: bool) -> None:
-        self.n_cut = 0
-        """lines of which only the beginning was taken"""
         self._lowercase = lowercase
         self._pairs: list[Pair] = []
         self._seen = self._characters = 0
@@ -74,8 +71,7 @@ class TrainingSample:
         self._seen += 1
         if not is_its_turn:
             return
-        self.n_cut += sum(len(line) > LONGEST for line in pair)
-        source, target = (line[:LONGEST].lower() if self._lowercase else line[:LONGEST] for line in pair)
+        source, target = (line.lower() if self._lowercase else line for line in pair)
         self._pairs.append((source, target))
         self._characters += len(source) + len(target)
         while len(self._pairs) > MOST_PAIRS or (self._characters > MOST_CHARACTERS and len(self._pairs) > 1):
@@ -98,9 +94,6 @@ def _learn(pairs: Pairs, size: int | None, data: DataConfig) -> list[SubwordCode
         for pair in pairs:
             sample.add(pair)
             bar.update(1)
-    if sample.n_cut:
-        what = "subwords are learned from the first %s characters of a line; so many lines are longer: %d"
-        log.warning(what, f"{LONGEST:,}", sample.n_cut)
     texts: list[tuple[str, Iterable[str]]] = [(data.source, sample.lines(0)), (data.target, sample.lines(1))]
     if data.joint_vocabulary:
         texts = [(f"{data.source} and {data.target}", chain(sample.lines(0), sample.lines(1)))]

@@ -130,7 +130,7 @@ def judge(
         Side.of([line.ids for line in sources]), Side.of([line.ids for line in references])
     )
     losses = _losses(translator, text.name, split)
-    translations = translator.translate_encoded(text.sources, sources, Options(truncate=True), settings)
+    translations = translator.translate_encoded(text.sources, sources, Options(on_error="truncate"), settings)
     texts = [each.text for each in translations]
     if data.tokens == "words":
         tokens = [each.tokens for each in translations], [line.tokens for line in references]

@@ -143,4 +143,4 @@ def _translate(translator: Translator, text: ParallelText) -> list[str]:
     limit = translator.run.config.model.max_length
     if n_long := sum(not fits(len(line), limit) for line in encoded):
         log.warning("%s: %s: %d sentences are too long: cut", translator.run.folder, text.name, n_long)
-    return [each.text for each in translator.translate_encoded(text.sources, encoded, Options(truncate=True))]
+    return [each.text for each in translator.translate_encoded(text.sources, encoded, Options(on_error="truncate"))]

@@ -1,53 +1,82 @@
 """`tfm` on a terminal: lines are answered as they are typed, and no text makes the terminal do anything."""
 
+import fcntl
 import io
 import logging
 import os
 import pty
+import re
 import select
-from collections.abc import Iterator
+import struct
+import termios
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from transformer_cli import progress
 from transformer_cli.cli import main
 from transformer_cli.progress import LineHandler
 from transformer_cli.terminal import harmless, on_one_line
 
 
+@pytest.fixture
+def type_lines(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """type_lines(arguments, *lines) → all that was printed when each line had been answered."""
+
+    def typed(arguments: list[str], *lines: bytes) -> list[str]:
+        shown = io.BytesIO()
+        answers: list[str] = []
+
+        class Keyboard:
+            def readline(self, limit: int) -> bytes:
+                answers.append(shown.getvalue().decode())
+                return lines[len(answers) - 1] if len(answers) <= len(lines) else b""
+
+        class Terminal:
+            buffer = Keyboard()
+
+            def isatty(self) -> bool:
+                return True
+
+        monkeypatch.chdir(project)
+        for name in ("handlers", "level", "propagate"):
+            log = logging.getLogger("transformer_cli")
+            monkeypatch.setattr(log, name, getattr(log, name))  # put back afterwards: main sets its own
+        monkeypatch.setattr("sys.stdin", Terminal())
+        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(shown, "utf-8"))
+        with pytest.raises(SystemExit):
+            main(["translate", *arguments])
+        return answers[1:]
+
+    return typed
+
+
 def test_a_line_typed_on_a_terminal_is_answered_before_the_next_is_read(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+    type_lines: Callable[..., list[str]],
 ) -> None:
-    shown = io.BytesIO()
-    answers: list[str] = []
-
-    def typed() -> Iterator[bytes]:
-        for line in (b"Der alte Hund singt im Park.\n", b"\n", b"Die Katze singt im Park.\n"):
-            yield line
-            answers.append(shown.getvalue().decode())
-
-    class Keyboard:
-        lines = typed()
-
-        def readline(self, limit: int) -> bytes:
-            return next(self.lines, b"")
-
-    class Terminal:
-        buffer = Keyboard()
-
-        def isatty(self) -> bool:
-            return True
-
-    monkeypatch.chdir(project)
-    for name in ("handlers", "level", "propagate"):
-        log = logging.getLogger("transformer_cli")
-        monkeypatch.setattr(log, name, getattr(log, name))  # put back afterwards: main sets its own
-    monkeypatch.setattr("sys.stdin", Terminal())
-    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(shown, "utf-8"))
-    with pytest.raises(SystemExit):
-        main(["translate"])
+    answers = type_lines([], b"Der alte Hund singt im Park.\n", b"\n", b"Die Katze singt im Park.\n")
     assert [answer.count("\n") for answer in answers] == [1, 2, 3]
     assert answers[0] == "the old dog sings in the park.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer", "said"),
+    [
+        ([], "", "tfm: error: line 1: 15 tokens, but the model takes at most 14 "),
+        (["--on-error", "blank"], "\n", "warning: 1 too long, left blank: line 1\n"),
+    ],
+)
+def test_a_line_too_long_on_a_terminal_is_named_and_the_next_is_read(
+    type_lines: Callable[..., list[str]],
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    answer: str,
+    said: str,
+) -> None:
+    answers = type_lines(arguments, b"Hund " * 15 + b"\n", b"Der alte Hund singt im Park.\n")
+    assert answers == [answer, f"{answer}the old dog sings in the park.\n"]
+    assert said in capsys.readouterr().err
 
 
 OBEYED = {  # what terminals do when they read it
@@ -74,6 +103,7 @@ class Screen:
 
     def __init__(self) -> None:
         self._master, self._slave = pty.openpty()
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))  # bars are as wide as it is
         self.stream = open(self._slave, "w", encoding="utf-8", closefd=False)
 
     def seen(self) -> str:
@@ -113,6 +143,18 @@ def test_bars_are_drawn_on_a_terminal_that_shows_the_rest(screen: Screen) -> Non
     assert screen.seen() == "\r 50%\x1b[A\\x1b[31m\\x9b\\xe4\n"
 
 
+def test_a_bar_is_drawn_as_ever(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", harmless(screen.stream, has_bars=True))
+    with progress.bar("outer", 2, " things") as outer, progress.bar("inner", 2, " things") as inner:
+        inner.update(1)
+        inner.set_postfix_str("")  # redraws
+        outer.set_postfix_str("")
+    seen = screen.seen()
+    assert "inner:  50%" in seen
+    assert "\r" in seen
+    assert "\\" not in seen
+
+
 def test_files_and_pipes_get_text_as_it_is(tmp_path: Path) -> None:
     text = "".join(OBEYED.values())
     with (tmp_path / "out").open("w", encoding="utf-8", newline="") as file:
@@ -144,6 +186,6 @@ def test_escape_codes_of_a_vocabulary_are_shown_on_a_terminal(
     with pytest.raises(SystemExit):
         main(["translate", "--run", "no\x1b[31m\nrun", "Hund"])
     seen = screen.seen()
-    assert seen.startswith("the small \\x1bzorro sleeps at the beach.\n")
-    assert seen.replace("\n", "").isprintable()
+    assert "the small \\x1bzorro sleeps at the beach.\n" in seen
+    assert re.sub("\r|\n|\x1b\\[A", "", seen).isprintable()  # a bar was drawn too
     assert "tfm: error: runs/no\\x1b[31m\\nrun: " in seen

@@ -68,7 +68,7 @@ def test_attention_is_drawn_of_one_model(tfm: Tfm, tmp_path: Path) -> None:
             ("--vectors", "a.vec", "--kind", "cross", "--layer", "0", "--head", "1"),
             "together with --kind, --layer, --head",
         ),
-        (("--vectors", "a.vec", "--truncate"), "used together with --truncate"),
+        (("--vectors", "a.vec", "--on-error", "truncate"), "used together with --on-error"),
         (("--vectors", "a.vec", "--set", "decoding.beam_size=2"), "used together with --set"),
         (("--vectors", "a.vec", "--scale", "half"), "'half'"),
     ],

@@ -2,11 +2,22 @@
 
 import gzip
 import logging
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from transformer_cli.data.lines import count_lines, decode_line, read_lines, read_pairs
+from transformer_cli.data.lines import (
+    LONGEST_LINE,
+    MOST_BYTES,
+    count_lines,
+    cut_lines,
+    decode_line,
+    is_too_long,
+    lines_of,
+    read_lines,
+    read_pairs,
+)
 from transformer_cli.errors import DataError
 
 
@@ -68,7 +79,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, content: bytes | 
 
 def test_pairs_go_line_by_line(tmp_path: Path) -> None:
     source, target = write(tmp_path / "s.gz", b"a\nb"), write(tmp_path / "t", b"A\r\nB\r\n")
-    assert list(read_pairs(source, target, skip_empty=False)) == [("a", "A"), ("b", "B")]
+    assert list(read_pairs(source, target, skip_empty=False, skip_long=False)) == [("a", "A"), ("b", "B")]
 
 
 @pytest.mark.parametrize(("n_source", "n_target"), [(2, 3), (3, 2), (0, 1)])
@@ -76,7 +87,7 @@ def test_sides_out_of_step_are_counted(tmp_path: Path, n_source: int, n_target: 
     source, target = write(tmp_path / "s", b"a\n" * n_source), write(tmp_path / "t", b"b\n" * n_target)
     message = rf"^{source} has {n_source} lines, {target} has {n_target}; line n must translate line n$"
     with pytest.raises(DataError, match=message):
-        list(read_pairs(source, target, skip_empty=True))
+        list(read_pairs(source, target, skip_empty=True, skip_long=False))
 
 
 def test_empty_sides_stop_the_pass_or_are_skipped_with_a_warning(
@@ -84,8 +95,8 @@ def test_empty_sides_stop_the_pass_or_are_skipped_with_a_warning(
 ) -> None:
     source, target = write(tmp_path / "s", b"a\n\x0c\nc\n"), write(tmp_path / "t", b"A\nB\n \n")
     with pytest.raises(DataError, match=rf"^{source}: line 2 is empty; mend it, or set data\.skip_empty: true"):
-        list(read_pairs(source, target, skip_empty=False))
-    assert list(read_pairs(source, target, skip_empty=True)) == [("a", "A")]
+        list(read_pairs(source, target, skip_empty=False, skip_long=False))
+    assert list(read_pairs(source, target, skip_empty=True, skip_long=False)) == [("a", "A")]
     message = f"{source} and {target}: pairs with an empty side left out: 2, the first in line 2"
     assert caplog.record_tuples == [("transformer_cli.data.lines", logging.WARNING, message)]
 
@@ -93,4 +104,74 @@ def test_empty_sides_stop_the_pass_or_are_skipped_with_a_warning(
 def test_no_pair_at_all_is_an_error(tmp_path: Path) -> None:
     source, target = write(tmp_path / "s", b"a\n"), write(tmp_path / "t", b"\n")
     with pytest.raises(DataError, match=f"^{source} and {target}: not one pair of sentences"):
-        list(read_pairs(source, target, skip_empty=True))
+        list(read_pairs(source, target, skip_empty=True, skip_long=False))
+
+
+# Lines that are too long
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+@pytest.mark.parametrize("letter", ["a", "ä", "犬", "🐕"])
+def test_a_line_of_the_most_characters_is_read_and_one_more_is_too_long(
+    tmp_path: Path, name: str, end: str, letter: str
+) -> None:
+    longest = letter * LONGEST_LINE
+    path = write(tmp_path / name, f"\ufeff{longest}\r\nb\n{longest}{end}".encode())
+    assert list(read_lines(path)) == [longest, "b", longest]
+    path = write(tmp_path / name, f"\ufeff{longest}b\r\nb\n{longest}{letter}{end}".encode())
+    assert list(cut_lines(path)) == [f"{longest}b", "b", longest + letter]
+    with pytest.raises(DataError, match=rf"^{path}: line 1 has more than 4,000 characters; split it$"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
+@pytest.mark.parametrize("letter", ["a", "ä", "犬", "🐕"])
+@pytest.mark.parametrize("excess", [0, 1, 2, 3, MOST_BYTES, 3 * MOST_BYTES - 1, 1 << 20])
+def test_of_a_longer_line_only_the_beginning_comes(tmp_path: Path, name: str, letter: str, excess: int) -> None:
+    long = letter * (MOST_BYTES // len(letter.encode()) + excess)
+    path = write(tmp_path / name, f"a\n{long}\n\n{long}".encode())
+    lines = list(cut_lines(path))
+    assert lines == ["a", letter * (LONGEST_LINE + 1), "", letter * (LONGEST_LINE + 1)]
+    assert [is_too_long(line) for line in lines] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("side", ["s", "t"])
+@pytest.mark.parametrize("skip_empty", [False, True])
+def test_a_training_pair_too_long_is_left_out_and_counted_and_any_other_is_an_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, side: str, skip_empty: bool
+) -> None:
+    texts = {"s": f"a\n{'b' * 4001}\nc\n{'b' * 4001}\n", "t": "A\nB\nC\n\n"}
+    of_source, of_target = ("s", "t") if side == "s" else ("t", "s")
+    source, target = write(tmp_path / "s", texts[of_source].encode()), write(tmp_path / "t", texts[of_target].encode())
+    assert list(read_pairs(source, target, skip_empty, skip_long=True)) == [
+        pair if side == "s" else pair[::-1] for pair in (("a", "A"), ("c", "C"))
+    ]
+    message = f"{source} and {target}: pairs with a line of more than 4,000 characters left out: 2, the first in line 2"
+    assert caplog.record_tuples == [("transformer_cli.data.lines", logging.WARNING, message)]
+    long = tmp_path / side
+    with pytest.raises(DataError, match=rf"^{long}: line 2 has more than 4,000 characters; split it, or take the pair"):
+        list(read_pairs(source, target, skip_empty, skip_long=False))
+
+
+def test_memory_does_not_grow_with_a_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "bomb.gz", bytes(1 << 26))
+    tracemalloc.start()
+    (line,) = cut_lines(path)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(line) == LONGEST_LINE + 1
+    assert most < 1 << 20
+
+
+def test_whoever_stops_at_a_line_without_an_end_does_not_wait_for_it() -> None:
+    class Endless:
+        n_read = 0
+
+        def readline(self, limit: int) -> bytes:
+            self.n_read += limit
+            return b"a" * limit
+
+    file = Endless()
+    assert is_too_long(next(lines_of(file, "standard input")))
+    assert file.n_read == MOST_BYTES

@@ -1,7 +1,6 @@
 """From text to a dataset of subwords: what pieces are learned from, what stands in the files, and a run's codecs."""
 
 import json
-import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -75,21 +74,10 @@ def test_of_too_many_pairs_every_second_one_is_kept_again_and_again(
     assert list(sample.lines(1)) == [f"T{number}" for number in kept]
 
 
-def test_a_sample_is_bounded_in_characters_and_so_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_is_bounded_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subword_corpus, "MOST_CHARACTERS", 8)
-    monkeypatch.setattr(subword_corpus, "LONGEST", 5)
     sample = sample_of([("a" * 6, "b" * 5), ("c", "d"), ("e", "f")])
-    assert (list(sample.lines(0)), list(sample.lines(1)), sample.n_cut) == (["aaaaa"], ["bbbbb"], 1)
-
-
-def test_cut_lines_are_counted_in_one_line(
-    make: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(subword_corpus, "LONGEST", 1)
-    with pytest.raises(ConfigError, match=r"^data\.subwords\.size: 330 is more than the training text can fill"):
-        make()
-    message = "subwords are learned from the first 1 characters of a line; so many lines are longer: 400"
-    assert caplog.record_tuples == [("transformer_cli.data.subword_corpus", logging.WARNING, message)]
+    assert (list(sample.lines(0)), list(sample.lines(1))) == (["aaaaaa"], ["bbbbb"])
 
 
 def test_a_size_that_one_side_cannot_reach_names_that_side(make: Make) -> None:

@@ -23,8 +23,9 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
     source_dir: a folder with the files of Multi30k; for any other corpus it is ignored with a warning.
 
     Raises DataError if a file is missing, unreadable or not the expected one, DownloadError if it could not be fetched.
-    A pass over a split raises DataError for text that is not UTF-8, for an empty side (unless `data.skip_empty`), if
-    the two sides differ in their number of lines, if there is no pair at all, and for damaged gzip.
+    A pass over a split raises DataError for text that is not UTF-8, for an empty side (unless `data.skip_empty`), for a
+    side that is too long (in the training split, such a pair is left out), if the two sides differ in their number of
+    lines, if there is no pair at all, and for damaged gzip.
     """
     if data.corpus == "multi30k":
         return open_multi30k(data, source_dir=source_dir)

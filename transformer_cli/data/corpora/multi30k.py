@@ -65,7 +65,7 @@ def open_multi30k(data: DataConfig, *, source_dir: Path | None = None) -> Corpus
             continue
         source, target = [_from_folder(folder, name) if folder else _from_cache(name) for name in names]
         sums.update({name: SUMS[name] for name in names})
-        splits[split] = partial(read_pairs, source, target, data.skip_empty)
+        splits[split] = partial(read_pairs, source, target, data.skip_empty, split == "train")
     if left_out:
         log.warning("%s lacks %s: left out", folder, ", ".join(left_out))
     return Corpus(sums, splits, left_out=tuple(left_out))

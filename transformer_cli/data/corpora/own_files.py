@@ -26,7 +26,7 @@ def open_files(data: DataConfig) -> Corpus:
             sums[f"{split}.{side}"] = file_sum(path)
         if pair.source.resolve() == pair.target.resolve():
             log.warning("data.files.%s: source and target are the same file, %s", split, pair.source)
-        splits[split] = partial(read_pairs, pair.source, pair.target, data.skip_empty)
+        splits[split] = partial(read_pairs, pair.source, pair.target, data.skip_empty, split == "train")
         if pair.source.suffix != ".gz":  # such a file would have to be unpacked first
             sizes[split] = count_lines(pair.source)
     return Corpus(sums, splits, sizes)

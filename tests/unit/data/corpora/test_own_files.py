@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,25 @@ def test_empty_sides_may_be_skipped_and_are_counted(tmp_path: Path, caplog: pyte
     assert list(new_pass()) == [("a", "A"), ("d", "D")]
     source, target = tmp_path / "train.source", tmp_path / "train.target"
     assert caplog.messages == [f"{source} and {target}: pairs with an empty side left out: 2, the first in line 2"]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_long_pair_is_left_out_of_training_and_refused_elsewhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, side: str
+) -> None:
+    contents: dict[str, Any] = {}
+    for split in ("train", "valid", "news"):
+        contents[f"{split}_{side}"] = f"one\n{'a' * 4001}\n"
+        contents[f"{split}_{'target' if side == 'source' else 'source'}"] = "one\ntwo\n"
+    data = own(tmp_path, **contents)
+    assert read(data) == [("one", "one")]
+    assert caplog.messages == [
+        f"{tmp_path}/train.source and {tmp_path}/train.target: pairs with a line of more than 4,000 characters left "
+        "out: 1, the first in line 2"
+    ]
+    for split in ("valid", "news"):
+        with pytest.raises(DataError, match=rf"^{tmp_path}/{split}\.{side}: line 2 has more than 4,000 characters; "):
+            read(data, split)
 
 
 def test_nothing_is_said_where_nothing_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
