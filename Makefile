@@ -1,10 +1,10 @@
 # make demo: install, then prepare, train, evaluate, translate and draw, in a few minutes.  make test: all that CI checks.
-# make benchmark: speed and memory beside plain references (docs/benchmarks.md).
+# make benchmark: speed and memory beside plain references (docs/benchmarks.md).  make long: the tests that take minutes.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test benchmark install clean
+.PHONY: demo test long benchmark install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -14,6 +14,9 @@ test: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest --cov --cov-report=term:skip-covered
+
+long: install
+	$(BIN)/pytest -m long --log-cli-level=INFO
 
 benchmark: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[benchmark]"

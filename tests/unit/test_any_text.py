@@ -1,0 +1,120 @@
+"""Any text goes through tokenise → translate → detokenise: as many lines out as in, each of them one line of UTF-8."""
+
+import io
+import logging
+import resource
+import sys
+from collections.abc import Sequence
+from functools import cache
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+from transformer_cli.data.lines import LONGEST_LINE, lines_of
+from transformer_cli.data.words import Joins, Tokenizer
+from transformer_cli.output import translation_as_json
+from transformer_cli.translator import Options, Translator
+
+log = logging.getLogger(__name__)
+
+LINES = 20  # in each example
+NASTY = [
+    *"\0\t\v\f\r\x1b\x1c\x7f\x85\x9b\xa0\xad",
+    *"\u0301\u0338\u064b\u0e31\u1160\u180e\u200b\u200d\u200f\u2028\u2029\u202e\u2060\u2800\u3000\u3164\ufe0f\ufeff\ufffd\uffff",
+    *"▁▅\ue000_<>&'\"(.…-/:@#\\",
+    *"äßſİıǅΣςﬁ犬บ안ﷺ",
+    *"😀\U0001f1e9\U0001f3fd\U000e0001\U0010ffff",
+    *("<unk>", "<sos>", "<eos>", "<pad>", "<0x0A>", "<0xFF>", "http://a.b/", "n't", "z.B.", "1,000", ":-)", "Hund"),
+]
+CHARACTERS = st.characters(exclude_characters="\n", exclude_categories=["Cs"])
+TEXT = st.one_of(
+    st.text(CHARACTERS, max_size=30),
+    st.lists(st.sampled_from(NASTY), max_size=12).map("".join),
+    st.lists(st.sampled_from([*NASTY, " "]), max_size=30).map(" ".join),
+    st.builds(lambda unit, times: unit * times, st.sampled_from(NASTY), st.integers(0, 300)),
+)
+END = st.sampled_from(["\n", "\n", "\n", "\r\n"])
+FEW, ALL = (
+    settings(
+        max_examples=n,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    for n in (25, 500)
+)
+
+
+def assert_line_by_line(translator: Translator, lines: Sequence[tuple[str, str]], options: Options) -> None:
+    content = "".join(line + end for line, end in lines).encode()
+    found = list(translator.stream(lines_of(io.BytesIO(content), "text"), options, chunk=7))
+    assert len(found) == len(lines) == content.count(b"\n")
+    printed = "".join(f"{each.text}\n" for each in found).encode()
+    assert printed.count(b"\n") == len(lines)
+    as_json = "".join(f"{translation_as_json(each)}\n" for each in found).encode()
+    assert as_json.count(b"\n") == len(lines)
+    for (line, _), each in zip(lines, found, strict=True):
+        assert each.text == "" or line.strip()
+
+
+def many(lines: int) -> st.SearchStrategy[list[tuple[str, str]]]:
+    return st.lists(st.tuples(TEXT, END), min_size=lines, max_size=lines)
+
+
+@seed(0)
+@FEW
+@given(many(LINES), st.sampled_from(["blank", "copy", "truncate"]))
+def test_by_words_any_lines_make_as_many(translator, lines, on_error):  # type: ignore[no-untyped-def]
+    assert_line_by_line(translator, lines, Options(on_error=on_error))
+
+
+@seed(0)
+@FEW
+@given(many(LINES), st.sampled_from(["blank", "copy", "truncate"]))
+def test_by_subwords_any_lines_make_as_many(by_subwords, lines, on_error):  # type: ignore[no-untyped-def]
+    assert_line_by_line(by_subwords, lines, Options(on_error=on_error))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["translator", "by_subwords"])
+def test_ten_thousand_lines_make_ten_thousand_in_bounded_memory(kind: str, request: pytest.FixtureRequest) -> None:
+    translator: Translator = request.getfixturevalue(kind)
+    n_lines = 0
+
+    @seed(1)
+    @ALL
+    @given(many(LINES), st.sampled_from(["blank", "copy", "truncate"]))
+    def check(lines, on_error):  # type: ignore[no-untyped-def]
+        nonlocal n_lines
+        n_lines += len(lines)
+        assert_line_by_line(translator, lines, Options(on_error=on_error))
+
+    translator.translate(["Hund"])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    check()
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / (
+        1 << 20 if sys.platform == "darwin" else 1 << 10
+    )
+    log.info("%s: %d lines, %.0f MiB more memory", kind, n_lines, grown)
+    assert n_lines == 10_000
+    assert grown < 300
+
+
+@cache
+def tokenizer(language: str) -> Tokenizer:
+    return Tokenizer(language, lowercase=True)
+
+
+@seed(0)
+@settings(FEW, max_examples=200)
+@given(TEXT, st.sampled_from(["de", "en", "fr", "zh", "xx"]))
+def test_tokens_of_any_text_are_words_that_joins_put_together(line: str, language: str) -> None:
+    tokens = tokenizer(language).split(line[:LONGEST_LINE])
+    assert all(token and not token.isspace() for token in tokens.words)
+    assert len(tokens.words) == len(tokens.glued)
+    assert bool(tokens.words) == bool(line.strip())
+    joined = Joins().join(tokens.words)
+    assert joined.split() == tokens.words
+    joined.encode()
