@@ -109,6 +109,8 @@ class TrainingConfig(Section):
     """random batches, or batches of sentences of similar length (faster, but learns a little less well)"""
     accumulate: Positive = 1
     """batches whose gradients add up to one optimiser step, as if they were one batch"""
+    optimizer: Literal["adam", "muon"] = "adam"
+    """adam, or muon (Jordan et al. 2024) for the matrices of the layers and adam for all other weights"""
     learning_rate: Annotated[float, Field(gt=0.0)] = 5e-4
     """the schedule's peak"""
     schedule: Literal["constant", "inverse_sqrt", "cosine"] = "constant"
