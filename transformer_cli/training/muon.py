@@ -19,20 +19,25 @@ MOMENTUM = 0.95
 MOMENTUM_KEY = "momentum_buffer"  # as in torch.optim.Muon
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic Newton–Schulz iteration (Jordan et al. 2024)
 ITERATIONS = 5
-ADAM_RMS = 0.2  # about the root mean square of Adam's updates, divided by the learning rate (Liu et al. 2025)
 
 
 class AdamAndMuon(torch.optim.Adam):
-    """Adam, but for the weights in `matrices`, which Muon updates. One learning rate fits both.
+    """Adam, but for the weights in `matrices`, which Muon updates.
 
     torch.optim.Muon knows neither stacked matrices, such as queries, keys and values, nor another precision than
     bfloat16, which is slow on many CPUs.
     """
 
-    def __init__(self, model: nn.Module, *, matrices: Mapping[Tensor, int], dtype: torch.dtype, **adam: Any) -> None:
-        """matrices: weight → how many matrices are stacked in its rows. dtype: of the products of Newton–Schulz."""
+    def __init__(
+        self, model: nn.Module, *, matrices: Mapping[Tensor, int], times_lr: float, dtype: torch.dtype, **adam: Any
+    ) -> None:
+        """matrices: weight → how many matrices are stacked in its rows. dtype: of the products of Newton–Schulz.
+
+        times_lr: Muon's learning rate is Adam's times this number.
+        """
         super().__init__(model.parameters(), **adam)
         self._matrices = matrices
+        self._times_lr = times_lr
         self._dtype = dtype
 
     @torch.no_grad()
@@ -49,10 +54,10 @@ class AdamAndMuon(torch.optim.Adam):
             for matrix, update in zip(weight.chunk(parts), momentum.chunk(parts), strict=True):
                 updates.setdefault(matrix.shape, []).append((matrix, update))
         for shape, pairs in updates.items():
-            scale = self.param_groups[0]["lr"] * ADAM_RMS * max(shape) ** 0.5
+            rate = self._times_lr * self.param_groups[0]["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
             directions = orthogonalized(torch.stack([update for _, update in pairs]).to(self._dtype))
             for (matrix, _), direction in zip(pairs, directions, strict=True):
-                matrix.sub_(direction, alpha=scale)
+                matrix.sub_(direction, alpha=rate)
         for weight, gradient in gradients.items():
             weight.grad = gradient
 

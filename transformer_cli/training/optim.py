@@ -22,7 +22,8 @@ def make_optimizer(model: Transformer, training: TrainingConfig) -> torch.optim.
     }
     if training.optimizer == "muon":
         dtype = torch.bfloat16 if training.precision == "bfloat16" else torch.float32
-        return AdamAndMuon(model, matrices=layer_matrices(model), dtype=dtype, **adam)
+        times_lr = training.muon_learning_rate / training.learning_rate
+        return AdamAndMuon(model, matrices=layer_matrices(model), times_lr=times_lr, dtype=dtype, **adam)
     return torch.optim.Adam(model.parameters(), **adam)
 
 

@@ -11,12 +11,12 @@ from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_last
 from transformer_cli.runs.run import Run
-from transformer_cli.training.muon import ADAM_RMS, AdamAndMuon, layer_matrices, orthogonalized
+from transformer_cli.training.muon import AdamAndMuon, layer_matrices, orthogonalized
 from transformer_cli.training.optim import make_optimizer, state_names
 
 TrainTiny = Callable[..., Run]
 
-MUON = TrainingConfig(optimizer="muon", learning_rate=1e-2, precision="float32")
+MUON = TrainingConfig(optimizer="muon", learning_rate=1e-2, muon_learning_rate=0.03, precision="float32")
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def steps(model: Transformer, optimizer: torch.optim.Optimizer) -> None:
 
 def test_matrices_are_moved_as_by_torchs_muon_one_for_queries_keys_and_values_each(model: Transformer) -> None:
     matrices = [part.detach().clone() for weight, n in layer_matrices(model).items() for part in weight.chunk(n)]
-    theirs = torch.optim.Muon(matrices, lr=1e-2, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
+    theirs = torch.optim.Muon(matrices, lr=0.03, weight_decay=0.0)
     for seed in (2, 3):
         draw_gradients(model, seed)
         gradients = [part for weight, n in layer_matrices(model).items() for part in weight.grad.chunk(n)]  # type: ignore[union-attr]
@@ -85,20 +85,21 @@ def test_matrices_are_moved_as_by_torchs_muon_one_for_queries_keys_and_values_ea
             matrix.grad = gradient
         theirs.step()
     before = [part.detach().clone() for weight, n in layer_matrices(model).items() for part in weight.chunk(n)]
-    steps(model, AdamAndMuon(model, matrices=layer_matrices(model), dtype=torch.bfloat16, lr=1e-2))
+    steps(model, AdamAndMuon(model, matrices=layer_matrices(model), times_lr=3.0, dtype=torch.bfloat16, lr=1e-2))
     ours = [part.detach() for weight, n in layer_matrices(model).items() for part in weight.chunk(n)]
     for mine, yours, start in zip(ours, matrices, before, strict=True):
         # Newton–Schulz in bfloat16 has few digits: compare with how far the weights have moved.
         assert (mine - yours).norm() < 0.05 * (mine - start).norm()
 
 
-def test_an_update_is_as_large_as_adams_is_on_average(model: Transformer) -> None:
-    weight = model.encoder.layers[0].feed_forward.inner.weight
+def test_an_update_moves_vectors_by_about_the_learning_rate(model: Transformer) -> None:
+    weight = model.encoder.layers[0].self_attention.output.weight
     before = weight.detach().clone()
     draw_gradients(model)
     make_optimizer(model, MUON).step()
-    moved = (weight.detach() - before).square().mean().sqrt()
-    assert moved == pytest.approx(MUON.learning_rate * ADAM_RMS, rel=0.25)
+    values = torch.linalg.svdvals(weight.detach() - before) / MUON.muon_learning_rate
+    assert values[-2] > 0.5  # the smallest of random values may be too small for five iterations
+    assert values[0] < 1.25
 
 
 def test_a_weight_without_a_gradient_stays_and_gradients_are_left_in_place(model: Transformer) -> None:
