@@ -1,10 +1,11 @@
 # make demo: install, then prepare, train, evaluate, translate and draw, in a few minutes.  make test: all that CI checks.
+# make speedrun: train to the tutorials' validation loss, five times (docs/speedrun.md).
 # make benchmark: speed and memory beside plain references (docs/benchmarks.md).  make long: the tests that take minutes.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test long benchmark install clean
+.PHONY: demo test long benchmark speedrun install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -21,6 +22,9 @@ long: install
 benchmark: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[benchmark]"
 	$(BIN)/python scripts/benchmark.py
+
+speedrun: install
+	$(BIN)/python scripts/speedrun.py
 
 install: .venv/installed
 

@@ -109,8 +109,12 @@ class TrainingConfig(Section):
     """random batches, or batches of sentences of similar length (faster, but learns a little less well)"""
     accumulate: Positive = 1
     """batches whose gradients add up to one optimiser step, as if they were one batch"""
+    optimizer: Literal["adam", "muon"] = "adam"
+    """adam, or muon (Jordan et al. 2024) for the matrices of the layers and adam for all other weights"""
     learning_rate: Annotated[float, Field(gt=0.0)] = 5e-4
     """the schedule's peak"""
+    muon_learning_rate: Annotated[float, Field(gt=0.0)] = 0.02
+    """the same for the weights that muon updates: about how far a step moves a vector of length 1"""
     schedule: Literal["constant", "inverse_sqrt", "cosine"] = "constant"
     """inverse_sqrt: lr·min(step/warmup, √(warmup/step)) (eq. 3); cosine: lr·½(1 + cos π·progress), from lr to 0 over
     all epochs, whose number is then fixed"""

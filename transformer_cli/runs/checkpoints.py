@@ -13,7 +13,7 @@ import json
 import logging
 import math
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -105,25 +105,17 @@ def load_best(run: Run, device: torch.device) -> Transformer:
     return load_weights(run, run.checkpoint("best")).to(device).eval()
 
 
-def load_last(run: Run, *, state_keys: Collection[str] = ()) -> Checkpoint:
+def load_last(run: Run, *, state_names: Callable[[Transformer], Set[str]] = lambda model: frozenset()) -> Checkpoint:
     """Load the last save. Raises CheckpointError if a part of it is missing or damaged. Writes nothing.
 
-    state_keys: what the optimiser keeps for each weight; a save that has some of it must have all.
+    state_names: the names of what the optimiser keeps for a model's weights; a save that has some of it must have all.
     """
     folder = run.checkpoint("last")
     model = load_weights(run, folder)
     try:
         moments = load_tensors(folder / "state.safetensors")
-        if moments:
-            keys = {*state_keys, *(name.partition(".")[0] for name in moments)}
-            wanted = {
-                f"{key}.{name}"
-                for name, parameter in model.named_parameters()
-                if parameter.requires_grad
-                for key in keys
-            }
-            if missing := min(wanted - moments.keys(), default=None):
-                raise KeyError(missing)
+        if moments and (missing := min(state_names(model) - moments.keys(), default=None)):
+            raise KeyError(missing)
     except (ValueError, OSError, KeyError) as error:
         raise _unreadable_state(folder, error) from None
     return Checkpoint(model, moments, load_state(run))

@@ -33,7 +33,7 @@ from transformer_cli.runs.run import Run
 from transformer_cli.training import averaging, events
 from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
 from transformer_cli.training.opening import join_run, open_run
-from transformer_cli.training.optim import STATE_KEYS, learning_rate
+from transformer_cli.training.optim import learning_rate, state_names
 from transformer_cli.training.pretrained import NOTHING, Initial
 from transformer_cli.training.record import Record, read_validations
 from transformer_cli.training.sentences import training_sentences, usable_sentences
@@ -122,7 +122,7 @@ class Trainer:
     def resume(run: Run, dataset: Dataset, device: torch.device, world: World = ALONE) -> "Trainer":
         """Go on from the last save; complete one that a kill cut off. Raises CheckpointError if it is damaged."""
         with world.together():
-            start = load_last(run, state_keys=STATE_KEYS)
+            start = load_last(run, state_names=lambda model: state_names(model, run.config.training))
             validations = read_validations(run, start.state)
             if world.is_first:
                 finish_save(run, start.state)

@@ -13,7 +13,6 @@ from transformer_cli.config.load import load_config
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.runs.checkpoints import load_last
 from transformer_cli.runs.run import Run
-from transformer_cli.training.optim import STATE_KEYS
 
 TrainTiny = Callable[..., Run]
 
@@ -110,7 +109,7 @@ def test_a_run_with_frozen_parts_goes_on_exactly(train_tiny: TrainTiny, tmp_path
     twice = train_tiny(tmp_path / "twice", *frozen, "training.epochs=2")
     once = train_tiny(tmp_path / "once", *frozen, "training.epochs=2")
     assert all(value.equal(weights(once)[name]) for name, value in weights(twice).items())
-    moments = load_last(twice, state_keys=STATE_KEYS).moments
+    moments = load_last(twice).moments
     assert not [name for name in moments if ".decoder." in name]
 
 

@@ -1,0 +1,170 @@
+"""The speed record: train to the tutorials' validation loss on Multi30k. docs/speedrun.md has the rules and the table.
+
+    make speedrun                                              configs/multi30k-quick.yaml, seeds 0 to 4
+    python scripts/speedrun.py --config my.yaml --seeds 1      a first try
+    python scripts/speedrun.py --config my.yaml --seeds 0      only the ratio: seconds, not losses
+
+Trains a run for each seed (an interrupted one goes on), tests whether their mean loss meets the target, then measures
+the training speed beside the plain loop's. Losses do not depend on what else the machine does; the speeds need it
+quiet. Prints the row of the table as JSON to standard output, and progress to standard error.
+"""
+
+import argparse
+import json
+import logging
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from benchmark import machine
+from measure.figures import alternate, say
+from oracles.plain import PlainTransformer, plain_step
+from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import Config
+from transformer_cli.data.batching import collate, plan_epoch, target_tokens
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.lengths import Rows
+from transformer_cli.data.prepare import prepare
+from transformer_cli.evaluation.losses import corpus_losses
+from transformer_cli.evaluation.spread import p_of_t
+from transformer_cli.progress import LineHandler
+from transformer_cli.runs.averages import load_average
+from transformer_cli.runs.run import Run
+from transformer_cli.training.trainer import Trainer, train
+
+TARGET = 1.617  # validation loss, mean of batch means: the best epoch of the published table (docs/results.md)
+PLAIN_EPOCHS = 8  # of the plain loop, which needs 7 to 9 for its best validation loss
+LEVEL = 0.05
+BATCHES = 12  # that are timed, in each round
+ROUNDS = 5
+CPU = torch.device("cpu")
+CONFIGS = Path(__file__).parents[1] / "configs"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a training costs, beside the plain loop's nominal one."""
+
+    tokens: int
+    """target tokens that a seed trains on"""
+    tokens_per_second: float
+    plain_tokens_per_second: float
+    validation_seconds: float
+    """of all validations of a run together, that of averaged weights included"""
+
+    @property
+    def ratio(self) -> float:
+        """How many times as long the plain loop takes for its epochs."""
+        plain = PLAIN_EPOCHS * self.epoch_tokens / self.plain_tokens_per_second
+        return plain / (self.tokens / self.tokens_per_second + self.validation_seconds)
+
+    epoch_tokens: int = 409_190
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train the seeds, measure the speeds, and print the row. arguments: None uses the arguments of the process."""
+    parser = argparse.ArgumentParser(description="Train to the tutorials' validation loss, and say how fast.")
+    parser.add_argument("--config", type=Path, default=CONFIGS / "multi30k-quick.yaml")
+    parser.add_argument("--seeds", type=int, default=5, help="how many, from 0; a record needs at least 5")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are, or will be")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="where the dataset is, or will be")
+    parser.add_argument("--skip-speed", action="store_true", help="losses only, for a machine that is not quiet")
+    options = parser.parse_args(arguments)
+    _start_log()
+    config, default = load_config(options.config, ["training.precision=float32"]), load_config()
+    if config.data.model_copy(update={"fingerprint": None}) != default.data:
+        parser.error(f"--config {options.config}: its data section must be that of configs/multi30k.yaml")
+    prepare(config, data_dir=options.data)
+    row: dict[str, Any] = {"config": options.config.stem}
+    if options.seeds:
+        row |= judged([loss_of(config, seed, options.data, options.runs) for seed in range(options.seeds)])
+    if not options.skip_speed:
+        cost = measured_cost(config, default, options.data)
+        row |= {"ratio": cost.ratio, **asdict(cost), "machine": machine()}
+    print(json.dumps(row, ensure_ascii=False))
+
+
+def loss_of(config: Config, seed: int, data_dir: Path, runs_dir: Path) -> float:
+    """Train one seed to its end, which the config fixes, and return its last validation loss (mean of batch means)."""
+    training = config.training.model_copy(update={"seed": seed})
+    name = f"{config.name}-{seed}"
+    run = train(config.model_copy(update={"name": name, "training": training}), data_dir=data_dir, runs_dir=runs_dir)
+    average = load_average(run)
+    loss = average.valid_loss_batch_mean if average else run.history()[-1]["valid_loss_batch_mean"]
+    say(f"{name}: {loss:.4f}")
+    return float(loss)
+
+
+def judged(losses: Sequence[float]) -> dict[str, Any]:
+    """Returns the losses, their mean, and the p of a one-sided one-sample t-test: mean < TARGET (None for one loss)."""
+    mean, p = statistics.mean(losses), None
+    if len(losses) > 1:
+        error = statistics.stdev(losses) / math.sqrt(len(losses))
+        two_sided = p_of_t((mean - TARGET) / error, len(losses) - 1) if error else 0.0
+        p = two_sided / 2 if mean < TARGET else 1 - two_sided / 2
+    return {"losses": list(losses), "mean": mean, "p": p, "met": p is not None and p < LEVEL}
+
+
+def measured_cost(config: Config, default: Config, data_dir: Path) -> Cost:
+    """Measure the steps of a config, the plain loop's, and a validation, all in turns on a quiet machine."""
+    dataset = Dataset.open(find_dataset(config.data, data_dir))
+    with TemporaryDirectory() as folder:
+        trainers = [
+            Trainer.begin(Run.create(Path(folder) / name, each, dataset), dataset, CPU)
+            for name, each in (("ours", config), ("plain", default))
+        ]
+    ours, theirs = trainers
+    plain = PlainTransformer(theirs.learner.model)
+    optimizer = torch.optim.Adam(plain.parameters(), lr=default.training.learning_rate)
+    split, valid = ours.train_sentences.split, ours.valid_sentences
+
+    def plain_steps(batches: Sequence[Rows]) -> None:
+        for rows in batches:
+            batch = collate(split, rows)
+            plain_step(plain, optimizer, batch.source, batch.target)
+
+    def our_steps(batches: Sequence[Rows]) -> None:
+        for rows in batches:
+            ours.step([rows])
+
+    plan = plan_epoch(split, ours.train_sentences.rows, config.training, epoch=1)
+    plain_plan = plan_epoch(split, theirs.train_sentences.rows, default.training, epoch=1)
+    batches, plain_batches = plan[1 : BATCHES + 1], plain_plan[1 : BATCHES + 1]
+    our_steps(plan[:1])
+    plain_steps(plain_plan[:1])
+    say(f"{BATCHES} steps by ours, by the plain loop, and a validation")
+    seconds, plain_seconds, validation = alternate(
+        (
+            lambda: our_steps(batches),
+            lambda: plain_steps(plain_batches),
+            lambda: corpus_losses(ours.learner.model, valid.split, valid.rows),
+        ),
+        rounds=ROUNDS,
+    )
+    validations = config.training.epochs + bool(config.training.average)
+    return Cost(
+        tokens=config.training.epochs * ours.train_sentences.target_tokens(plan),
+        tokens_per_second=ours.train_sentences.target_tokens(batches) / seconds,
+        plain_tokens_per_second=theirs.train_sentences.target_tokens(plain_batches) / plain_seconds,
+        validation_seconds=validations * validation,
+        epoch_tokens=int(target_tokens(split, theirs.train_sentences.rows).sum()),
+    )
+
+
+def _start_log() -> None:
+    package = logging.getLogger("transformer_cli")
+    package.handlers = [LineHandler()]
+    package.setLevel(logging.INFO)
+
+
+if __name__ == "__main__":
+    started = time.monotonic()
+    main()
+    say(f"{time.monotonic() - started:.0f} s")
