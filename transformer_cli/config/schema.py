@@ -16,7 +16,7 @@ Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "ou
 
 
 def _device(name: str) -> str:
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?|mps", name):
+    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,9})?|mps", name):
         raise ValueError(f"{name!r} is not a device; choose auto, cpu, cuda, cuda:N or mps")
     return name
 
