@@ -116,7 +116,7 @@ class TrainingConfig(Section):
     """random batches, or batches of sentences of similar length (faster, but learns a little less well)"""
     accumulate: Positive = 1
     """batches whose gradients add up to one optimiser step, as if they were one batch"""
-    learning_rate: Annotated[float, Field(gt=0.0, le=1000.0)] = 5e-4
+    learning_rate: Annotated[float, Field(gt=0.0)] = 5e-4
     """the schedule's peak"""
     schedule: Literal["constant", "inverse_sqrt", "cosine"] = "constant"
     """inverse_sqrt: lr·min(step/warmup, √(warmup/step)) (eq. 3); cosine: lr·½(1 + cos π·progress), from lr to 0 over
