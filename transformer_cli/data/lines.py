@@ -13,6 +13,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from transformer_cli.errors import DataError
+from transformer_cli.files import kind_of
 
 Pairs = Iterator[tuple[str, str]]
 
@@ -96,5 +97,7 @@ def unreadable(path: Path, error: OSError) -> DataError:
 
 def out_of_step(source: Path, target: Path) -> DataError:
     """Returns the error for two files that differ in their number of lines; reads both to the end to count them."""
+    if "a pipe" in (kind_of(source), kind_of(target)):  # it has been read: its lines cannot be counted any more
+        return DataError(f"{source} and {target} differ in their number of lines; line n must translate line n")
     n_source, n_target = (sum(1 for _ in byte_lines(path)) for path in (source, target))
     return DataError(f"{source} has {n_source} lines, {target} has {n_target}; line n must translate line n")
