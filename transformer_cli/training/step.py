@@ -49,7 +49,8 @@ class Learner:
         Raises DistributedError if another process has ended, MemoryShortage if the device cannot hold the model.
         """
         assert settings.precision != "auto", "whoever opens a run chooses its precision"
-        self.model = model.to(device)
+        with room_for(lambda: f"the model does not fit in the memory of {device}; choose another training.device"):
+            self.model = model.to(device)
         self.settings = settings
         self.device = device
         self.world = world

@@ -13,6 +13,7 @@ from transformer_cli.evaluation import losses
 from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.model import size
 from transformer_cli.model.loss import TokenLoss
+from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
 from transformer_cli.translator import Options, Translator
 
@@ -92,6 +93,16 @@ def test_what_was_learned_before_a_batch_without_room_is_saved(
     assert " target positions does not fit in the memory of cpu; in a new run, which may begin with the " in message
     assert message.endswith(f"; the same command goes on from the save at step {number - 1} where more memory is free")
     assert weights_of(train_tiny(tmp_path / "parts", *SHORT)) == weights_of(whole)
+
+
+def test_a_device_without_room_for_the_model_is_told(
+    train_tiny: TrainTiny, workspace: Path, tiny: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Transformer, "to", lambda self, device: take_too_much())
+    with pytest.raises(MemoryShortage, match=r"^the model does not fit in the memory of cpu; choose another training"):
+        train_tiny(workspace / "other")
+    with pytest.raises(MemoryShortage, match=r"runs/tiny: its model does not fit in the memory of cpu; choose another"):
+        Translator(tiny, torch.device("cpu"))
 
 
 def test_a_first_batch_without_room_leaves_a_new_run(
