@@ -91,7 +91,7 @@ def _validated(tree: Mapping[str, Any], origin: str, origins: Mapping[str, str])
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        mistake = first_mistake(error.errors())
+        mistake = first_mistake(error)
         for other, key in origins.items():
             if mistake.is_about(key):
                 origin = other

@@ -7,17 +7,16 @@ here.
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any, TypeGuard, get_args, get_origin
+from typing import Any, TypeGuard, get_args, get_origin
+
+from pydantic import ValidationError
 
 from transformer_cli.config.schema import Config
 from transformer_cli.config.section import Section
 from transformer_cli.config.yamltext import as_line
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
 
 MOST_SHOWN = 80  # characters of a value
 
@@ -39,12 +38,12 @@ class Mistake:
         return f"{self.key}.".startswith(f"{key}.") or (not self.is_of_section and f"{key}.".startswith(f"{self.key}."))
 
 
-def first_mistake(mistakes: Sequence["ErrorDetails"]) -> Mistake:
-    """Returns the first mistake; its sentence has the number of the others.
+def first_mistake(error: ValidationError) -> Mistake:
+    """Returns the first mistake of what does not fit the schema; its sentence has the number of the others.
 
     Unknown keys come before the keys that are missing for them.
     """
-    first, *others = sorted(mistakes, key=lambda mistake: mistake["type"] != "extra_forbidden")
+    first, *others = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
     sentence = _sentence(first) + (f" (and {len(others)} more)" if others else "")
     key = _dotted(tuple(part for part in first["loc"] if isinstance(part, str)))
     if first["type"] != "value_error":
@@ -59,7 +58,7 @@ def shown(value: Any) -> str:
     return line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]}…"
 
 
-def _sentence(mistake: "ErrorDetails") -> str:
+def _sentence(mistake: Mapping[str, Any]) -> str:
     kind, location, given = mistake["type"], mistake["loc"], mistake["input"]
     if kind in ("extra_forbidden", "invalid_key"):
         return f"{_dotted(location)}: unknown key{_nearest(location)}"
@@ -78,7 +77,7 @@ def _sentence(mistake: "ErrorDetails") -> str:
     return f"{subject} must {_requirement(mistake)}, not {shown(given)}{_advice(kind, given)}"
 
 
-def _requirement(mistake: "ErrorDetails") -> str:
+def _requirement(mistake: Mapping[str, Any]) -> str:
     """What a value must be, after the word "must"."""
     kind, context = mistake["type"], mistake.get("ctx", {})
     for bound, words in (("ge", "at least"), ("le", "at most"), ("gt", "greater than"), ("lt", "less than")):
