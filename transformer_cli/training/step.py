@@ -83,7 +83,8 @@ class Learner:
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
         is_finite = math.isfinite(norm)
         if is_finite:
-            self.optimizer.step()
+            with room_for(lambda: f"Adam's moments do not fit in the memory of {self.device}; lower model.d_model"):
+                self.optimizer.step()  # the first one makes the moments, before it changes any weight
         self.optimizer.zero_grad()
         return loss if is_finite else None
 

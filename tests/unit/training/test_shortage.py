@@ -105,6 +105,12 @@ def test_a_device_without_room_for_the_model_is_told(
         Translator(tiny, torch.device("cpu"))
 
 
+def test_moments_without_room_are_told(train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda self: take_too_much())
+    with pytest.raises(MemoryShortage, match=r"^Adam's moments do not fit in the memory of cpu; lower model.d_model$"):
+        train_tiny(tmp_path, *SHORT)
+
+
 def test_a_first_batch_without_room_leaves_a_new_run(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
