@@ -2,6 +2,7 @@
 
 TfmError
 ├── ConfigError       a setting: unknown key, wrong type, out of range, settings that contradict each other
+│   └── MemoryShortage    what settings ask for does not fit in memory
 ├── DataError         parallel text or a prepared dataset: missing, damaged, out of step
 │   └── DownloadError     a corpus or word vectors that could not be fetched
 ├── CheckpointError   a run on disk: missing, of another format version, truncated
@@ -18,6 +19,10 @@ class TfmError(Exception):
 
 class ConfigError(TfmError):
     """A setting is unknown, of the wrong type, out of range, or contradicts another."""
+
+
+class MemoryShortage(ConfigError):
+    """A model or a batch needs more memory than there is."""
 
 
 class DataError(TfmError):

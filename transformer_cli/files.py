@@ -9,6 +9,7 @@ import platform
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -132,6 +133,16 @@ def sweep(folder: Path) -> None:
                 shutil.rmtree(left, ignore_errors=True)
             else:
                 left.unlink(missing_ok=True)
+
+
+def kind_of(path: Path) -> str:
+    """Returns what a path names: "a file", "a folder", "a pipe", "a device", "a socket" or "no such file"."""
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):  # a NUL in the name
+        return "no such file"
+    kinds = {stat.S_IFREG: "a file", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
 
 
 def sha256(path: Path) -> str:

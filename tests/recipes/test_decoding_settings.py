@@ -47,11 +47,11 @@ def test_a_flag_goes_before_set_and_set_before_the_runs_config(tfm: Tfm, project
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--set", "decoding.beam_size=0"), "--set decoding.beam_size=0: decoding.beam_size: input should be greater"),
+        (("--set", "decoding.beam_size=0"), "--set decoding.beam_size=0: decoding.beam_size: must be at least 1"),
         (("--set", "decoding.beam=4"), "--set decoding.beam=4: decoding.beam: unknown key; did you mean beam_size?"),
         (("--set", "model.d_model=4"), "--set model.d_model=4: only decoding.* can be set here; model.d_model is what"),
-        (("--beam-size", 0), "--beam-size 0: decoding.beam_size: input should be greater than or equal to 1, not 0"),
-        (("--beam-size", 10_000), "--beam-size 10000: decoding.beam_size: input should be less than or equal to 1000"),
+        (("--beam-size", 0), "--beam-size 0: decoding.beam_size: must be at least 1, not 0"),
+        (("--beam-size", 10_000), "--beam-size 10000: decoding.beam_size: must be at most 1,000"),
     ],
 )
 def test_a_setting_that_cannot_be_is_one_line(

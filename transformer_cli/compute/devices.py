@@ -1,6 +1,7 @@
 """Which device computes, and with which precision. Knows what this machine has; nothing of models or runs."""
 
 import contextlib
+import re
 from contextlib import AbstractContextManager
 from typing import Literal
 
@@ -19,21 +20,18 @@ def choose_device(name: str) -> torch.device:
     """
     if name == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise _no_such_device(name) from None
-    if device.type not in ("cpu", "cuda", "mps"):
-        raise _no_such_device(name)
-    if device.type == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (device.index or 0) >= count:
+    named = re.fullmatch(r"cpu|mps|cuda(?::(\d{1,9}))?", name)  # torch itself takes cuda:256 for cuda:0
+    if not named:
+        raise DeviceError(f"device {name}: no such device; choose auto, cpu, cuda, cuda:N or mps")
+    if name.startswith("cuda"):
+        index, count = int(named[1] or 0), torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if index >= count:
             found = f"torch sees only {count} here" if count else "torch sees no CUDA device here"
             raise DeviceError(f"device {name}: {found}; choose cpu or auto")
-        return torch.device("cuda", device.index or 0)
-    if device.type == "mps" and not torch.backends.mps.is_available():
+        return torch.device("cuda", index)
+    if name == "mps" and not torch.backends.mps.is_available():
         raise DeviceError("device mps: torch sees no Apple GPU here; choose cpu or auto")
-    return device
+    return torch.device(name)
 
 
 def choose_device_of(world: World, name: str) -> torch.device:
@@ -78,10 +76,6 @@ def describe(device: torch.device) -> str:
     if device.type == "cuda":
         return f"{device} ({torch.cuda.get_device_name(device)})"
     return f"cpu, {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)
-
-
-def _no_such_device(name: str) -> DeviceError:
-    return DeviceError(f"device {name}: no such device; choose auto, cpu, cuda, cuda:N or mps")
 
 
 def _is_fast_at_bfloat16(device: torch.device) -> bool:

@@ -1,14 +1,21 @@
 """The config's section `data`: every setting that shapes a dataset, and which of their values fit together."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from transformer_cli.config.section import NAME, Fraction, Positive, Section
+from transformer_cli.config.section import NAME, Fraction, Positive, Section, Seed
 
 MULTI30K_LANGUAGES = ("de", "en", "fr", "cs")
 CAPTIONS_LANGUAGES = ("de", "en")
+
+
+def _fingerprint(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{8}", text):
+        raise ValueError(f"{text!r} cannot be a fingerprint; it is the last 8 characters of a dataset's folder")
+    return text
 
 
 class FilePair(Section):
@@ -25,7 +32,7 @@ class CaptionsConfig(Section):
 
     sentences: Annotated[int, Field(ge=100, le=1_000_000)] = 12000
     """training pairs to write"""
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Seed = 0
     """another seed writes other sentences"""
 
 
@@ -68,7 +75,7 @@ class DataConfig(Section):
     """with corpus: files, the source and the target file for train, for valid and for each test set, under its name"""
     captions: CaptionsConfig = CaptionsConfig()
     """with corpus: captions, the size and seed of the corpus"""
-    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{8}$")] | None = None
+    fingerprint: Annotated[str, AfterValidator(_fingerprint)] | None = None
     """train on exactly this dataset (null: the newest one with these settings); a run records its dataset here"""
 
     @property
@@ -111,5 +118,7 @@ class DataConfig(Section):
                 raise ValueError(f"corpus: files needs files.{missing[0]} with a source and a target path")
         for split in self.files or {}:
             if not NAME.fullmatch(split):
-                raise ValueError(f"files: {split!r} cannot name a split; use letters, digits, '.', '_' and '-'")
+                raise ValueError(
+                    f"files: {split!r} cannot name a split; use up to 100 letters, digits, '.', '_' and '-'"
+                )
         return self

@@ -3,17 +3,15 @@
 A key that the schema does not have is an error, which names the nearest key that it has.
 """
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from transformer_cli.config.data import FilePair
 from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.mistakes import first_mistake
 from transformer_cli.config.schema import Config, is_file
-from transformer_cli.config.section import Section
 from transformer_cli.config.yamltext import as_line, as_text, parse_value, read_mapping
 from transformer_cli.errors import ConfigError
 
@@ -93,11 +91,11 @@ def _validated(tree: Mapping[str, Any], origin: str, origins: Mapping[str, str])
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        mistake = _one_line(error)
+        mistake = first_mistake(error)
         for other, key in origins.items():
-            if _is_about(mistake, key):
+            if mistake.is_about(key):
                 origin = other
-        raise ConfigError(f"{origin}: {mistake}") from None
+        raise ConfigError(f"{origin}: {mistake.sentence}") from None
 
 
 def _make_paths_absolute(tree: Mapping[str, Any], folder: Path) -> None:
@@ -145,40 +143,6 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
         if not isinstance(tree, dict):
             raise ConfigError(f"--set {override}: {parent} has no keys below it")
     tree[last] = value
-
-
-def _one_line(error: ValidationError) -> str:
-    """The first mistake in words, and the number of the others. Unknown keys come before the keys missing for them."""
-    first, *others = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
-    where = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "extra_forbidden":
-        what = f"{where}: unknown key{_nearest(first['loc'])}"
-    elif first["type"] == "value_error":
-        what = f"{where}: {first['ctx']['error']}" if where else str(first["ctx"]["error"])
-    elif first["type"] == "missing":
-        what = f"{where}: missing"
-    elif first["type"] == "tuple_type":
-        what = f"{where}: input should be a list in brackets, not {as_line(first['input'])}"
-    else:
-        what = f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}, not {as_line(first['input'])}"
-    return what + (f" (and {len(others)} more)" if others else "")
-
-
-def _is_about(mistake: str, key: str) -> bool:
-    """Whether a mistake is about a key.
-
-    model.num_heads is the key of "model.num_heads: input should …" and of "model: num_heads: 7 does not divide …".
-    """
-    return mistake.replace(": ", ".").startswith(f"{key}.")
-
-
-def _nearest(location: tuple[int | str, ...]) -> str:
-    section: type[Section] = Config
-    for part in location[:-1]:
-        annotation = section.model_fields[str(part)].annotation if part in section.model_fields else None
-        section = annotation if isinstance(annotation, type) and issubclass(annotation, Section) else FilePair
-    near = difflib.get_close_matches(str(location[-1]), section.model_fields, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(section.model_fields)}"
 
 
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

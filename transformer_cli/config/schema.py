@@ -3,15 +3,22 @@
 The docstring under a field is its description. Reads no file; imports no torch.
 """
 
+import re
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from transformer_cli.config.data import DataConfig
 from transformer_cli.config.decoding import DecodingConfig
-from transformer_cli.config.section import NAME, Fraction, Positive, Section
+from transformer_cli.config.section import NAME, Fraction, Layers, Positive, Section, Seed, Width
 
 Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
+
+
+def _device(name: str) -> str:
+    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,9})?|mps", name):
+        raise ValueError(f"{name!r} is not a device; choose auto, cpu, cuda, cuda:N or mps")
+    return name
 
 
 class VectorsConfig(Section):
@@ -34,17 +41,17 @@ class VectorsConfig(Section):
 class ModelConfig(Section):
     """The Transformer's shape (Vaswani et al. 2017, section 3); the defaults are the tutorials' small model."""
 
-    d_model: Positive = 256
+    d_model: Width = 256
     """width of embeddings and of every layer's input and output"""
-    num_heads: Positive = 8
+    num_heads: Annotated[int, Field(ge=1, le=1024)] = 8
     """attention heads"""
-    head_dim: Positive | None = None
+    head_dim: Width | None = None
     """width of a head's queries, keys and values (null: d_model / num_heads)"""
-    num_encoder_layers: Positive = 3
+    num_encoder_layers: Layers = 3
     """layers of the encoder's stack"""
-    num_decoder_layers: Positive = 3
+    num_decoder_layers: Layers = 3
     """layers of the decoder's stack"""
-    d_ff: Positive = 512
+    d_ff: Width = 512
     """inner width of the position-wise feed-forward network"""
     activation: Literal["relu", "gelu"] = "relu"
     """the function between the feed-forward network's two projections"""
@@ -54,7 +61,7 @@ class ModelConfig(Section):
     """one more LayerNorm at the end of both stacks (usual with norm: pre)"""
     positions: Literal["learned", "sinusoidal"] = "learned"
     """position vectors: a learned table, or the paper's sines and cosines"""
-    max_length: Annotated[int, Field(ge=3)] | None = 100
+    max_length: Annotated[int, Field(ge=3, le=1_000_000)] | None = 100
     """the most positions that a sentence may take, <sos> and <eos> included (null: no limit; sinusoidal only)"""
     scale_embeddings: bool = True
     """multiply token embeddings by √d_model (section 3.4)"""
@@ -118,38 +125,38 @@ class TrainingConfig(Section):
     schedule: Literal["constant", "inverse_sqrt", "cosine"] = "constant"
     """inverse_sqrt: lr·min(step/warmup, √(warmup/step)) (eq. 3); cosine: lr·½(1 + cos π·progress), from lr to 0 over
     all epochs, whose number is then fixed"""
-    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    warmup_steps: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
     """steps of linear warm-up, with any schedule"""
     betas: Annotated[tuple[Fraction, Fraction], Field(strict=False)] = (0.9, 0.999)
     """Adam's decay rates"""
-    eps: Annotated[float, Field(gt=0.0)] = 1e-8
+    eps: Annotated[float, Field(ge=1e-30, le=1.0)] = 1e-8
     """Adam's epsilon"""
     label_smoothing: Fraction = 0.0
     """share of each target's probability spread over the vocabulary (section 5.4)"""
-    clip_grad_norm: Annotated[float, Field(gt=0.0)] | None = 1.0
+    clip_grad_norm: Annotated[float, Field(gt=0.0, le=1e9)] | None = 1.0
     """largest norm that the whole gradient may have (null: no clipping)"""
     patience: Positive | None = None
     """stop after this many validations without a new best one (null: never)"""
-    average: Annotated[int, Field(ge=2)] | None = None
+    average: Annotated[int, Field(ge=2, le=1000)] | None = None
     """at the end, validate the mean of the last so many epochs' weights as well (section 6.1; null: do not)"""
     initialize_from: Annotated[str, Field(min_length=1)] | None = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
     """parts of the model that stay as they begin; so does a matrix that another part shares with one of them"""
-    save_minutes: Annotated[float, Field(gt=0.0)] = 10
+    save_minutes: Annotated[float, Field(gt=0.0, le=1e6)] = 10
     """minutes between saves within an epoch: the most that a kill can lose"""
     tensorboard: bool = False
     """also keep the history as a TensorBoard event file (needs the `tensorboard` extra)"""
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    seed: Seed = 0
     """seed of initialisation, batches and dropout"""
     fast: bool = True
     """on the CPU: no padding, loss in chunks, cheap dropout masks; false: the plain forms (they differ only in rounding
     and in the random numbers that dropout draws)"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
-    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")] = "auto"
+    device: Annotated[str, AfterValidator(_device)] = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
-    num_threads: Positive | None = None
+    num_threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     """CPU threads (null: torch's choice)"""
 
     @model_validator(mode="after")
@@ -179,7 +186,9 @@ class Config(Section):
     @classmethod
     def _is_a_folder_name(cls, name: str) -> str:
         if not NAME.fullmatch(name) or name == "latest":
-            raise ValueError(f"{name!r} cannot name a run; use letters, digits, '.', '_' and '-', and not 'latest'")
+            raise ValueError(
+                f"{name!r} cannot name a run; use up to 100 letters, digits, '.', '_' and '-', and not 'latest'"
+            )
         return name
 
     @property

@@ -6,8 +6,11 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
-Positive = Annotated[int, Field(ge=1)]
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
+Width = Annotated[int, Field(ge=1, le=1_048_576)]
+Layers = Annotated[int, Field(ge=1, le=1000)]
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # file names are made of it, and may have 255 bytes
 
 
 class Section(BaseModel):

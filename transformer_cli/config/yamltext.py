@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from transformer_cli.config.configfile import read_config_text
 from transformer_cli.errors import ConfigError
 
 
@@ -36,14 +37,11 @@ for _class in (_Loader, _Dumper):
 
 def read_mapping(path: Path) -> dict[str, Any]:
     """Returns the mapping in a file, {} if the file is empty. Raises ConfigError, which names the file and the line."""
+    text = read_config_text(path)
     try:
-        tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        tree = yaml.load(text, Loader=_Loader)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such config file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
     except ValueError as error:  # 2020-13-45 or 0x_, which PyYAML reads as a date and a number
         raise ConfigError(f"{path}: not YAML: {error}; put quotes around it") from None
     except yaml.YAMLError as error:
@@ -54,7 +52,8 @@ def read_mapping(path: Path) -> dict[str, Any]:
     if tree is None:
         return {}
     if not isinstance(tree, dict):
-        raise ConfigError(f"{path}: a config is a mapping of keys to values, not a {type(tree).__name__}")
+        what = "a list" if isinstance(tree, list) else "a single value"
+        raise ConfigError(f"{path}: a config is keys and values, such as `name: first`, not {what}")
     return tree
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from transformer_cli.config.schema import is_file
 from transformer_cli.data.lines import byte_lines
 from transformer_cli.errors import DataError, DownloadError
+from transformer_cli.files import kind_of
 
 FASTTEXT_MODEL = (793712314).to_bytes(4, "little")  # the first bytes of fastText's own .bin
 LARGEST = float(np.finfo(np.float32).max)
@@ -53,6 +54,8 @@ def read_vectors(where: str, words: Collection[str], *, lowercase: bool) -> Vect
     if gensim is needed but missing; DownloadError for an unknown name or if there is no network.
     """
     path = Path(where) if is_file(where) else _download(where)
+    if (kind := kind_of(path)) in ("a pipe", "a device"):
+        raise DataError(f"{path}: {kind}; vectors are read twice, so write them into a file and name that")
     found = _Found(words, lowercase)
     dimension = _read_binary(path, found) if _is_binary(path) else _read_text(path, found)
     return found.vectors(dimension)

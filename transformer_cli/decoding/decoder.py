@@ -3,10 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from transformer_cli.compute.memory import room_for
 from transformer_cli.data.batching import pad_ids
 from transformer_cli.data.specials import EOS, MARKERS, PAD, SOS
 from transformer_cli.decoding.beam import beam_search
@@ -40,7 +42,7 @@ def decode(
     its translation has to begin. keys: for each sentence the number that its samples are keyed by (None: 0, 1, …).
     keep_attention: whether each hypothesis carries its attention weights, (heads, steps, source with <sos> and <eos>).
 
-    Raises DataError for a prefix that is longer than the translation may be.
+    Raises DataError for a prefix that is longer than the translation may be, MemoryShortage.
     """
     prefixes = [()] * len(sentences) if prefixes is None else prefixes
     keys = range(len(sentences)) if keys is None else keys
@@ -51,7 +53,11 @@ def decode(
     rows_of_each = settings.n_best if settings.decoding.sample else settings.decoding.beam_size
     size = max(1, MOST_ROWS // rows_of_each)
     parts = [tasks[start : start + size] for start in range(0, len(tasks), size)]
-    return [found for part in parts for found in _decode_together(models, part, settings, keep_attention)]
+    found: list[list[Hypothesis]] = []
+    for part in parts:
+        with room_for(partial(_too_large, part, rows_of_each)):
+            found += _decode_together(models, part, settings, keep_attention)
+    return found
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,14 @@ def _limit(models: Sequence[Transformer], n_source: int, n_prefix: int, settings
             "shorten the prefix, or raise --max-tokens as far as the model's positions allow"
         )
     return limit
+
+
+def _too_large(tasks: Sequence[_Task], rows_of_each: int) -> str:
+    source, target = max(len(task.ids) for task in tasks), max(task.limit for task in tasks)
+    return (
+        f"translating {len(tasks)} sentences of up to {source} tokens into up to {target}, with {rows_of_each} "
+        "hypotheses each, does not fit in memory; lower --beam-size, --n-best or --max-tokens, or split long sentences"
+    )
 
 
 def _decode_together(

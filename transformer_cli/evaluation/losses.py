@@ -6,6 +6,7 @@ Training validates with these functions, so this module imports nothing that tra
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.world import ALONE, World
-from transformer_cli.data.batching import collate
+from transformer_cli.data.batching import Batch, collate
 from transformer_cli.data.dataset import EncodedSplit
 from transformer_cli.data.lengths import Rows, groups_by_length
 from transformer_cli.model.loss import sum_by_row, token_losses
@@ -67,7 +69,7 @@ def sentence_losses(
     """Returns the losses of the sentences in `rows`, in that order, without dropout or label smoothing, in float32.
 
     others: the other models of an ensemble, which gives each token the mean of their probabilities. Several processes
-    that hold the same models share the work, and all of them return the same losses.
+    that hold the same models share the work, and all of them return the same losses. Raises MemoryShortage.
     """
     device = next(model.parameters()).device
     nll, tokens = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
@@ -76,8 +78,9 @@ def sentence_losses(
     with torch.inference_mode():
         for group in groups_by_length(longest, LOSS_POSITIONS)[world.rank :: world.size]:
             batch = collate(split, rows[group])
-            source, target = batch.source.to(device), batch.target.to(device)
-            losses = _of_mean([token_losses(each, source, target).nll for each in models])
+            with room_for(partial(_too_large, batch, device)):
+                source, target = batch.source.to(device), batch.target.to(device)
+                losses = _of_mean([token_losses(each, source, target).nll for each in models])
             sums, counts = sum_by_row(losses.cpu(), batch.target, model.pad_id)
             nll[group], tokens[group] = sums.numpy(), counts.numpy()
     return SentenceLosses(world.total(nll), world.total(tokens))  # for each sentence, all processes but one have 0
@@ -106,6 +109,14 @@ def interleaved(source_length: int, target_length: int) -> int:
     for bit in reversed(range(max(source_length, target_length).bit_length())):
         key = key << 2 | (source_length >> bit & 1) << 1 | (target_length >> bit & 1)
     return key
+
+
+def _too_large(batch: Batch, device: torch.device) -> str:
+    (count, source), target = batch.source.shape, batch.target.shape[1]
+    return (
+        f"the losses of {count} sentences with up to {source} source and {target} target positions do not fit in the "
+        f"memory of {device}; free memory, or split the longest sentences"
+    )
 
 
 def _of_mean(losses: Sequence[Tensor]) -> Tensor:

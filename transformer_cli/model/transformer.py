@@ -129,8 +129,11 @@ class Embedding(nn.Module):
 
     @torch.no_grad()
     def load_vectors(self, rows: Tensor, values: Tensor) -> None:
-        """Replace rows, n ids, by values, float32 (n, d_model), and freeze these rows if the embedding may freeze."""
-        self.tokens.weight[rows] = values
+        """Replace rows, n ids, by values, float32 (n, d_model), and freeze these rows if the embedding may freeze.
+
+        Both may be on the CPU, wherever the embedding is.
+        """
+        self.tokens.weight[rows] = values.to(self.tokens.weight.device)
         if self.frozen is not None:
             self.frozen[rows] = True
 

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from transformer_cli.compute.memory import room_for
 from transformer_cli.errors import CheckpointError
 from transformer_cli.files import new_folder, sweep, write_json, write_text
 from transformer_cli.model.transformer import Transformer
@@ -101,8 +102,10 @@ class Checkpoint:
 
 
 def load_best(run: Run, device: torch.device) -> Transformer:
-    """Load the model with the best validation loss, in evaluation mode. Raises CheckpointError."""
-    return load_weights(run, run.checkpoint("best")).to(device).eval()
+    """Load the model with the best validation loss, in evaluation mode. Raises CheckpointError, MemoryShortage."""
+    model = load_weights(run, run.checkpoint("best"))
+    with room_for(lambda: f"{run.folder}: its model does not fit in the memory of {device}; choose another --device"):
+        return model.to(device).eval()
 
 
 def load_last(run: Run, *, state_names: Callable[[Transformer], Set[str]] = lambda model: frozenset()) -> Checkpoint:

@@ -35,6 +35,7 @@ from transformer_cli.errors import CheckpointError, ConfigError, TfmError
 from transformer_cli.files import write_json, write_text
 from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.initialization import UninitializedWeights
+from transformer_cli.model.size import refuse_without_room
 from transformer_cli.model.transformer import Transformer
 
 FORMAT_VERSION = 1
@@ -83,17 +84,23 @@ class Run:
         """Returns the untrained model, on the CPU; every call draws the same weights from the run's seed.
 
         Pretrained vectors are not in it yet. Torch's random state is left as it was; other devices' is not touched.
+        Raises MemoryShortage, before anything is built, if the model is larger than the memory that is free.
         """
         with torch.random.fork_rng(devices=()):
             torch.default_generator.manual_seed(self.config.training.seed)
             return self._make_model()
 
     def empty_model(self) -> Transformer:
-        """Returns a model, on the CPU, whose weights are arbitrary until they are loaded. Draws no random numbers."""
+        """Returns a model, on the CPU, whose weights are arbitrary until they are loaded. Draws no random numbers.
+
+        Raises MemoryShortage as `new_model` does.
+        """
         with UninitializedWeights():
             return self._make_model()
 
     def _make_model(self) -> Transformer:
+        sizes = (len(self.codecs.source), len(self.codecs.target))
+        refuse_without_room(self.config.model, sizes, whose=f"{self.folder}: ")
         model = Transformer(
             self.config.model,
             source_vocabulary=len(self.codecs.source),

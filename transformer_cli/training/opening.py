@@ -9,12 +9,14 @@ from pathlib import Path
 import torch
 
 from transformer_cli.compute.devices import choose_precision
+from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.load import differences, dump_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.files import exclusive, write_text
+from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import load_state
 from transformer_cli.runs.run import Run, find_codec, is_new, lost
 from transformer_cli.training.pretrained import NOTHING, Initial, read_initial
@@ -38,12 +40,15 @@ class Opened:
 
 
 @contextmanager
-def open_run(folder: Path, config: Config, *, device: torch.device, data_dir: Path, fresh: bool) -> Iterator[Opened]:
+def open_run(
+    folder: Path, config: Config, *, device: torch.device, data_dir: Path, fresh: bool, world: World = ALONE
+) -> Iterator[Opened]:
     """Yield the run on disk if anything of it was saved, else a new one; nobody else trains it during the block.
 
-    fresh: move an existing run aside, and make a new one. Raises DataError without a dataset, CheckpointError if a
-    part of the run on disk is gone, ConfigError if it was begun with other settings or somebody else is training it;
-    in all of these cases nothing has been moved or written.
+    fresh: move an existing run aside, and make a new one. world: the processes that train it. Raises
+    DataError without a dataset, CheckpointError if a part of the run on disk is gone, ConfigError if it was begun with
+    other settings or somebody else is training it, MemoryShortage if the memory cannot hold what training needs; in all
+    of these cases nothing has been moved or written.
     """
     is_begun = not fresh and not is_new(folder)
     data = config.data
@@ -53,6 +58,8 @@ def open_run(folder: Path, config: Config, *, device: torch.device, data_dir: Pa
         data = run.config.data
     codec_dir = find_codec(data, folder.parent) if data.fingerprint is None else None
     dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))  # first: its error leaves no trace in runs_dir
+    sizes = (len(dataset.codecs.source), len(dataset.codecs.target))
+    refuse_without_room(config.model, sizes, device=device, frozen=_frozen(config), processes=world.local_size)
     with locked(folder):
         if is_begun:
             opened = Opened(_resume(folder, config), dataset)
@@ -77,6 +84,12 @@ def locked(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             raise _is_trained(folder) from None
         yield
+
+
+def _frozen(config: Config) -> set[str]:
+    """The parts that learn nothing, so that there are no gradients and moments of them."""
+    is_tied = config.model.tie_embeddings != "none"
+    return {*config.training.freeze, *(["target_embedding"] if is_tied and "output" in config.training.freeze else [])}
 
 
 def _begin(folder: Path, config: Config, dataset: Dataset, *, device: torch.device, fresh: bool) -> Opened:

@@ -7,15 +7,17 @@ Under torchrun every process takes the same step: each computes its part of the 
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from transformer_cli.compute.devices import Precision, autocast
+from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
-from transformer_cli.data.batching import collate, parts_by_length, share_of, target_tokens
+from transformer_cli.data.batching import Batch, collate, parts_by_length, share_of, target_tokens
 from transformer_cli.data.dataset import EncodedSplit
 from transformer_cli.data.lengths import Rows
 from transformer_cli.model.fast.packing import packed_token_losses
@@ -44,10 +46,11 @@ class Learner:
     ) -> None:
         """Moves the model to the device. settings: `precision` must be resolved, not auto.
 
-        Raises DistributedError if another process has ended.
+        Raises DistributedError if another process has ended, MemoryShortage if the device cannot hold the model.
         """
         assert settings.precision != "auto", "whoever opens a run chooses its precision"
-        self.model = model.to(device)
+        with room_for(lambda: f"the model does not fit in the memory of {device}; choose another training.device"):
+            self.model = model.to(device)
         self.settings = settings
         self.device = device
         self.world = world
@@ -72,6 +75,7 @@ class Learner:
         """Take one optimiser step on the mean loss over the target tokens of all these batches.
 
         number: the number of the step, from 1. Returns None if the gradient is not finite; then no weight has changed.
+        Raises MemoryShortage, likewise before any weight has changed, for a batch that does not fit in memory.
         """
         torch.manual_seed(dropout_seed(self.settings.seed, number, self.world.rank))
         loss = self.backward(split, batches)
@@ -79,7 +83,8 @@ class Learner:
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
         is_finite = math.isfinite(norm)
         if is_finite:
-            self.optimizer.step()
+            with room_for(lambda: f"Adam's moments do not fit in the memory of {self.device}; lower model.d_model"):
+                self.optimizer.step()  # the first one makes the moments, before it changes any weight
         self.optimizer.zero_grad()
         return loss if is_finite else None
 
@@ -93,13 +98,26 @@ class Learner:
         tokens = int(target_tokens(split, np.concatenate(batches)).sum())  # of all processes
         nll = 0.0
         for index, part in enumerate(parts, start=1):
-            batch = collate(split, part).to(self.device)
-            with self.world.pass_of(self.token_loss, is_last=index == len(parts)):
+            batch = collate(split, part)
+            with self._room_for(batch), self.world.pass_of(self.token_loss, is_last=index == len(parts)):
+                there = batch.to(self.device)
                 with autocast(self.device, self.precision):
-                    losses = self.token_loss(batch.source, batch.target)
+                    losses = self.token_loss(there.source, there.target)
                 nll += losses.nll.sum().item() if weight else 0.0  # read before nccl: later it might wait for the dead
                 (losses.objective * weight / tokens).backward()
         return BatchLoss(sum(share for (share,) in self.world.gather(nll)), tokens)
+
+    def _room_for(self, batch: Batch) -> AbstractContextManager[None]:
+        """A block that computes a batch, or a part of one. Raises MemoryShortage if that does not fit in memory."""
+        (count, source), target = batch.source.shape, batch.target.shape[1]
+        return room_for(
+            lambda: (
+                f"a batch of {count} sentences with up to {source} source and {target} target positions does not fit "
+                f"in the memory of {self.device}; in a new run, which may begin with the weights of this one "
+                "(training.initialize_from), lower training.batch_size (training.accumulate makes one step of several "
+                "batches) or leave long sentences out (model.max_length)"
+            )
+        )
 
     def _parts(self, split: EncodedSplit, rows: Rows) -> list[Rows]:
         """Returns this process's share of a batch, in the parts that are computed one after another."""

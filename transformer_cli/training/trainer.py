@@ -24,7 +24,7 @@ from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import plan_epoch
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.lengths import Rows
-from transformer_cli.errors import Interrupted
+from transformer_cli.errors import Interrupted, MemoryShortage
 from transformer_cli.evaluation.losses import perplexity
 from transformer_cli.model.transformer import count_frozen, count_parameters
 from transformer_cli.runs.averages import load_average
@@ -61,7 +61,9 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     with world.joined(device), ExitStack() as held:
         with told_how_to_go_on(), world.together():
             if world.is_first:
-                opened = held.enter_context(open_run(folder, config, device=device, data_dir=data_dir, fresh=fresh))
+                opened = held.enter_context(
+                    open_run(folder, config, device=device, data_dir=data_dir, fresh=fresh, world=world)
+                )
         with told_how_to_go_on(was_fresh=fresh):
             with world.together():
                 if not world.is_first:
@@ -104,6 +106,7 @@ class Trainer:
         self.learner = Learner(start.model, self.settings, device, world)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
         self.state = start.state
+        self._saved_step = start.state.step
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
         self.record = Record(run, validations, writes=world.is_first)
 
@@ -162,8 +165,11 @@ class Trainer:
         """Train until the epochs or the patience run out. Raises Interrupted, after a save, on a signal."""
         with stop_signals() as stop:
             while self.state.epoch <= self.settings.epochs and not self._patience_is_spent():
-                self._take_steps(stop)
-                self._end_epoch()
+                try:
+                    self._take_steps(stop)
+                    self._end_epoch()
+                except MemoryShortage as shortage:
+                    raise self._saved_before(shortage) from None
                 signal_number, _ = self._agreed(stop)
                 if signal_number and self.state.epoch <= self.settings.epochs:
                     raise self._stopped(signal_number)
@@ -185,9 +191,9 @@ class Trainer:
         self.learner.set_learning_rate(self._learning_rate())
         state = self.state
         split, batches = self.train_sentences.cut(batches, epoch=state.epoch, first=state.batch)
+        loss = self.learner.step(split, batches, number=state.step + 1)  # its error leaves the state as it was
         state.step += 1
         state.batch += len(batches)
-        loss = self.learner.step(split, batches, number=state.step)
         if loss is None:
             state.running.skipped_steps += 1
         else:
@@ -237,7 +243,17 @@ class Trainer:
         log.info(found.line(self.settings.epochs))
         self.record.show()
 
+    def _saved_before(self, shortage: MemoryShortage) -> MemoryShortage:
+        """Save what was learned before the step that does not fit in memory. Returns the error, with how to go on."""
+        if self.world.size > 1 or not self.state.step:  # the others are in the middle of a step
+            return shortage
+        if self.state.step != self._saved_step and self.state.batch < len(self.plan()):
+            self._save()
+        where = f"from the save at step {self._saved_step:,}"
+        return MemoryShortage(f"{shortage}; the same command goes on {where} where more memory is free")
+
     def _save(self) -> None:
+        self._saved_step = self.state.step
         if self.world.is_first:
             save(self.run, self.learner.model, self.learner.optimizer, self.state)
         self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing

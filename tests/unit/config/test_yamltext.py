@@ -61,7 +61,7 @@ def test_a_file_is_a_mapping_and_an_empty_one_is_an_empty_mapping(tmp_path: Path
         ("a: 1\nb: [\n", " line 3: not YAML: "),
         ("a: 2020-13-45\n", "not YAML: month must be in 1..12"),
         ("a: !!python/name:os.system\n", " line 1: not YAML: could not determine a constructor for the tag"),
-        ("- a\n", "a config is a mapping of keys to values, not a list"),
+        ("- a\n", "a config is keys and values, such as `name: first`, not a list"),
     ],
 )
 def test_what_is_no_mapping_is_said_with_the_file_and_the_line(tmp_path: Path, text: str, message: str) -> None:

@@ -8,6 +8,7 @@ from transformer_cli.config.data import DataConfig, FilePair
 from transformer_cli.data.corpora.corpus import Corpus, file_sum
 from transformer_cli.data.lines import count_lines, read_pairs
 from transformer_cli.errors import DataError
+from transformer_cli.files import kind_of
 
 log = logging.getLogger(__name__)
 
@@ -20,9 +21,11 @@ def open_files(data: DataConfig) -> Corpus:
         pair = data.files[split]
         for side in FilePair.model_fields:  # source, target
             path: Path = getattr(pair, side)
-            if not path.is_file():
-                what = "a folder, not a file" if path.is_dir() else "no such file"
-                raise DataError(f"data.files.{split}.{side}: {path}: {what}; correct the path in the config")
+            if (kind := kind_of(path)) != "a file":
+                remedy = "correct the path in the config"
+                if kind in ("a pipe", "a device"):
+                    remedy = "a corpus is read several times, so write the text into a file and name that"
+                raise DataError(f"data.files.{split}.{side}: {path}: {kind}; {remedy}")
             sums[f"{split}.{side}"] = file_sum(path)
         if pair.source.resolve() == pair.target.resolve():
             log.warning("data.files.%s: source and target are the same file, %s", split, pair.source)

@@ -1,0 +1,193 @@
+"""Everything that computes, on a GPU that is not there: what was not moved to it may not be mixed with what was.
+
+tests/pretended.py says what such a device refuses. A real one is needed for speed and rounding, not for this.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from pretended import PretendedDevice, is_moved
+from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.load import load_config
+from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.evaluation.evaluate import evaluate
+from transformer_cli.evaluation.score import score_pairs
+from transformer_cli.inspection import cross_attention, inspect_sentence
+from transformer_cli.runs.run import Run
+from transformer_cli.training.trainer import train
+from transformer_cli.translator import Options, Translator
+
+SENTENCES = ["Der kleine Hund läuft im Park.", "", "Die Frau schläft.", "Das alte Kind singt zu Hause."]
+
+
+@pytest.fixture(params=["cuda:0", "mps"])
+def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PretendedDevice]:
+    name = request.param
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: name == "cuda:0")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Pretended")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10**9, 10**9))
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: name == "mps")
+    with PretendedDevice(name) as pretended:
+        yield pretended
+
+
+@pytest.fixture
+def train_there(corpus: Path, project: Path, tmp_path: Path, gpu: PretendedDevice) -> Callable[..., Run]:
+    """Train the tiny run on the pretended device in tmp_path/runs, for an epoch of two steps unless it is set."""
+
+    def train_with(*overrides: str) -> Run:
+        few = ("training.epochs=1", "training.batch_size=100")
+        device = f"training.device={gpu.device.type}"
+        config = load_config(corpus / "tiny.yaml", [*few, device, *overrides])
+        return train(config, data_dir=project / "data", runs_dir=tmp_path / "runs")
+
+    return train_with
+
+
+def test_it_refuses_what_a_device_refuses(gpu: PretendedDevice) -> None:
+    here, there = torch.ones(2, 2), torch.ones(2, 2).to(gpu.device)
+    assert (here.device.type, there.device, (there + 1).T.device) == ("cpu", gpu.device, gpu.device)
+    assert (there.cpu().device.type, torch.zeros(1, device=there.device).device) == ("cpu", gpu.device)
+    assert there[torch.tensor([0])].tolist() == (there * torch.tensor(1.0))[:1].tolist() == [[1.0, 1.0]]
+    for mixed in (
+        lambda: there + here,
+        lambda: torch.cat((there, here)),
+        lambda: there.index_select(0, torch.tensor([0])),
+        lambda: there.__setitem__(torch.tensor([0]), here[:1]),
+        lambda: here.add_(there),
+    ):
+        with pytest.raises(RuntimeError, match="expected all tensors on"):
+            mixed()
+    for to_numpy in (there.numpy, lambda: np.asarray(there)):
+        with pytest.raises(TypeError, match="can't convert"):
+            to_numpy()
+    if gpu.device.type == "mps":
+        with pytest.raises(TypeError, match="float64"):
+            there.double()
+    layer = torch.nn.Linear(2, 1).to(gpu.device)
+    layer(there).sum().backward()
+    assert layer.weight.grad is not None
+    assert is_moved(layer.weight)
+    assert is_moved(layer.weight.grad)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "settings"),
+    [
+        ("cuda:0", ()),
+        ("mps", ()),
+        ("cuda:0", ("model.tie_embeddings=target+output", "training.freeze=[encoder]", "training.clip_grad_norm=null")),
+        (
+            "cuda:0",
+            ("training.batch_by=tokens", "training.batch_size=700", "training.label_smoothing=0.1", "model.norm=pre"),
+        ),
+        ("cuda:0", ("model.positions=sinusoidal", "training.accumulate=3", "training.fast=false")),
+    ],
+    ids=["cuda", "mps", "frozen", "tokens", "sinusoidal"],
+    indirect=["gpu"],
+)
+def test_a_run_is_trained_resumed_and_averaged_there(
+    train_there: Callable[..., Run], gpu: PretendedDevice, settings: tuple[str, ...]
+) -> None:
+    train_there(*settings, "training.average=2", "training.epochs=2")
+    run = train_there(*settings, "training.average=2", "training.epochs=3")
+    assert [entry["epoch"] for entry in run.history()] == [1, 2, 3]
+    assert run.has_checkpoint("average")
+    assert gpu.n_operations > 500
+
+
+def test_vectors_go_where_the_embedding_is(tiny: Run, gpu: PretendedDevice) -> None:
+    embedding = tiny.new_model().to(gpu.device).source_embedding
+    embedding.load_vectors(torch.tensor([4, 6]), torch.full((2, 32), 0.5))
+    assert embedding.tokens.weight[[4, 6]].eq(0.5).all().item()
+
+
+@pytest.mark.parametrize("freeze", ["true", "false"])
+def test_a_run_begins_there_with_vectors(
+    train_there: Callable[..., Run], tiny: Run, tmp_path: Path, freeze: str
+) -> None:
+    words = tiny.codecs.source.tokens(range(4, len(tiny.codecs.source)))
+    vectors = "".join(f"{word} {'0.5 ' * 32}\n" for word in words[::2])
+    (tmp_path / "de.vec").write_text(vectors, encoding="utf-8")
+    run = train_there(f"model.vectors.source={tmp_path / 'de.vec'}", f"model.vectors.freeze={freeze}")
+    resumed = train_there(
+        f"model.vectors.source={tmp_path / 'de.vec'}", f"model.vectors.freeze={freeze}", "training.epochs=2"
+    )
+    embedding = Translator(resumed, torch.device("cpu")).model.source_embedding.tokens.weight
+    assert (embedding[4] == 0.5).all().item() == (freeze == "true")
+    assert run.folder == resumed.folder
+
+
+def test_a_run_begins_there_with_the_weights_of_another(
+    train_there: Callable[..., Run], tiny: Run, tmp_path: Path
+) -> None:
+    shutil.copytree(tiny.folder, tmp_path / "runs/first")
+    run = train_there("name=second", "training.initialize_from=first")
+    assert run.history()[0]["valid_loss"] < tiny.history()[0]["valid_loss"]
+
+
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        {},
+        {"no_repeat_ngram": 2},
+        {"beam_size": 3},
+        {"beam_size": 70, "no_repeat_ngram": 1},
+        {"sample": True},
+        {"sample": True, "top_k": 5, "top_p": 0.9, "temperature": 0.7},
+    ],
+    ids=str,
+)
+def test_it_translates_there_as_on_the_cpu(
+    tiny: Run, translator: Translator, gpu: PretendedDevice, decoding: dict[str, object]
+) -> None:
+    there = Translator(tiny, gpu.device)
+    options = Options(prefix="the", keep_attention=True)
+    settings = SearchSettings(decoding=DecodingConfig.model_validate(decoding))
+    found = there.translations(SENTENCES, options, settings)
+    expected = translator.translations(SENTENCES, options, settings)
+    assert [each.text for each in found] == [each.text for each in expected]
+    assert found[0].attention is not None
+    assert not is_moved(found[0].attention)
+    cross_attention(found[0], layer=1)
+    assert gpu.n_operations > 100
+
+
+def test_an_ensemble_finds_several_translations_there(tiny: Run, gpu: PretendedDevice) -> None:
+    for decoding in (DecodingConfig(beam_size=4), DecodingConfig(sample=True)):
+        ensemble = Translator(tiny, gpu.device, others=[tiny])
+        found = ensemble.translations(SENTENCES, Options(), SearchSettings(n_best=3, decoding=decoding))
+        assert [len(each.alternatives) for each in found] == [2, 0, 2, 2]
+
+
+def test_a_sentence_is_inspected_there(tiny: Run, gpu: PretendedDevice) -> None:
+    inspection = inspect_sentence(Translator(tiny, gpu.device), "Der Hund singt, der Hund läuft.")
+    tensors = [inspection.before, inspection.after, inspection.without_positions, inspection.after_untrained]
+    tensors += [each.weights for each in (*inspection.encoder_self, *inspection.decoder_self, *inspection.cross)]
+    assert not any(is_moved(each) for each in tensors if each is not None)
+    assert inspection.repetitions()
+    assert len(inspection.maps()) == 6
+
+
+def test_lines_are_scored_there(tiny: Run, translator: Translator, gpu: PretendedDevice) -> None:
+    pairs = [("Der Hund läuft.", "The dog runs."), ("", "")]
+    found = list(score_pairs(Translator(tiny, gpu.device), pairs))
+    expected = list(score_pairs(translator, pairs))
+    assert [each.log_prob for each in found] == pytest.approx([each.log_prob for each in expected], abs=1e-4)
+
+
+def test_a_run_is_evaluated_there(workspace: Path, gpu: PretendedDevice) -> None:
+    found = {
+        device: next(evaluate(workspace / "runs/tiny", device=device, data_dir=workspace / "data")).result
+        for device in (gpu.device.type, "cpu")
+    }
+    there, here = found.values()
+    assert there.loss == pytest.approx(here.loss, abs=1e-5)
+    assert there.bleu == here.bleu

@@ -1,0 +1,56 @@
+"""Wrong command lines: wrong_command_lines.txt has what each gets on standard error."""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tables import classes_named_in, read_table
+
+Tfm = Callable[..., tuple[int, str, str]]
+
+ROWS = read_table(Path(__file__).with_name("wrong_command_lines.txt"))
+CONFIGS = {
+    "empty.yaml": b"",
+    "list.yaml": b"- training\n",
+    "text.yaml": b"training\n",
+    "twice.yaml": b"training:\n  epochs: 1\n  seed: 1\n  epochs: 2\n",
+    "latin1.yaml": "name: grün\n".encode("latin-1"),
+    "utf16.yaml": "name: a\n".encode("utf-16"),
+    "binary.yaml": bytes(range(256)),
+    "tabs.yaml": b"training:\n\tepochs: 1\n",
+    "json.yaml": b'{"training": {"epochs": "3"}}',
+    "documents.yaml": b"name: a\n---\nname: b\n",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wrong")
+    for name, content in CONFIGS.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.mark.parametrize(("line", "said"), ROWS, ids=[line for line, _ in ROWS])
+def test_a_wrong_command_line_gets_its_sentence(tfm: Tfm, folder: Path, line: str, said: str) -> None:
+    name, *arguments = shlex.split(line)
+    assert name == "tfm"
+    code, out, err = tfm(*arguments, cwd=folder)
+    *usage, last = err.removesuffix("\n").split("\n")
+    assert out == ""
+    assert code == (1 if said.startswith("tfm: error: ") else 2)
+    if said.startswith("Error: … "):
+        rest = last.removeprefix("Error: ")
+        for part in said.split(" … ")[1:]:
+            assert part in rest, last
+            rest = rest.partition(part)[2]
+    else:
+        assert last == said
+    assert usage == [] or (code == 2 and usage[0].startswith("Usage: tfm"))
+    assert sorted(path.name for path in folder.iterdir()) == sorted(CONFIGS)
+
+
+def test_no_sentence_names_a_class() -> None:
+    assert {line: found for line, said in ROWS if (found := classes_named_in(said.partition("… ")[0]))} == {}

@@ -1,0 +1,129 @@
+"""Free memory of machines and containers that are written down as files, and how a shortage is told."""
+
+import resource
+from pathlib import Path
+
+import pytest
+import torch
+
+from transformer_cli.compute.memory import free_memory, in_words, room_for
+from transformer_cli.errors import ConfigError, MemoryShortage
+
+GB = 10**9
+MEMINFO = f"MemTotal: {8 * GB // 1024} kB\nMemAvailable:   {4 * GB // 1024} kB\nSwapFree: {GB // 1024} kB\n"
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("files", "free"),
+    [
+        pytest.param({}, None, id="a system that does not say"),
+        pytest.param({"proc/meminfo": MEMINFO}, 5 * GB, id="no container"),
+        pytest.param(
+            {
+                "proc/self/cgroup": "0::/\n",
+                "sys/fs/cgroup/memory.max": f"{2 * GB}\n",
+                "sys/fs/cgroup/memory.current": f"{GB}\n",
+                "sys/fs/cgroup/memory.stat": f"anon 1\ninactive_file {GB // 2}\nactive_file 3\n",
+            },
+            3 * GB // 2,
+            id="version 2, a third of it cached files",
+        ),
+        pytest.param(
+            {
+                "proc/self/cgroup": "0::/user.slice/job\n",
+                "sys/fs/cgroup/user.slice/memory.max": f"{3 * GB}\n",
+                "sys/fs/cgroup/user.slice/memory.current": f"{2 * GB}\n",
+                "sys/fs/cgroup/user.slice/job/memory.max": "max\n",
+                "sys/fs/cgroup/user.slice/job/memory.current": f"{GB}\n",
+            },
+            GB,
+            id="version 2, the limit is above",
+        ),
+        pytest.param(
+            {
+                "proc/self/cgroup": "10:cpuset:/a\n9:memory:/docker/0ab\n0::/\n",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GB}\n",
+                "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{GB}\n",
+                "sys/fs/cgroup/memory/memory.stat": f"inactive_file 5\ntotal_inactive_file {GB // 4}\n",
+            },
+            5 * GB // 4,
+            id="version 1, inside the container",
+        ),
+        pytest.param(
+            {
+                "proc/self/cgroup": "9:cpu,memory:/job\n",
+                "sys/fs/cgroup/memory/job/memory.limit_in_bytes": f"{GB}\n",
+                "sys/fs/cgroup/memory/job/memory.usage_in_bytes": f"{2 * GB}\n",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+                "sys/fs/cgroup/memory/memory.usage_in_bytes": "1\n",
+            },
+            0,
+            id="version 1, more than the limit is in use",
+        ),
+        pytest.param({"proc/self/cgroup": "nonsense\n0::/gone\n"}, 5 * GB, id="nothing to be read"),
+    ],
+)
+def test_what_is_free(tmp_path: Path, files: dict[str, str], free: int | None) -> None:
+    root = write(tmp_path, {"proc/meminfo": MEMINFO, **files} if files else {})
+    found = free_memory(root=root)
+    assert found == (None if free is None else pytest.approx(free, abs=3000))  # meminfo counts in kB
+
+
+def test_this_machine_says_what_is_free() -> None:
+    free = free_memory()
+    assert free is None or 10**6 < free < 10**16
+    assert free_memory(torch.device("cpu")) is not None or free is None
+
+
+def test_a_limit_of_the_shell_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (GB, GB))
+    monkeypatch.setattr(resource, "getpagesize", lambda: 4096)
+    root = write(tmp_path, {"proc/meminfo": MEMINFO, "proc/self/statm": "1000 500 0 0\n"})
+    assert free_memory(root=root) == GB - 4096 * 1000
+
+
+def test_a_gpu_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3 * GB, 8 * GB))
+    assert free_memory(torch.device("cuda:0")) == 3 * GB
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.\nGPU 0 has …"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory: you tried …"),
+        RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 4 bytes."),
+        RuntimeError("MPS backend out of memory (MPS allocated: 1 GB)"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    ],
+    ids=lambda error: str(error)[:20] or "MemoryError",
+)
+def test_a_shortage_is_told_in_the_words_of_whoever_asked(error: Exception) -> None:
+    with pytest.raises(MemoryShortage) as told, room_for(lambda: "the cake does not fit; eat less"):
+        raise error
+    assert str(told.value) == "the cake does not fit; eat less"
+    assert issubclass(MemoryShortage, ConfigError)
+
+
+def test_a_real_shortage_is_one() -> None:
+    with pytest.raises(MemoryShortage, match="too much"), room_for(lambda: "too much"):
+        torch.empty(1 << 60, dtype=torch.uint8)
+
+
+def test_another_error_stays_as_it_is() -> None:
+    with pytest.raises(RuntimeError, match="shapes"), room_for(lambda: "never"):
+        raise RuntimeError("shapes do not fit")
+
+
+@pytest.mark.parametrize(("n_bytes", "words"), [(3 * 10**6, "3 MB"), (1.5e9, "1.5 GB"), (1.2e13, "12,000.0 GB")])
+def test_bytes_in_words(n_bytes: int, words: str) -> None:
+    assert in_words(n_bytes) == words

@@ -1,0 +1,79 @@
+"""Pipes, devices and folders in place of text: what is read once may be a pipe, what is read twice says why not."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.config.data import DataConfig
+from transformer_cli.data.corpora import open_corpus
+from transformer_cli.data.vectors import read_vectors
+from transformer_cli.errors import DataError
+from transformer_cli.files import kind_of
+
+Tfm = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    os.mkfifo(tmp_path / "pipe.txt")
+    return tmp_path / "pipe.txt"
+
+
+def test_kinds_of_files(pipe: Path, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as opened:
+        opened.bind(str(tmp_path / "s"))
+        found = [kind_of(path) for path in (Path(__file__), tmp_path, pipe, tmp_path / "s", Path("/dev/zero"))]
+    assert found == ["a file", "a folder", "a pipe", "a socket", "a device"]
+    assert kind_of(tmp_path / "none") == kind_of(Path("a\0b")) == "no such file"
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("pipe.txt", "a pipe; a corpus is read several times, so write the text into a file and name that"),
+        ("/dev/zero", "a device; a corpus is read several times, so write the text into a file and name that"),
+        ("", "a folder; correct the path in the config"),
+    ],
+    ids=["pipe", "device", "folder"],
+)
+def test_a_corpus_is_made_of_files(tmp_path: Path, pipe: Path, path: str, said: str) -> None:
+    assert pipe.exists()
+    text = tmp_path / "text"
+    text.write_text("a\n", encoding="utf-8")
+    pair, wrong = {"source": text, "target": text}, {"source": text, "target": tmp_path / path}
+    data = DataConfig.model_validate({"corpus": "files", "files": {"train": wrong, "valid": pair}})
+    with pytest.raises(DataError) as told:
+        open_corpus(data)
+    assert str(told.value) == f"data.files.train.target: {tmp_path / path}: {said}"
+
+
+@pytest.mark.parametrize("where", ["pipe.txt", "/dev/zero"], ids=["pipe", "device"])
+def test_vectors_are_a_file(tmp_path: Path, pipe: Path, where: str) -> None:
+    assert pipe.exists()
+    path = str(tmp_path / where)
+    with pytest.raises(DataError, match=f"^{path}: a (pipe|device); vectors are read twice, so write them into a file"):
+        read_vectors(path, ["a"], lowercase=False)
+
+
+def test_a_pipe_is_translated_and_scored(tfm: Tfm, project: Path, pipe: Path, tmp_path: Path) -> None:
+    def writing(text: str) -> threading.Thread:
+        writer = threading.Thread(target=lambda: pipe.write_text(text, encoding="utf-8"))
+        writer.start()
+        return writer
+
+    writer = writing("Der Hund läuft.\n\n")
+    code, out, err = tfm("translate", "--input", pipe, cwd=project)
+    assert (code, out.count("\n")) == (0, 2), err
+    writer.join()
+    (tmp_path / "target").write_text("The dog runs.\n", encoding="utf-8")
+    writer = writing("Der Hund läuft.\nDie Frau singt.\n")
+    answer = tfm("evaluate", "--input", pipe, "--reference", tmp_path / "target", cwd=project)
+    writer.join()
+    said = (
+        f"tfm: error: {pipe} and {tmp_path / 'target'} differ in their number of lines; line n must translate line n\n"
+    )
+    assert answer == (1, "", said)

@@ -1,0 +1,88 @@
+"""A model's parameters are counted without building it: as many as the model has, and none is built without room."""
+
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+from transformer_cli.config.schema import ModelConfig
+from transformer_cli.data.specials import PAD
+from transformer_cli.errors import MemoryShortage
+from transformer_cli.model import size
+from transformer_cli.model.size import count_by_part, refuse_without_room
+from transformer_cli.model.transformer import Transformer
+
+CHOICES: dict[str, list[Any]] = {
+    "tie_embeddings": ["none", "target+output", "all"],
+    "positions": ["learned", "sinusoidal"],
+    "final_norm": [True, False],
+    "qkv_bias": [True, False],
+    "head_dim": [None, 3],
+}
+SHAPE = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 3, "d_ff": 5, "max_length": 7}
+
+
+@pytest.mark.parametrize("values", [*product(*CHOICES.values())], ids=str)
+def test_it_is_as_large_as_it_is_counted(values: tuple[Any, ...]) -> None:
+    config = ModelConfig.model_validate({**SHAPE, **dict(zip(CHOICES, values, strict=True))})
+    source, target = (11, 11) if config.tie_embeddings == "all" else (13, 11)
+    model = Transformer(config, source_vocabulary=source, target_vocabulary=target, pad_id=PAD)
+    parts = count_by_part(config, source, target)
+    assert sum(parts.values()) == sum(each.numel() for each in model.parameters())
+    for part in ("encoder", "decoder"):
+        assert parts[part] == sum(each.numel() for each in model.get_submodule(part).parameters())
+
+
+@pytest.mark.parametrize(
+    ("shape", "arguments", "message"),
+    [
+        (
+            {"d_ff": 1_000_000},
+            {"frozen": ()},
+            "the model's 3,080,438,925 parameters need 49.3 GB with their gradients and Adam's moments, but only 1.0 "
+            "GB of memory is free; lower model.d_ff, model.d_model or model.num_decoder_layers, or free some",
+        ),
+        (
+            {"d_ff": 1_000_000},
+            {"frozen": ("encoder", "decoder")},
+            "need 12.3 GB with their gradients",
+        ),
+        (
+            {"max_length": 1_000_000},
+            {"frozen": (), "processes": 4},
+            "need 33.0 GB with their gradients and Adam's moments in 4 processes, but only 1.0 GB of memory is free; "
+            "lower model.max_length, or",
+        ),
+        (
+            {"d_model": 65_536, "num_encoder_layers": 1, "num_decoder_layers": 1},
+            {},
+            "GB just to be loaded, but only 1.0 GB of memory is free; free some, or use a machine with more",
+        ),
+        (
+            {"d_ff": 1_000_000},
+            {"frozen": (), "device": torch.device("cuda:1"), "processes": 4},
+            "need 49.3 GB with their gradients and Adam's moments, but only 1.0 GB on cuda:1 is free; lower",
+        ),
+    ],
+    ids=["layers", "frozen", "positions", "loaded", "gpu"],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused_with_both_numbers(
+    monkeypatch: pytest.MonkeyPatch, shape: dict[str, int], arguments: dict[str, Any], message: str
+) -> None:
+    monkeypatch.setattr(size, "free_memory", lambda device: 10**9)
+    with pytest.raises(MemoryShortage) as refused:
+        refuse_without_room(ModelConfig.model_validate(shape), (13, 13), **arguments)
+    assert message in str(refused.value)
+
+
+def test_what_fits_or_cannot_be_known_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = ModelConfig.model_validate(SHAPE)
+    need = sum(count_by_part(config, 13, 11).values()) * 16
+    for free in (need, None):
+        monkeypatch.setattr(size, "free_memory", lambda device, free=free: free)
+        refuse_without_room(config, (13, 11), frozen=())
+    monkeypatch.setattr(size, "free_memory", lambda device: need - 1)
+    refuse_without_room(config, (13, 11))
+    with pytest.raises(MemoryShortage):
+        refuse_without_room(config, (13, 11), frozen=())

@@ -1,0 +1,144 @@
+"""Too little memory: before a model is built, in a step, in a validation and in a search. Nothing learned is lost."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from transformer_cli.decoding import decoder
+from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.errors import MemoryShortage
+from transformer_cli.evaluation import losses
+from transformer_cli.evaluation.score import score_pairs
+from transformer_cli.model import size
+from transformer_cli.model.loss import TokenLoss
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.run import Run
+from transformer_cli.translator import Options, Translator
+
+Tfm = Callable[..., tuple[int, str, str]]
+TrainTiny = Callable[..., Run]
+SHORT = ("training.batch_size=50", "training.epochs=2")  # an epoch of four steps
+
+
+def take_too_much() -> None:
+    torch.empty(1 << 60, dtype=torch.uint8)
+
+
+def fail_in_call(monkeypatch: pytest.MonkeyPatch, owner: object, name: str, number: int) -> None:
+    """Let a function ask for more memory than any machine has when it is called for the given time, from 1."""
+    calls = 0
+    original = getattr(owner, name)
+
+    def counted(*arguments: object, **keywords: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            take_too_much()
+        return original(*arguments, **keywords)
+
+    monkeypatch.setattr(owner, name, counted)
+
+
+def weights_of(run: Run) -> bytes:
+    return (run.checkpoint("last") / "model.safetensors").read_bytes()
+
+
+def test_a_model_without_room_is_refused_before_anything_is_written(
+    tfm: Tfm, corpus: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sorted(path.name for path in (workspace / "runs").rglob("*"))
+    monkeypatch.setattr(size, "free_memory", lambda device: 10**9)
+    for arguments in (("--fresh",), ("--set", "name=other")):
+        answer = tfm(
+            "train", "--config", corpus / "tiny.yaml", *arguments, "--set", "model.d_ff=1000000", cwd=workspace
+        )
+        assert answer == (
+            1,
+            "",
+            "tfm: error: the model's 130,016,601 parameters need 2.1 GB with their gradients and Adam's moments, but "
+            "only 1.0 GB of memory is free; lower model.d_ff, model.d_model or model.num_decoder_layers, or free "
+            "some\n",
+        )
+    assert sorted(path.name for path in (workspace / "runs").rglob("*")) == before
+
+
+def test_a_run_from_elsewhere_is_counted_before_it_is_built(tfm: Tfm, workspace: Path) -> None:
+    config = workspace / "runs/tiny/config.yaml"
+    text = config.read_text(encoding="utf-8")
+    huge = text.replace("d_ff: 64", "d_ff: 1048576").replace("d_model: 32", "d_model: 1048576")
+    config.write_text(huge, encoding="utf-8")
+    code, out, err = tfm("translate", "Hallo", cwd=workspace)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("tfm: error: runs/tiny: the model's 17,592,328,650,777 parameters need 70,369.3 GB just")
+    assert " GB just to be loaded, but only " in err
+    config.write_text(text.replace("num_encoder_layers: 1", "num_encoder_layers: 200000000"), encoding="utf-8")
+    code, out, err = tfm("translate", "Hallo", cwd=workspace)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "model.num_encoder_layers: must be at most 1,000, not 200000000" in err
+
+
+@pytest.mark.parametrize("number", [3, 5])  # in an epoch, and right after the save at its end
+def test_what_was_learned_before_a_batch_without_room_is_saved(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    whole = train_tiny(tmp_path / "whole", *SHORT)
+    with monkeypatch.context() as patch:
+        fail_in_call(patch, TokenLoss, "forward", number)
+        with pytest.raises(MemoryShortage) as told:
+            train_tiny(tmp_path / "parts", *SHORT)
+    message = str(told.value)
+    assert message.startswith("a batch of 50 sentences with up to ")
+    assert " target positions does not fit in the memory of cpu; in a new run, which may begin with the " in message
+    assert message.endswith(f"; the same command goes on from the save at step {number - 1} where more memory is free")
+    assert weights_of(train_tiny(tmp_path / "parts", *SHORT)) == weights_of(whole)
+
+
+def test_a_device_without_room_for_the_model_is_told(
+    train_tiny: TrainTiny, workspace: Path, tiny: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Transformer, "to", lambda self, device: take_too_much())
+    with pytest.raises(MemoryShortage, match=r"^the model does not fit in the memory of cpu; choose another training"):
+        train_tiny(workspace / "other")
+    with pytest.raises(MemoryShortage, match=r"runs/tiny: its model does not fit in the memory of cpu; choose another"):
+        Translator(tiny, torch.device("cpu"))
+
+
+def test_moments_without_room_are_told(train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda self: take_too_much())
+    with pytest.raises(MemoryShortage, match=r"^Adam's moments do not fit in the memory of cpu; lower model.d_model$"):
+        train_tiny(tmp_path, *SHORT)
+
+
+def test_a_first_batch_without_room_leaves_a_new_run(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        fail_in_call(patch, TokenLoss, "forward", 1)
+        with pytest.raises(MemoryShortage, match=r"leave long sentences out \(model\.max_length\)$"):
+            train_tiny(tmp_path, *SHORT)
+    assert train_tiny(tmp_path, "training.batch_size=25", "training.epochs=1").has_checkpoint("best")
+
+
+def test_an_epoch_whose_validation_has_no_room_is_done_again(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = train_tiny(tmp_path / "whole", *SHORT)
+    with monkeypatch.context() as patch:
+        fail_in_call(patch, losses, "token_losses", 1)
+        with pytest.raises(MemoryShortage, match=r"^the losses of \d+ sentences with up to "):
+            train_tiny(tmp_path / "parts", *SHORT)
+    resumed = train_tiny(tmp_path / "parts", *SHORT)
+    assert weights_of(resumed) == weights_of(whole)
+    assert [entry["valid_loss"] for entry in resumed.history()] == [entry["valid_loss"] for entry in whole.history()]
+
+
+def test_a_translation_or_a_score_without_room_is_told(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    sentences = ["Der kleine Hund läuft.", "Die Frau singt."]
+    monkeypatch.setattr(decoder, "pad_ids", lambda ids: take_too_much())
+    with pytest.raises(MemoryShortage, match=r"^translating 2 sentences of up to 5 tokens into up to \d+, with 1 hypo"):
+        translator.translations(sentences, Options(), SearchSettings())
+    monkeypatch.setattr(losses, "token_losses", lambda *arguments: take_too_much())
+    with pytest.raises(MemoryShortage, match=r"^the losses of 1 sentences with up to 7 source and 6 target positions"):
+        list(score_pairs(translator, [("Der kleine Hund läuft.", "The dog runs.")]))

@@ -1,0 +1,70 @@
+"""How many parameters a model would have, counted without building it, and whether there is memory for them."""
+
+from collections.abc import Collection
+
+import torch
+
+from transformer_cli.compute.memory import free_memory, in_words
+from transformer_cli.config.schema import ModelConfig
+from transformer_cli.errors import MemoryShortage
+
+BYTES = 4  # of a float32
+COPIES = 4  # of what learns: weights, gradients, and Adam's two moments
+
+
+def count_by_part(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> dict[str, int]:
+    """Returns how many parameters each part of the Transformer has; a tied matrix is the target embedding's.
+
+    The parts are those of `training.freeze`, and `positions`, the learned tables of both embeddings.
+    """
+    width, inner = config.d_model, config.num_heads * (config.head_dim or config.d_model // config.num_heads)
+    attention = 4 * inner * width + width + (3 * inner if config.qkv_bias else 0)
+    feed_forward = 2 * width * config.d_ff + config.d_ff + width
+    norm = 2 * width
+    final_norm = norm if config.final_norm else 0
+    table = config.max_length * width if config.positions == "learned" and config.max_length else 0
+    return {
+        "source_embedding": 0 if config.tie_embeddings == "all" else source_vocabulary * width,
+        "target_embedding": target_vocabulary * width,
+        "positions": 2 * table,
+        "encoder": config.num_encoder_layers * (attention + feed_forward + 2 * norm) + final_norm,
+        "decoder": config.num_decoder_layers * (2 * attention + feed_forward + 3 * norm) + final_norm,
+        "output": target_vocabulary * (1 if config.tie_embeddings != "none" else width + 1),
+    }
+
+
+def refuse_without_room(
+    config: ModelConfig,
+    vocabularies: tuple[int, int],
+    *,
+    whose: str = "",
+    device: torch.device | None = None,
+    frozen: Collection[str] | None = None,
+    processes: int = 1,
+) -> None:
+    """Raises MemoryShortage, with both numbers, if a model needs more memory than is free.
+
+    vocabularies: the sizes of the source's and the target's. whose: what the error begins with. frozen: the parts that
+    will not be trained (None: the model is only loaded). processes: how many of them share the memory of the CPU.
+    """
+    parts = count_by_part(config, *vocabularies)
+    total = sum(parts.values())
+    learning = 0 if frozen is None else sum(count for part, count in parts.items() if part not in frozen)
+    sharing = 1 if device is not None and device.type == "cuda" else processes
+    need, free = (total + learning * (COPIES - 1)) * BYTES * sharing, free_memory(device)
+    if free is None or need <= free:
+        return
+    largest = max(parts, key=lambda part: parts[part])
+    lower = {
+        "positions": "model.max_length",
+        "encoder": "model.d_ff, model.d_model or model.num_encoder_layers",
+        "decoder": "model.d_ff, model.d_model or model.num_decoder_layers",
+    }.get(largest, "model.d_model, or take a smaller vocabulary")
+    purpose = "just to be loaded" if frozen is None else "with their gradients and Adam's moments"
+    purpose += f" in {sharing} processes" if sharing > 1 else ""
+    where = f"on {device}" if device is not None and device.type == "cuda" else "of memory"
+    remedy = f"lower {lower}, or free some" if frozen is not None else "free some, or use a machine with more"
+    raise MemoryShortage(
+        f"{whose}the model's {total:,} parameters need {in_words(need)} {purpose}, but only {in_words(free)} {where} "
+        f"is free; {remedy}"
+    )
