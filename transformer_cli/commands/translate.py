@@ -106,6 +106,8 @@ def translate(
         if attention:  # there is only one sentence: several were refused above
             _draw_cross_attention(translation, attention, layer=translator.run.config.model.num_decoder_layers)
         print(render(number, translation))
+        if number % CHUNK == 0:
+            sys.stdout.flush()  # a program that has sent as many lines may wait for them
 
 
 def _renderer(*, tokens: bool, as_json: bool, n_best: int | None) -> Render:
@@ -156,8 +158,13 @@ def _lines(sentences: Sequence[str] | None, path: Path | None) -> Iterable[str]:
     from transformer_cli.data.lines import decode_line, read_lines
 
     def standard_input() -> Iterator[str]:
-        for number, line in enumerate(sys.stdin.buffer, start=1):
-            yield decode_line(line, "standard input", number)
+        try:
+            for number, line in enumerate(sys.stdin.buffer, start=1):
+                yield decode_line(line, "standard input", number)
+        except OSError as error:  # closed by `<&-`, or a folder
+            raise DataError(
+                f"standard input: cannot be read: {error.strerror}; give sentences, --input, or a pipe"
+            ) from None
 
     if sentences:
         return [decode_line(os.fsencode(text), "argument", number) for number, text in enumerate(sentences, start=1)]

@@ -71,17 +71,28 @@ class Learner:
     def step(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss | None:
         """Take one optimiser step on the mean loss over the target tokens of all these batches.
 
-        number: the number of the step, from 1. Returns None if the gradient is not finite; then no weight has changed.
+        number: the number of the step, from 1. Returns None if the loss or the gradient is not finite; then no weight
+        has changed.
+        """
+        return self.update(self.gradient(split, batches, number=number))
+
+    def gradient(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss | None:
+        """Do what takes long in a step and changes no weight: compute the gradient, and clip it.
+
+        Returns None if the loss or the gradient is not finite.
         """
         torch.manual_seed(dropout_seed(self.settings.seed, number, self.world.rank))
         loss = self.backward(split, batches)
         limit = self.settings.clip_grad_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
-        is_finite = math.isfinite(norm)
-        if is_finite:
+        return loss if math.isfinite(norm) and math.isfinite(loss.nll) else None
+
+    def update(self, loss: BatchLoss | None) -> BatchLoss | None:
+        """Change the weights by the gradient, unless it is not finite. loss: what `gradient` returned; returned too."""
+        if loss is not None:
             self.optimizer.step()
         self.optimizer.zero_grad()
-        return loss if is_finite else None
+        return loss
 
     def backward(self, split: EncodedSplit, batches: Sequence[Rows]) -> BatchLoss:
         """Add the gradient of the batches' mean loss to the weights' gradients, part by part."""

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from oracles.draws import Draws
+from outcomes import PowerCut, outcome
 from transformer_cli.config.load import load_config
 from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.data.lengths import Rows
@@ -32,10 +33,6 @@ TWO_STEPS = ("training.batch_size=100",)  # an epoch of two steps
 EVERY_STEP = ("training.save_minutes=1e-9",)
 
 
-class PowerCut(BaseException):
-    """Ends training like a kill: nothing catches it."""
-
-
 def weights(run: Run, pointer: str = "last") -> dict[str, Tensor]:
     return load_file(run.checkpoint(pointer) / "model.safetensors")
 
@@ -43,13 +40,6 @@ def weights(run: Run, pointer: str = "last") -> dict[str, Tensor]:
 def largest_difference(one: Run, other: Run) -> float:
     pairs = zip(weights(one).values(), weights(other).values(), strict=True)
     return max((a - b).abs().max().item() for a, b in pairs)
-
-
-def outcome(run: Run) -> dict[str, Any]:
-    """All that a run leaves, but the seconds."""
-    history = [{key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in run.history()]
-    saved = {path.name: (path / "model.safetensors").read_bytes() for path in (run.folder / "checkpoints").iterdir()}
-    return {"history": history, "checkpoints": saved, **{name: run.checkpoint(name).name for name in ("best", "last")}}
 
 
 @pytest.fixture(scope="module")
