@@ -38,16 +38,17 @@ app = typer.Typer(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `tfm` and exit the process with its exit code. arguments: None uses the arguments of the process."""
     if importlib.util.find_spec("fcntl") is None:
-        sys.exit("tfm: error: Windows is not supported, because files are locked as Unix does it; run tfm in WSL")
+        _say("tfm: error: Windows is not supported, because files are locked as only Unix does it; run tfm in WSL")
+        sys.exit(1)
     threads.bound_spinning()
     streams.set_up()
     try:
-        with signals.watched() as watch:
+        with signals.watched(is_silent=_is_second()) as watch:
             message, code = _outcome(arguments, watch)
             _say(message)
     except signals.Stopped as stopped:
-        message, code = f"tfm: {stopped}", 128 + stopped.number
-        _say(message)
+        code = 128 + stopped.number
+        _say("" if _is_second() else f"tfm: {stopped}")
     sys.exit(code)
 
 
@@ -66,6 +67,7 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
     except Exception as error:
         if watch.number is not None:  # a library has made something else of Stopped
             raise signals.Stopped(watch.number) from None
+        watch.finish()
         if isinstance(error, OSError) and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT)):
             where = f"{error.filename}: " if error.filename else ""  # a path, the permissions, the disk
             return f"tfm: error: {where}{error.strerror}; correct the path, the permissions or the space left", 1
@@ -79,7 +81,7 @@ def _code(arguments: Sequence[str] | None) -> int:
     try:
         app(args=arguments, prog_name="tfm")
     except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else 0
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     return 0
 
 
@@ -139,6 +141,11 @@ def _start_log() -> None:
     package.handlers = [LineHandler()]
     package.setLevel(logging.INFO)
     package.propagate = False
+
+
+def _is_second() -> bool:
+    """Whether another process of the same job speaks on this machine."""
+    return "WORLD_SIZE" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
 
 
 def _rank() -> str:

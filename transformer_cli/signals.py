@@ -49,7 +49,9 @@ class Watch:
     number: int | None = None
     """the first signal, as soon as it has arrived"""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_silent: bool = False) -> None:
+        """is_silent: another process says what becomes of the command."""
+        self._is_silent = is_silent
         self._listener: Listener | None = None
         self._is_heard = False
 
@@ -61,6 +63,10 @@ class Watch:
             yield
         finally:
             self._listener = None
+
+    def finish(self) -> None:
+        """Raise Stopped no more: the command has ended, and only says why."""
+        self._is_heard = True
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -77,7 +83,7 @@ class Watch:
         try:
             yield
         finally:
-            self._is_heard = True  # from here on there is nothing to stop
+            self.finish()
             for number, handler in before.items():
                 signal.signal(number, handler)
             signal.set_wakeup_fd(fd_before)
@@ -128,7 +134,7 @@ class Watch:
             return
         start = "\n" if sys.stderr.isatty() else ""  # a bar may stand in the line
         with suppress(OSError):
-            if select.select([], [2], [], 0)[1]:
+            if not self._is_silent and select.select([], [2], [], 0)[1]:
                 os.write(2, f"{start}tfm: {words}\n".encode())
         os._exit(128 + (self.number or 0))
 
@@ -137,9 +143,12 @@ _watches: list[Watch] = []
 
 
 @contextmanager
-def watched() -> Iterator[Watch]:
-    """Watch for signals during the block. Beside the main thread, which alone gets them, nothing is watched."""
-    watch = Watch()
+def watched(*, is_silent: bool = False) -> Iterator[Watch]:
+    """Watch for signals during the block. Beside the main thread, which alone gets them, nothing is watched.
+
+    is_silent: another process says what becomes of the command.
+    """
+    watch = Watch(is_silent=is_silent)
     if threading.current_thread() is not threading.main_thread():
         yield watch
         return

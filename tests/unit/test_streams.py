@@ -1,15 +1,16 @@
 """Standard streams that are closed, full, or whose reader leaves; output files that are the name of a stream."""
 
 import os
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from forked import Forks
-
-Tfm = Callable[..., tuple[int, str, str]]
+from transformer_cli import streams
 
 SENTENCE = "Der alte Hund singt im Park."
 ANSWER = "the old dog sings in the park.\n"
@@ -55,8 +56,8 @@ def test_training_does_not_end_when_nobody_reads_what_it_says(forks: Forks, corp
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
 def test_training_needs_no_stream(forks: Forks, corpus: Path, fresh: Path, closed: tuple[int, ...]) -> None:
     paths = (NOTHING, fresh / "out.txt", fresh / "err.txt")
-    streams = tuple(None if number in closed else path for number, path in enumerate(paths))
-    forks.start("train", "--config", corpus / "tiny.yaml", *EPOCHS, cwd=fresh, streams=streams)  # type: ignore[arg-type]
+    chosen = tuple(None if number in closed else path for number, path in enumerate(paths))
+    forks.start("train", "--config", corpus / "tiny.yaml", *EPOCHS, cwd=fresh, streams=chosen)  # type: ignore[arg-type]
     assert forks.end() == 0
     assert len((fresh / "runs/tiny/history.jsonl").read_text(encoding="utf-8").splitlines()) == 2
     if 2 not in closed:
@@ -84,8 +85,8 @@ def test_a_closed_stream_that_is_needed_is_one_line(
     forks: Forks, used: Path, arguments: tuple[str, ...], closed: int, said: str
 ) -> None:
     paths = (NOTHING, used / "out.txt", used / "err.txt")
-    streams = tuple(None if number == closed else path for number, path in enumerate(paths))
-    forks.start(*arguments, cwd=used, streams=streams)  # type: ignore[arg-type]
+    chosen = tuple(None if number == closed else path for number, path in enumerate(paths))
+    forks.start(*arguments, cwd=used, streams=chosen)  # type: ignore[arg-type]
     code = forks.end()
     err = (used / "err.txt").read_text(encoding="utf-8")
     assert (code, err.count("\n")) == (1, 1), err
@@ -101,8 +102,8 @@ def test_standard_output_on_a_full_disk_is_one_line(forks: Forks, used: Path) ->
 
 
 def test_standard_error_on_a_full_disk_stops_nothing(forks: Forks, corpus: Path, fresh: Path) -> None:
-    streams = (NOTHING, fresh / "out.txt", Path("/dev/full"))
-    forks.start("train", "--config", corpus / "tiny.yaml", *EPOCHS, cwd=fresh, streams=streams)
+    chosen = (NOTHING, fresh / "out.txt", Path("/dev/full"))
+    forks.start("train", "--config", corpus / "tiny.yaml", *EPOCHS, cwd=fresh, streams=chosen)
     assert forks.end() == 0
 
 
@@ -122,8 +123,8 @@ def test_results_that_nobody_reads_end_a_command_quietly(forks: Forks, used: Pat
 def test_a_program_that_sends_a_thousand_lines_and_waits_gets_them_all(forks: Forks, used: Path) -> None:
     for name in ("asked", "answered"):
         os.mkfifo(used / name)
-    streams = (used / "asked", used / "answered", used / "err.txt")
-    forks.start("translate", cwd=used, streams=streams)
+    chosen = (used / "asked", used / "answered", used / "err.txt")
+    forks.start("translate", cwd=used, streams=chosen)
     with (used / "asked").open("w", encoding="utf-8") as asked, (used / "answered").open(encoding="utf-8") as answered:
         asked.write("\n" * 999 + f"{SENTENCE}\n")
         asked.flush()
@@ -156,3 +157,59 @@ def test_a_stream_that_is_not_open_cannot_be_written(forks: Forks, used: Path) -
     code, _, err = forks.run("evaluate", "--split", "test", "--output", "/dev/fd/77", cwd=used)
     assert code == 1
     assert err == "tfm: error: /dev/fd/77: cannot be written: Bad file descriptor; name another file\n"
+
+
+@contextmanager
+def own_streams() -> Iterator[int]:
+    """Standard output and error are a pipe of ours, set up as for a command. Yields the end from which it is read."""
+    reading, writing = os.pipe()
+    kept = [os.dup(number) for number in (1, 2)]
+    for number in (1, 2):
+        os.dup2(writing, number)
+    os.close(writing)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", None)  # as Python finds a closed one
+        patch.setattr(sys, "stderr", sys.__stderr__)
+        try:
+            streams.set_up()
+            yield reading
+        finally:
+            for number, copy in zip((1, 2), kept, strict=True):
+                os.dup2(copy, number)
+                os.close(copy)
+
+
+def test_streams_carry_utf_8_whatever_the_locale() -> None:
+    with own_streams() as pipe:
+        sys.stdout.write("größe\n")
+        sys.stdout.flush()
+        sys.stderr.write("\ud800\n")
+        assert os.read(pipe, 99) == "größe\n?\n".encode()
+
+
+def test_a_reader_that_leaves_is_noticed_once_and_only_by_results() -> None:
+    with own_streams() as pipe:
+        os.close(pipe)
+        sys.stderr.write("nobody reads this\n")
+        sys.stdout.write("nor this\n")
+        with pytest.raises(streams.ReaderGone):
+            sys.stdout.flush()
+        sys.stdout.flush()
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("/dev/stdin", 0),
+        ("/dev/stdout", 1),
+        ("/dev/stderr", 2),
+        ("/dev/fd/63", 63),
+        ("/proc/self/fd/7", 7),
+        ("/proc/123/fd/8", 8),
+        ("/dev/null", None),
+        ("dev/stdout", None),
+        ("/dev/fd/63/x", None),
+    ],
+)
+def test_which_stream_a_path_names(name: str, number: int | None) -> None:
+    assert streams.stream_named(Path(name)) == number

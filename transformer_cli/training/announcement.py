@@ -11,8 +11,11 @@ from transformer_cli.training.step import Learner
 log = logging.getLogger(__name__)
 
 
-def announce(learner: Learner, opened: Opened, state: TrainingState, *, pairs: int) -> None:
-    """Log what the run is, and where it resumes. pairs: how many pairs of sentences it learns from."""
+def announce(learner: Learner, opened: Opened, state: TrainingState, *, pairs: int, batches: int) -> None:
+    """Log what the run is, and where it resumes.
+
+    pairs: how many pairs of sentences it learns from. batches: how many batches they make in each epoch.
+    """
     config, model, world = opened.run.config, learner.model, learner.world
     frozen = count_frozen(model)
     log.info(
@@ -34,6 +37,8 @@ def announce(learner: Learner, opened: Opened, state: TrainingState, *, pairs: i
     elif state.step:
         where = f"epoch {state.epoch}, {state.batch} batches into it"
         log.info("resuming from the save at step %s (%s)", f"{state.step:,}", where)
+    elif batches == 1 and config.training.batch_size > pairs:
+        log.warning("training.batch_size %s takes all pairs at once: an epoch is one step", config.training.batch_size)
 
 
 def _frozen_parts(learner: Learner) -> str:

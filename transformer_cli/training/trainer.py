@@ -73,7 +73,8 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
             trainer = Trainer.resume(opened.run, opened.dataset, device, world)
         else:
             trainer = Trainer.begin(opened.run, opened.dataset, device, world, initial=opened.initial)
-        announce(trainer.learner, opened, trainer.state, pairs=len(trainer.train_sentences.rows))
+        pairs, batches = len(trainer.train_sentences.rows), len(trainer.plan())
+        announce(trainer.learner, opened, trainer.state, pairs=pairs, batches=batches)
         trainer.stop = stop
         trainer.run_epochs()
     return opened.run
