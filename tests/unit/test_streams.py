@@ -15,7 +15,7 @@ from transformer_cli import streams
 SENTENCE = "Der alte Hund singt im Park."
 ANSWER = "the old dog sings in the park.\n"
 NOTHING = Path(os.devnull)
-EPOCHS = ("--set", "training.epochs=2")
+EPOCHS = ("--set", "training.epochs=2", "--set", "training.batch_size=100")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_training_does_not_end_when_nobody_reads_what_it_says(forks: Forks, corp
     assert len((fresh / "runs/tiny/history.jsonl").read_text(encoding="utf-8").splitlines()) == 2
 
 
-@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize("closed", [(2,), (0, 1), (0, 1, 2)], ids=str)
 def test_training_needs_no_stream(forks: Forks, corpus: Path, fresh: Path, closed: tuple[int, ...]) -> None:
     paths = (NOTHING, fresh / "out.txt", fresh / "err.txt")
     chosen = tuple(None if number in closed else path for number, path in enumerate(paths))
