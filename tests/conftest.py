@@ -5,7 +5,7 @@ import logging
 import random
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from itertools import product
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from forked import Forks
 from transformer_cli import plots
 from transformer_cli.cli import main
 from transformer_cli.config.load import load_config
@@ -76,6 +77,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tfm() -> Callable[..., tuple[int, str, str]]:
     """tfm(*arguments, stdin=b"", cwd=folder) → (exit code, standard output, standard error), in this process."""
     return _tfm
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """`tfm` in processes of its own."""
+    started = Forks()
+    yield started
+    started.close()
 
 
 @pytest.fixture(scope="session")

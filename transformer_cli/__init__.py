@@ -4,9 +4,11 @@ Python offers the same functions as the command line. A name is imported when it
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as type checkers know it from typing, whose import is half of a command's first moment
 if TYPE_CHECKING:
+    from typing import Any
+
     from transformer_cli.config.decoding import DecodingConfig
     from transformer_cli.config.load import load_config
     from transformer_cli.config.schema import Config
@@ -62,7 +64,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

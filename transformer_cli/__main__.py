@@ -1,5 +1,24 @@
-"""`python -m transformer_cli`: the same as `tfm`."""
+"""The process `tfm`, or `python -m transformer_cli`: Ctrl-C ends it quietly from its first moment to its last."""
 
-from transformer_cli.cli import main
+import os
+import signal
 
-main()
+
+def main() -> None:
+    """Run the command line. It sets signal handlers of its own; before and after, Ctrl-C ends the process at once."""
+    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:  # not in a shell's background jobs
+        signal.signal(signal.SIGINT, _end)
+    from transformer_cli.cli import main as run  # takes longer than a quick Ctrl-C
+
+    run()
+
+
+def _end(number: int, _frame: object) -> None:
+    try:
+        os.write(2, b"tfm: stopped by SIGINT\n")
+    finally:
+        os._exit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,12 +1,13 @@
 """The command line: the app, and errors → exit codes. Knows no command's options; does not import torch by itself.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 success, 1 a mistake in the user's input
-or files, 2 wrong usage, 130 interrupted, 143 terminated.
+or files, 2 wrong usage, 128 + n stopped by signal n (130 by Ctrl-C), or 141 because nobody reads the results any more.
 """
 
 import errno
-import io
+import importlib.util
 import logging
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from transformer_cli import signals, streams
 from transformer_cli.commands.compare import compare
 from transformer_cli.commands.curves import curves
 from transformer_cli.commands.evaluate import evaluate
@@ -25,7 +27,7 @@ from transformer_cli.commands.train import train
 from transformer_cli.commands.translate import translate
 from transformer_cli.compute import threads
 from transformer_cli.errors import DistributedError, Interrupted, TfmError
-from transformer_cli.terminal import harmless, on_one_line
+from transformer_cli.terminal import on_one_line
 
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},  # for every command
@@ -36,18 +38,52 @@ app = typer.Typer(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `tfm` and exit the process with its exit code. arguments: None uses the arguments of the process."""
-    _set_up_process()
+    if importlib.util.find_spec("fcntl") is None:
+        _say("tfm: error: Windows is not supported, because files are locked as only Unix does it; run tfm in WSL")
+        sys.exit(1)
+    threads.bound_spinning()
+    streams.set_up()
+    try:
+        with signals.watched(is_silent=_is_second()) as watch:
+            message, code = _outcome(arguments, watch)
+            _say(message)
+    except signals.Stopped as stopped:
+        code = 128 + stopped.number
+        _say("" if _is_second() else f"tfm: {stopped}")
+    sys.exit(code)
+
+
+def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str, int]:
+    """Run a command. Returns the line that says why it has ended, or "", and the exit code."""
+    try:
+        code = _code(arguments)
+        sys.stdout.flush()
+        return "", code
+    except TfmError as error:
+        return f"tfm: error: {error}", 1
+    except Interrupted as interruption:
+        return f"tfm: {interruption}", 128 + interruption.signal_number
+    except streams.ReaderGone:
+        return "", 128 + 13  # as if SIGPIPE had ended it, as it ends other programs
+    except Exception as error:
+        if watch.number is not None:  # a library has made something else of Stopped
+            raise signals.Stopped(watch.number) from None
+        watch.finish()
+        if isinstance(error, OSError) and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT)):
+            where = f"{error.filename}: " if error.filename else ""  # a path, the permissions, the disk
+            return f"tfm: error: {where}{error.strerror}; correct the path, the permissions or the space left", 1
+        from transformer_cli import reports
+
+        return f"tfm: error: {_rank()}{reports.tell(error)}", 1
+
+
+def _code(arguments: Sequence[str] | None) -> int:
+    """Run a command. Returns its exit code, if it ends with one."""
     try:
         app(args=arguments, prog_name="tfm")
-    except TfmError as error:
-        _exit(f"tfm: error: {error}", 1)
-    except OSError as error:  # a path, the permissions, the disk
-        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        where = f"{error.filename}: " if error.filename else ""
-        _exit(f"tfm: error: {where}{error.strerror}; correct the path, the permissions or the space left", 1)
-    except Interrupted as interruption:
-        _exit(f"tfm: {interruption}", 128 + interruption.signal_number)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    return 0
 
 
 @app.callback(invoke_without_command=True)
@@ -64,6 +100,8 @@ def root(
         typer.echo(context.get_help())
     else:
         _start_log()
+        if context.invoked_subcommand != "train":  # which prints nothing there
+            streams.check_standard_output()
 
 
 @contextmanager
@@ -97,15 +135,6 @@ app.command()(inspect)
 app.command()(curves)
 
 
-def _set_up_process() -> None:
-    """Set what belongs to the whole process, before any command runs and before torch is imported."""
-    threads.bound_spinning()
-    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "replace")):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors=errors)  # like the input, whatever the locale
-    sys.stdout, sys.stderr = harmless(sys.stdout), harmless(sys.stderr, has_bars=True)
-
-
 def _start_log() -> None:
     from transformer_cli.progress import LineHandler
 
@@ -115,8 +144,18 @@ def _start_log() -> None:
     package.propagate = False
 
 
-def _exit(message: str, code: int) -> None:
-    sys.stderr.write(
-        f"{on_one_line(message)}\n"
-    )  # in one call, so that no other process's line comes before the line's end
-    sys.exit(code)
+def _is_second() -> bool:
+    """Whether another process of the same job speaks on this machine."""
+    return "WORLD_SIZE" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
+
+
+def _rank() -> str:
+    """Returns which process of a job this one is, as the beginning of a line."""
+    rank = os.environ.get("RANK", "")
+    return f"rank {rank}: " if rank and "WORLD_SIZE" in os.environ else ""
+
+
+def _say(message: str) -> None:
+    if message:
+        line = f"{on_one_line(message)}\n"
+        sys.stderr.write(line)  # in one call, so that no other process's line comes before the line's end

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from transformer_cli import streams
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -29,7 +31,10 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace `path` whole or not at all. A pipe or a device is not replaced but written to."""
+    """Replace `path` whole or not at all. A pipe or a device is not replaced but written to, and so is a stream."""
+    if (descriptor := streams.stream_named(path)) is not None:
+        streams.write_to(descriptor, content)
+        return
     path = path.resolve()  # replaces the file that a link points to, not the link
     if path.exists() and not path.is_file():
         path.write_bytes(content)

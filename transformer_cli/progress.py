@@ -36,7 +36,7 @@ def bar(
     total: how much there is to do (None: unknown). unit_scale: show 1200 as 1.20k. initial: how much was done before.
     If standard error is not a terminal, or with as_lines, log lines report on work of more than a minute instead.
     """
-    if as_lines or not sys.stderr.isatty():
+    if as_lines or sys.stderr is None or not sys.stderr.isatty():
         return Lines(description, total, unit, unit_scale=unit_scale, initial=initial)
     from tqdm import tqdm
 

@@ -7,7 +7,6 @@ UTF-8, which Python keeps in names and arguments as surrogates, are shown in the
 
 import io
 import re
-from typing import TextIO
 
 SURROGATES = "\ud800-\udfff"
 CONTROLS = re.compile(f"[\x00-\x1f\x7f-\x9f{SURROGATES}]")  # C0, DEL and C1; \x9b and \x9d begin escape codes too
@@ -33,18 +32,6 @@ class TerminalWithBars(Terminal):
     """The same for standard error, where tqdm draws progress bars."""
 
     obeyed = NOT_IN_BARS
-
-
-def harmless(stream: TextIO, *, has_bars: bool = False) -> TextIO:
-    """Returns what to write to instead of `stream`: if it is a terminal, a stream that takes its place.
-
-    has_bars: whether progress bars are drawn there.
-    """
-    if isinstance(stream, Terminal) or not isinstance(stream, io.TextIOWrapper) or not stream.isatty():
-        return stream
-    stream.flush()
-    kind = TerminalWithBars if has_bars else Terminal
-    return kind(stream.buffer, encoding="utf-8", line_buffering=True)
 
 
 def on_one_line(message: str) -> str:

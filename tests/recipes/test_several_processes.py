@@ -63,6 +63,21 @@ if os.environ["RANK"] == "1":
     os.chdir("elsewhere")
 main()
 """
+RANK_1_FINDS_DAMAGE = """\
+from transformer_cli.cli import main
+from transformer_cli.errors import DataError
+from transformer_cli.training.trainer import Trainer
+
+step = Trainer.step
+
+def fail(trainer, batches):
+    if trainer.world.rank == 1:
+        raise DataError("train.ids.npy: damaged")
+    return step(trainer, batches)
+
+Trainer.step = fail
+main()
+"""
 
 
 def torchrun(*arguments: object, cwd: Path, config: Path, overrides: tuple[str, ...]) -> tuple[int, list[str]]:
@@ -148,6 +163,17 @@ def test_a_reason_that_only_one_process_knows_is_said(corpus: Path, project: Pat
     assert code == 1
     (said,) = [line for line in lines if line.startswith("tfm: ")]
     assert said.startswith("tfm: error: rank 1: data/: no dataset files de→en with fingerprint "), lines
+
+
+def test_a_reason_that_one_process_finds_while_it_trains_is_said_first(
+    corpus: Path, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "data").symlink_to(project / "data")
+    script = tmp_path / "damaged.py"
+    script.write_text(RANK_1_FINDS_DAMAGE, encoding="utf-8")
+    code, lines = torchrun(script, cwd=tmp_path, config=corpus / "tiny.yaml", overrides=())
+    assert code == 1
+    assert next(line for line in lines if line.startswith("tfm: ")) == "tfm: error: rank 1: train.ids.npy: damaged"
 
 
 def assert_same_but_for_rounding(run: Path, alone: Run, *, steps: int) -> None:

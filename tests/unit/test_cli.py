@@ -1,8 +1,10 @@
 """The command line: exit codes, and one line on standard error that says what was wrong."""
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -228,3 +230,74 @@ def test_python_m_is_the_same_as_tfm(tfm: Tfm, tmp_path: Path) -> None:
 def test_the_command_line_imports_no_torch() -> None:
     program = "import sys, transformer_cli.cli, transformer_cli.config; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A defect in `tfm train`; reports go to the folder that is returned."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise IndexError("list index\nout of range")
+
+    monkeypatch.setattr("transformer_cli.training.trainer.train", fail)
+    monkeypatch.setattr("sys.argv", ["tfm", "train", "--set", "name=a b"])
+    (folder := tmp_path / "reports").mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def test_what_nobody_foresaw_is_one_line_and_a_report(tfm: Tfm, tmp_path: Path, broken: Path) -> None:
+    answer = tfm("train", cwd=tmp_path)
+    (report,) = broken.iterdir()
+    assert_one_line(answer, f"IndexError: list index out of range; this is a defect of tfm: please send {report} to ")
+    said = report.read_text(encoding="utf-8")
+    assert [line for line in said.splitlines() if line.startswith("command: ")] == [
+        "command: tfm train --set 'name=a b'"
+    ]
+    assert all(f"\n{name} " in said for name in ("Python", "transformer-cli", "torch", "typer")), said
+    assert said.endswith("IndexError: list index\nout of range\n")
+    assert "Traceback (most recent call last):" in said
+
+
+def test_a_report_goes_where_there_is_room(
+    tfm: Tfm, tmp_path: Path, broken: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = tempfile.mkstemp
+    tried: list[str] = []
+
+    def refuse(*, dir: str, **options: str) -> tuple[int, str]:
+        tried.append(dir)
+        if len(tried) == 1:  # full: found out when it is written
+            (broken / "full").touch()
+            return os.open("/dev/full", os.O_WRONLY), str(broken / "full")
+        if len(tried) < 4:
+            raise PermissionError(30, "Read-only file system")
+        return make(prefix=options["prefix"], suffix=options["suffix"], dir=broken)
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    answer = tfm("train", cwd=tmp_path)
+    (report,) = broken.iterdir()
+    assert_one_line(answer, f"please send {report} to its authors")
+    assert tried[:3] == [str(broken), "/tmp", "/var/tmp"]
+
+
+def test_without_any_room_for_a_report_it_says_so(
+    tfm: Tfm, tmp_path: Path, broken: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: str) -> tuple[int, str]:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    assert_one_line(tfm("train", cwd=tmp_path), "IndexError", "no folder has room for a report: set TMPDIR to one")
+
+
+def test_of_several_processes_each_says_its_own_defect(
+    tfm: Tfm, tmp_path: Path, broken: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    be_rank(1, monkeypatch)
+    assert_one_line(tfm("train", cwd=tmp_path), "tfm: error: rank 1: IndexError: ")
+
+
+def test_windows_is_said_not_to_be_supported(tfm: Tfm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert_one_line(tfm("--version", cwd=tmp_path), "Windows is not supported", "WSL")

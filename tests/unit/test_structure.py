@@ -13,7 +13,7 @@ import transformer_cli
 
 PACKAGE = Path(transformer_cli.__file__).parent
 GROUPS = (
-    {"errors", "files", "progress", "terminal"},
+    {"errors", "files", "progress", "reports", "signals", "streams", "terminal"},
     {"config"},
     {"compute"},
     {"data", "model"},

@@ -132,6 +132,8 @@ def translate(
             if attention:  # there is only one sentence: several were refused above
                 _draw_cross_attention(translation, attention, layer=translator.run.config.model.num_decoder_layers)
             print(render(number, translation))
+            if number % CHUNK == 0:
+                sys.stdout.flush()  # a program that has sent as many lines may wait for them
 
 
 def _renderer(*, tokens: bool, as_json: bool, n_best: int | None) -> Render:
@@ -183,11 +185,19 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
     """The sentences given as arguments, else the lines of the file, else those of standard input; and their name."""
     from transformer_cli.data.lines import cut_lines, lines_of
 
+    def standard_input() -> Iterator[str]:
+        try:
+            yield from lines_of(sys.stdin.buffer, "standard input")
+        except OSError as error:  # closed by `<&-`, or a folder
+            raise DataError(
+                f"standard input: cannot be read: {error.strerror}; give sentences, --input, or a pipe"
+            ) from None
+
     if sentences:
         return "argument", [as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
     if path:
         return str(path), cut_lines(path)
-    return "standard input", lines_of(sys.stdin.buffer, "standard input")
+    return "standard input", standard_input()
 
 
 class _LongLines:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.errors import DistributedError, TfmError
+from transformer_cli.errors import DistributedError, Interrupted, TfmError
 
 if TYPE_CHECKING:
     import torch
@@ -42,6 +42,8 @@ class World:
     """how many processes there are on this machine"""
     _shared: list[Any] = field(default_factory=list, init=False, compare=False, repr=False)
     """the modules whose gradients are shared"""
+    _alike: list[Exception] = field(default_factory=list, init=False, compare=False, repr=False)
+    """the errors that all processes have raised alike"""
 
     @staticmethod
     def from_environment() -> "World":
@@ -63,11 +65,36 @@ class World:
     def joined(self, device: "torch.device") -> Iterator[None]:
         """Be connected with the other processes during the block. In all but the first, the package's log is muted.
 
-        Raises DistributedError if the other processes cannot be reached.
+        Raises DistributedError if the other processes cannot be reached, and in place of a TfmError that this process
+        alone knows of, because it was not raised inside `together`: nobody else can say it.
         """
         if self.size == 1:
             yield
             return
+        self._connect(device)
+        level = (package := logging.getLogger("transformer_cli")).level
+        if not self.is_first:
+            package.setLevel(logging.CRITICAL)
+        is_orderly = False
+        try:
+            yield
+            is_orderly = True
+        except Exception as error:
+            # After a signal nobody waits for this process. An error that it alone knows of has to be said first: the
+            # others would end as soon as the connection does, and torchrun ends all as soon as one has ended.
+            is_orderly = isinstance(error, Interrupted) or any(error is each for each in self._alike)
+            if isinstance(error, TfmError) and not isinstance(error, DistributedError) and not is_orderly:
+                raise DistributedError(f"rank {self.rank}: {error}") from None
+            raise
+        finally:
+            package.setLevel(level)
+            self._free_reducers()
+            if is_orderly:  # else it might wait for the dead
+                import torch.distributed as dist
+
+                dist.destroy_process_group()
+
+    def _connect(self, device: "torch.device") -> None:
         import torch
         import torch.distributed as dist
         from torch.distributed.distributed_c10d import PrefixStore
@@ -87,20 +114,6 @@ class World:
         except (RuntimeError, ValueError) as error:
             reason = str(error).split("\n")[0]
             raise DistributedError(f"rank {self.rank}: the other processes cannot be reached: {reason}") from None
-        level = (package := logging.getLogger("transformer_cli")).level
-        if not self.is_first:
-            package.setLevel(logging.CRITICAL)
-        is_broken = False
-        try:
-            yield
-        except DistributedError:
-            is_broken = True
-            raise
-        finally:
-            package.setLevel(level)
-            self._free_reducers()
-            if not is_broken:  # after a break, an orderly end would wait for processes that are dead
-                dist.destroy_process_group()
 
     def _free_reducers(self) -> None:
         """Free what holds the process group: if that went last, it might wait for gloo's threads for ever."""
@@ -129,10 +142,13 @@ class World:
         except DistributedError:
             if failure is None:
                 raise
+            raise failure from None
+        if failure is None and others is not None:
+            failure = TfmError(others)
         if failure is not None:
+            if self.size > 1:
+                self._alike.append(failure)
             raise failure
-        if others is not None:
-            raise TfmError(others)
 
     def total(self, values: NDArray[Any]) -> NDArray[Any]:
         """Sum an array over all processes; it has the same shape in each of them."""

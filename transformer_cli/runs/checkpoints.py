@@ -72,6 +72,8 @@ class TrainingState:
     best_valid_loss: float | None = None
     validations_since_best: int = 0
     running: RunningLoss = field(default_factory=RunningLoss)
+    skipped_in_a_row: int = 0
+    """how many of the last steps were skipped, because their loss or gradient was not finite"""
 
     @property
     def is_best(self) -> bool:
@@ -146,9 +148,15 @@ def save(
     model: Transformer,
     optimizer: torch.optim.Optimizer,
     state: TrainingState,
+    *,
+    awaits_validation: bool = False,
 ) -> None:
-    """Write a checkpoint, point `last` (and `best`, if it is) at it, and delete checkpoints that nothing points to."""
-    name = f"step-{state.step:07d}"
+    """Write a checkpoint, point `last` (and `best`, if it is) at it, and delete checkpoints that nothing points to.
+
+    awaits_validation: the epoch's steps are done, but it is not validated yet. The validation will save the same step
+    under the usual name, so this one has another zero: step-00004540 before, step-0004540 after.
+    """
+    name = f"step-{'0' * awaits_validation}{state.step:07d}"
     place = run.folder / "checkpoints" / name
     left = _clean_up(run)  # a kill may have left a folder of this name
     if place in left:

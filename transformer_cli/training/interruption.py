@@ -1,27 +1,91 @@
-"""Notes signals, so that training can save and end, and says which command goes on. Knows nothing of training."""
+"""Stopping a training well: what a signal asks for, what is saved then, and what is said. Knows nothing of steps.
+
+The first signal is noted, and training ends after the step or validation in progress. Where that takes too long, a
+thread of `signals` calls `Stop.rescue`: what is in progress is dropped, since it has changed nothing yet, and what was
+done before is saved. Whatever changes weights, the state of training or their files is inside `Stop.held_off`.
+"""
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from transformer_cli.errors import DistributedError, Interrupted
+from transformer_cli.signals import NUMBERS, Stopped, current_watch
 
 
 class Stop:
-    """The number of the signal that has arrived; None until then."""
+    """The signal that has arrived, if any, and how far the run has been saved."""
 
-    signal_number: int | None = None
+    def __init__(self) -> None:
+        self.signal_number: int | None = None
+        self.was_fresh = False
+        """whether --fresh was given and the old run has been moved aside: given again, it would begin anew once more"""
+        self.saved_step: int | None = None
+        """the step of the last save; None if there is none yet"""
+        self.save_rest: Callable[[], bool] = lambda: True
+        """saves what has been done since the last save; whether this process is the one that saves"""
+        self._changing = threading.RLock()
+        self._is_over = False
+
+    @property
+    def without(self) -> str:
+        """What is to be left out of the command that goes on, in words."""
+        return " without --fresh" if self.was_fresh else ""
+
+    @contextmanager
+    def held_off(self) -> Iterator[None]:
+        """A block in which `rescue` waits: what is saved would be neither the state before it nor the one after it."""
+        with self._changing:
+            yield
+
+    def interrupted(self) -> Interrupted:
+        """Returns what ends training when all that was done has been saved."""
+        with self._changing:
+            self._is_over = True
+        return Interrupted(self._saved_words(), self.signal_number or signal.SIGINT)
+
+    def rescue(self) -> str | None:
+        """Save what was done before the step or validation in progress. Returns the last words of this process.
+
+        None: this one has saved and is about to end, or another process saves, and this one must not end before.
+        """
+        with self._changing:
+            if self._is_over:
+                return None
+            try:
+                return self._saved_words() if self.save_rest() else None
+            except Exception as error:  # a full disk, for example: the process ends all the same
+                return f"{self.last_words()} (it could not be saved: {error})"
+
+    def last_words(self) -> str:
+        """Returns what a process says that ends at once."""
+        if self.saved_step is None:
+            return f"stopped at once; nothing has been saved yet, and the same command{self.without} begins again"
+        step = f"{self.saved_step:,}"
+        return (
+            f"stopped at once; the last save is that of step {step}, from which the same command{self.without} goes on"
+        )
+
+    def _saved_words(self) -> str:
+        if self.saved_step is None:
+            return f"stopped before the first step; give the same command{self.without} again"
+        return f"stopped and saved at step {self.saved_step:,}; the same command{self.without} goes on"
 
 
 @contextmanager
-def stop_signals() -> Iterator[Stop]:
-    """Note the first SIGINT or SIGTERM instead of ending the process; a second one has its usual effect.
+def stop_signals(stop: Stop | None = None) -> Iterator[Stop]:
+    """Note the first signal in a Stop during the block instead of ending the process.
 
-    A signal that the process ignores stays ignored, for example SIGINT in a shell's background jobs.
+    On the command line, `signals` does what follows if that is not enough. Elsewhere, such as in a notebook, a second
+    signal has its usual effect. A signal that the process ignores stays ignored.
     """
-    stop = Stop()
+    stop = stop or Stop()
+    if watch := current_watch():
+        with watch.listening(stop):
+            yield stop
+        return
     if threading.current_thread() is not threading.main_thread():
         yield stop  # only the main thread may set handlers
         return
@@ -32,7 +96,7 @@ def stop_signals() -> Iterator[Stop]:
         for known, handler in previous.items():
             signal.signal(known, handler)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in NUMBERS:
         if signal.getsignal(number) != signal.SIG_IGN:
             previous[number] = signal.signal(number, note)
     try:
@@ -43,16 +107,15 @@ def stop_signals() -> Iterator[Stop]:
 
 
 @contextmanager
-def told_how_to_go_on(*, was_fresh: bool = False) -> Iterator[None]:
-    """Add to what ends training before its time which command goes on.
-
-    was_fresh: --fresh was given, and the old run has been moved aside; given again, it would begin anew once more.
-    """
-    without = " without --fresh" if was_fresh else ""
+def told_how_to_go_on(stop: Stop) -> Iterator[None]:
+    """Say of what ends training before its time which command goes on."""
     try:
         yield
-    except Interrupted as stopped:
-        raise Interrupted(f"{stopped}; the same command{without} goes on", stopped.signal_number) from None
+    except Stopped as stopped:  # before the first step
+        stop.signal_number = stopped.number
+        raise stop.interrupted() from None
     except DistributedError as lost:
-        how = f"start the same command again{without}: it goes on from the last save"
+        if stop.signal_number:  # the others got it too, and one of them has ended sooner
+            raise Interrupted(stop.last_words(), stop.signal_number) from None
+        how = f"start the same command again{stop.without}: it goes on from the last save"
         raise DistributedError(f"{lost}; {how}") from None

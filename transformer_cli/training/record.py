@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from transformer_cli.errors import CheckpointError
+from transformer_cli.runs.averages import load_average
 from transformer_cli.runs.checkpoints import TrainingState
 from transformer_cli.runs.run import RESTORE, Run
 from transformer_cli.training import events
@@ -23,7 +24,7 @@ def read_validations(run: Run, state: TrainingState) -> list[Validation]:
         found = [Validation.from_json(entry) for entry in run.history()]
     except TypeError as error:
         raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
-    kept = [each for each in found if each.step <= state.step]
+    kept = [each for each in found if each.epoch < state.epoch]
     if len(kept) != state.epoch - 1:  # every epoch ends with one
         raise CheckpointError(f"{path}: damaged: {len(kept)} of {state.epoch - 1} validations; {RESTORE}")
     return kept
@@ -64,6 +65,19 @@ class Record:
         except OSError as error:  # no reason to stop training; the next validation begins a new file
             self._event_file = None
             log.warning("TensorBoard's event file could not be written: %s", error)
+
+    def say_best(self) -> None:
+        """Log which validation was the best, and where its checkpoint is."""
+        epochs, path = len(self.validations), self.run.checkpoint("best")
+        if average := load_average(self.run, "best"):
+            where, found = (
+                f"of averaged weights after epoch {average.epochs[-1]}",
+                (average.valid_loss, average.valid_ppl),
+            )
+        else:
+            best = min(self.validations, key=lambda validation: validation.valid_loss)
+            where, found = f"in epoch {best.epoch}", (best.valid_loss, best.valid_ppl)
+        log.info("best validation loss %.3f (PPL %.2f) %s of %d: %s", *found, where, epochs, path)
 
     def _draw_curves(self) -> None:
         from transformer_cli import plots  # matplotlib takes half a second: not before the first steps

@@ -74,19 +74,29 @@ class Learner:
     def step(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss | None:
         """Take one optimiser step on the mean loss over the target tokens of all these batches.
 
-        number: the number of the step, from 1. Returns None if the gradient is not finite; then no weight has changed.
-        Raises MemoryShortage, likewise before any weight has changed, for a batch that does not fit in memory.
+        number: the number of the step, from 1. Returns None if the loss or the gradient is not finite; then no weight
+        has changed. Raises MemoryShortage, likewise before any weight has changed, if memory does not suffice.
+        """
+        return self.update(self.gradient(split, batches, number=number))
+
+    def gradient(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss | None:
+        """Do what takes long in a step and changes no weight: compute the gradient, and clip it.
+
+        Returns None if the loss or the gradient is not finite. Raises MemoryShortage for a batch that does not fit.
         """
         torch.manual_seed(dropout_seed(self.settings.seed, number, self.world.rank))
         loss = self.backward(split, batches)
         limit = self.settings.clip_grad_norm or math.inf
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
-        is_finite = math.isfinite(norm)
-        if is_finite:
+        return loss if math.isfinite(norm) and math.isfinite(loss.nll) else None
+
+    def update(self, loss: BatchLoss | None) -> BatchLoss | None:
+        """Change the weights by the gradient, unless it is not finite. loss: what `gradient` returned; returned too."""
+        if loss is not None:
             with room_for(lambda: f"Adam's moments do not fit in the memory of {self.device}; lower model.d_model"):
                 self.optimizer.step()  # the first one makes the moments, before it changes any weight
         self.optimizer.zero_grad()
-        return loss if is_finite else None
+        return loss
 
     def backward(self, split: EncodedSplit, batches: Sequence[Rows]) -> BatchLoss:
         """Add the gradient of the batches' mean loss to the weights' gradients, part by part."""

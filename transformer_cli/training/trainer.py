@@ -18,19 +18,18 @@ import torch
 
 from transformer_cli import progress
 from transformer_cli.compute import threads
-from transformer_cli.compute.devices import choose_device_of, describe
+from transformer_cli.compute.devices import choose_device_of
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import plan_epoch
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.lengths import Rows
-from transformer_cli.errors import Interrupted, MemoryShortage
+from transformer_cli.errors import CheckpointError, MemoryShortage
 from transformer_cli.evaluation.losses import perplexity
-from transformer_cli.model.transformer import count_frozen, count_parameters
-from transformer_cli.runs.averages import load_average
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last, save, set_moments
-from transformer_cli.runs.run import Run
+from transformer_cli.runs.run import RESTORE, Run
 from transformer_cli.training import averaging, events
+from transformer_cli.training.announcement import announce
 from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
 from transformer_cli.training.opening import join_run, open_run
 from transformer_cli.training.optim import learning_rate, state_names
@@ -38,7 +37,9 @@ from transformer_cli.training.pretrained import NOTHING, Initial
 from transformer_cli.training.record import Record, read_validations
 from transformer_cli.training.sentences import training_sentences, usable_sentences
 from transformer_cli.training.step import Learner
-from transformer_cli.training.validation import Validation, validate
+from transformer_cli.training.validation import Validation, diverged, validate
+
+MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +50,9 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     Sets torch's number of threads, if the config names one, and (at each step) its random seed for the whole process.
 
     fresh: move a run of this name aside and begin anew. Raises DataError without a dataset, CheckpointError if the run
-    on disk is damaged, ConfigError if it was begun with other settings or another process is training it, Interrupted
-    (after a save) on SIGINT or SIGTERM, DistributedError if another process of the same job ends early.
+    on disk is damaged, ConfigError if it was begun with other settings, another process is training it, or training
+    diverges, Interrupted (after a save) on SIGINT, SIGTERM, SIGHUP or SIGUSR1, DistributedError if another process of
+    the same job ends early.
     """
     world = World.from_environment()
     device = choose_device_of(world, config.training.device)
@@ -58,22 +60,25 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
         events.check_installed()
     threads.set_num_threads(config.training.num_threads)
     folder = runs_dir / config.name
-    with world.joined(device), ExitStack() as held:
-        with told_how_to_go_on(), world.together():
+    stop = Stop()
+    with world.joined(device), ExitStack() as held, told_how_to_go_on(stop):
+        with world.together():
             if world.is_first:
                 opened = held.enter_context(
                     open_run(folder, config, device=device, data_dir=data_dir, fresh=fresh, world=world)
                 )
-        with told_how_to_go_on(was_fresh=fresh):
-            with world.together():
-                if not world.is_first:
-                    opened = join_run(folder, data_dir)
-            if opened.run.has_checkpoint("last"):
-                trainer = Trainer.resume(opened.run, opened.dataset, device, world)
-            else:
-                trainer = Trainer.begin(opened.run, opened.dataset, device, world, initial=opened.initial)
-            trainer.announce()
-            trainer.run_epochs()
+        stop.was_fresh = fresh
+        with world.together():
+            if not world.is_first:
+                opened = join_run(folder, data_dir)
+        if opened.run.has_checkpoint("last"):
+            trainer = Trainer.resume(opened.run, opened.dataset, device, world)
+        else:
+            trainer = Trainer.begin(opened.run, opened.dataset, device, world, initial=opened.initial)
+        pairs, batches = len(trainer.train_sentences.rows), len(trainer.plan())
+        announce(trainer.learner, opened, trainer.state, pairs=pairs, batches=batches)
+        trainer.stop = stop
+        trainer.run_epochs()
     return opened.run
 
 
@@ -106,9 +111,10 @@ class Trainer:
         self.learner = Learner(start.model, self.settings, device, world)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
         self.state = start.state
-        self._saved_step = start.state.step
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
         self.record = Record(run, validations, writes=world.is_first)
+        self.stop = Stop()
+        self._saved = self._place()  # a new run has nothing to save
 
     @staticmethod
     def begin(
@@ -130,51 +136,31 @@ class Trainer:
             if world.is_first:
                 finish_save(run, start.state)
         trainer = Trainer(run, dataset, start, device, world, validations=validations)
+        with world.together():
+            if start.state.batch and start.state.batch > len(trainer.plan()):
+                of = f"batch {start.state.batch} of {len(trainer.plan())}"
+                raise CheckpointError(f"{run.checkpoint('last') / 'state.json'}: damaged: {of}; {RESTORE}")
         trainer.record.write_events()
         return trainer
 
-    def announce(self) -> None:
-        """Log what the run is, and where it resumes."""
-        data, model = self.run.config.data, self.learner.model
-        frozen = count_frozen(model)
-        log.info(
-            "%s: %s parameters%s; %s→%s, %s pairs of %s; epochs: %s; %s; %s",
-            self.run.config.name,
-            f"{count_parameters(model):,}",
-            (f", {frozen:,} of them frozen vectors" if frozen else "") + self._frozen_parts(),
-            data.source,
-            data.target,
-            f"{len(self.train_sentences.rows):,}",
-            self.dataset.folder,
-            self.settings.epochs,
-            describe(self.learner.device) + (f" × {self.world.size} processes" if self.world.size > 1 else ""),
-            self.learner.precision,
-        )
-        if self.state.epoch > self.settings.epochs:
-            more = "" if self.settings.schedule == "cosine" else "; raise training.epochs to go on"
-            log.info("all %d epochs are trained%s", self.state.epoch - 1, more)
-        elif self.state.step:
-            where = f"epoch {self.state.epoch}, {self.state.batch} batches into it"
-            log.info("resuming from the save at step %s (%s)", f"{self.state.step:,}", where)
-
-    def _frozen_parts(self) -> str:
-        held = sum(each.numel() for each in self.learner.model.parameters() if not each.requires_grad)
-        return f" and {held:,} frozen ones ({', '.join(self.settings.freeze)})" if held else ""
-
     def run_epochs(self) -> None:
         """Train until the epochs or the patience run out. Raises Interrupted, after a save, on a signal."""
-        with stop_signals() as stop:
+        stop = self.stop
+        stop.saved_step = self.state.step or None
+        stop.save_rest = self._save_rest
+        with stop_signals(stop):
             while self.state.epoch <= self.settings.epochs and not self._patience_is_spent():
                 try:
-                    self._take_steps(stop)
+                    self._take_steps()
                     self._end_epoch()
                 except MemoryShortage as shortage:
                     raise self._saved_before(shortage) from None
-                signal_number, _ = self._agreed(stop)
-                if signal_number and self.state.epoch <= self.settings.epochs:
-                    raise self._stopped(signal_number)
-        averaging.average_epochs(self.run, self.learner, self.valid_sentences, self.state)
-        self._say_best()
+                if self._agreed()[0] and self.state.epoch <= self.settings.epochs:
+                    raise stop.interrupted()
+            if self.settings.average and self._agreed()[0]:
+                raise stop.interrupted()
+            averaging.average_epochs(self.run, self.learner, self.valid_sentences, self.state)
+        self.record.say_best()
 
     def plan(self) -> Sequence[Rows]:
         """Returns the batches of the epoch that the state is in, in order."""
@@ -187,20 +173,31 @@ class Trainer:
         return self._planned[1]
 
     def step(self, batches: Sequence[Rows]) -> None:
-        """Take one optimiser step on these batches of the training sentences; the state counts them as done."""
-        self.learner.set_learning_rate(self._learning_rate())
-        state = self.state
-        split, batches = self.train_sentences.cut(batches, epoch=state.epoch, first=state.batch)
-        loss = self.learner.step(split, batches, number=state.step + 1)  # its error leaves the state as it was
-        state.step += 1
-        state.batch += len(batches)
-        if loss is None:
-            state.running.skipped_steps += 1
-        else:
-            state.running.add(loss.nll, loss.tokens)
+        """Take one optimiser step on these batches of the training sentences; the state counts them as done.
 
-    def _take_steps(self, stop: Stop) -> None:
-        """Take the epoch's remaining steps; save now and then, and on a signal, unless the epoch is about to end."""
+        Raises ConfigError if it is the last of MOST_SKIPPED steps in a row whose loss or gradient was not finite.
+        """
+        state = self.state
+        self.learner.set_learning_rate(self._learning_rate(state.step + 1, state.batch))
+        split, cut = self.train_sentences.cut(batches, epoch=state.epoch, first=state.batch)
+        loss = self.learner.gradient(split, cut, number=state.step + 1)
+        with self.stop.held_off():
+            self.learner.update(loss)
+            state.step += 1
+            state.batch += len(batches)
+            if loss is None:
+                state.skipped_in_a_row += 1
+                state.running.skipped_steps += 1
+            else:
+                state.skipped_in_a_row = 0
+                state.running.add(loss.nll, loss.tokens)
+        if state.skipped_in_a_row >= MOST_SKIPPED:
+            how = f"no finite loss or gradient in {state.skipped_in_a_row} steps in a row, the last of them step "
+            with self.world.together():  # all processes find the same
+                raise diverged(self.learner, f"{how}{state.step:,} with a rate of {self.learner.learning_rate:g}")
+
+    def _take_steps(self) -> None:
+        """Take the epoch's remaining steps; save now and then, unless the epoch is about to end, and on a signal."""
         plan = self.plan()
         saved = started = time.monotonic()
         seconds_before = self.state.running.seconds
@@ -211,67 +208,71 @@ class Trainer:
                 now = time.monotonic()
                 self.state.running.seconds = seconds_before + now - started
                 self._show(bar, batches)
-                is_last = self.state.batch == len(plan)  # if so, the end of the epoch saves
-                signal_number, save_is_due = self._agreed(stop, now - saved >= self.settings.save_minutes * 60)
-                if signal_number and not is_last:
+                is_asked_to_stop, save_is_due = self._agreed(now - saved >= self.settings.save_minutes * 60)
+                if is_asked_to_stop:
                     self._save()
-                    raise self._stopped(signal_number)
-                if save_is_due and not is_last:
+                    raise self.stop.interrupted()
+                if save_is_due and self.state.batch < len(plan):  # else the end of the epoch saves
                     self._save()
                     saved = time.monotonic()
 
-    def _learning_rate(self) -> float:
-        """Returns the rate of the next step."""
-        num_steps = math.ceil(len(self.plan()) / self.settings.accumulate)
-        done = self.state.batch / self.settings.accumulate / num_steps  # of the epoch
-        return learning_rate(self.settings, self.state.step + 1, (self.state.epoch - 1 + done) / self.settings.epochs)
+    def _learning_rate(self, step: int, batch: int) -> float:
+        """Returns the rate of a step of this epoch, which begins with the given batch of the plan."""
+        num_steps = self._steps_of_epoch()
+        done = batch / self.settings.accumulate / num_steps  # of the epoch
+        return learning_rate(self.settings, step, (self.state.epoch - 1 + done) / self.settings.epochs)
 
-    def _agreed(self, stop: Stop, save_is_due: bool = False) -> tuple[int | None, bool]:
-        """The same in every process: the signal that any of them got, and whether a save is due by rank 0's clock."""
-        answers = self.world.gather(stop.signal_number or 0, save_is_due)
+    def _steps_of_epoch(self) -> int:
+        return math.ceil(len(self.plan()) / self.settings.accumulate)
+
+    def _agreed(self, save_is_due: bool = False) -> tuple[bool, bool]:
+        """The same in every process: whether any of them got a signal, and whether a save is due by rank 0's clock."""
+        answers = self.world.gather(self.stop.signal_number or 0, save_is_due)
         signals = [int(number) for number, _ in answers if number]
-        return (signals[0] if signals else None), bool(answers[0][1])
+        if signals:
+            self.stop.signal_number = signals[0]
+        return bool(signals), bool(answers[0][1])
 
     def _end_epoch(self) -> None:
         """Validate, record, save, and show the result."""
+        first_of_last_step = (self._steps_of_epoch() - 1) * self.settings.accumulate
+        self.learner.set_learning_rate(self._learning_rate(self.state.step, first_of_last_step))  # unknown if resumed
         found = validate(self.learner, self.valid_sentences, self.state)
-        self.record.keep(found)
-        self.state.end_epoch(found.valid_loss, is_best=found.best)
-        averaging.keep_epoch(self.run, self.learner, found.epoch)
-        self._save()
+        with self.stop.held_off():
+            self.record.keep(found)
+            self.state.end_epoch(found.valid_loss, is_best=found.best)
+            averaging.keep_epoch(self.run, self.learner, found.epoch)
+            self._save()
         averaging.forget_old_epochs(self.run, self.learner, found.epoch)
         log.info(found.line(self.settings.epochs))
         self.record.show()
 
     def _saved_before(self, shortage: MemoryShortage) -> MemoryShortage:
-        """Save what was learned before the step that does not fit in memory. Returns the error, with how to go on."""
+        """Save what was learned before what does not fit in memory. Returns the error, with how to go on."""
         if self.world.size > 1 or not self.state.step:  # the others are in the middle of a step
             return shortage
-        if self.state.step != self._saved_step and self.state.batch < len(self.plan()):
-            self._save()
-        where = f"from the save at step {self._saved_step:,}"
+        self._save_rest()
+        where = f"from the save at step {self.state.step:,}"
         return MemoryShortage(f"{shortage}; the same command goes on {where} where more memory is free")
 
     def _save(self) -> None:
-        self._saved_step = self.state.step
-        if self.world.is_first:
-            save(self.run, self.learner.model, self.learner.optimizer, self.state)
+        self._save_rest()
         self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
 
-    def _say_best(self) -> None:
-        epochs, path = self.state.epoch - 1, self.run.checkpoint("best")
-        if average := load_average(self.run, "best"):
-            where, found = (
-                f"of averaged weights after epoch {average.epochs[-1]}",
-                (average.valid_loss, average.valid_ppl),
-            )
-        else:
-            best = min(self.record.validations, key=lambda validation: validation.valid_loss)
-            where, found = f"in epoch {best.epoch}", (best.valid_loss, best.valid_ppl)
-        log.info("best validation loss %.3f (PPL %.2f) %s of %d: %s", *found, where, epochs, path)
+    def _save_rest(self) -> bool:
+        """Save what has been done since the last save. Returns whether this process is the one that saves."""
+        with self.stop.held_off():
+            if self._saved != self._place():
+                if self.world.is_first:
+                    ends_epoch = self.state.batch > 0 and self.state.batch == len(self.plan())
+                    save(self.run, self.learner.model, self.learner.optimizer, self.state, awaits_validation=ends_epoch)
+                self._saved = self._place()
+                self.stop.saved_step = self.state.step
+        return self.world.is_first
 
-    def _stopped(self, signal_number: int) -> Interrupted:
-        return Interrupted(f"stopped and saved at step {self.state.step:,}", signal_number)
+    def _place(self) -> tuple[int, int]:
+        """How far training has come: each save has another place."""
+        return self.state.epoch, self.state.batch
 
     def _patience_is_spent(self) -> bool:
         patience = self.settings.patience

@@ -70,11 +70,11 @@ def validate(learner: Learner, sentences: Sentences, state: TrainingState) -> Va
     """
     started, running = time.monotonic(), state.running
     valid = corpus_losses(learner.model, sentences.split, sentences.rows, learner.world)
-    if not math.isfinite(valid.loss) or not running.batches:
-        raise ConfigError(
-            f"training.learning_rate: {learner.settings.learning_rate:g} made training diverge (validation loss "
-            f"{valid.loss} in epoch {state.epoch}); lower it and train with --fresh"
-        )
+    with learner.world.together():  # all processes find the same
+        if not running.batches:
+            raise diverged(learner, f"no step of epoch {state.epoch} had a finite loss and gradient")
+        if not math.isfinite(valid.loss):
+            raise diverged(learner, f"validation loss {valid.loss} in epoch {state.epoch}")
     return Validation(
         epoch=state.epoch,
         step=state.step,
@@ -89,4 +89,12 @@ def validate(learner: Learner, sentences: Sentences, state: TrainingState) -> Va
         valid_seconds=round(time.monotonic() - started, 3),
         skipped_steps=running.skipped_steps,
         best=state.best_valid_loss is None or valid.loss < state.best_valid_loss,
+    )
+
+
+def diverged(learner: Learner, how: str) -> ConfigError:
+    """Returns the error for a training that has come to numbers that are not finite."""
+    rate = learner.settings.learning_rate
+    return ConfigError(
+        f"training.learning_rate: {rate:g} made training diverge ({how}); lower it and train with --fresh"
     )

@@ -17,7 +17,7 @@ import pytest
 from transformer_cli import progress
 from transformer_cli.cli import main
 from transformer_cli.progress import LineHandler
-from transformer_cli.terminal import harmless, on_one_line
+from transformer_cli.terminal import Terminal, TerminalWithBars, on_one_line
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def screen() -> Iterator[Screen]:
 
 @pytest.mark.parametrize("text", OBEYED.values(), ids=OBEYED)
 def test_a_terminal_shows_what_it_would_obey(screen: Screen, text: str) -> None:
-    terminal = harmless(screen.stream)
+    terminal = Terminal(screen.stream.buffer, encoding="utf-8")
     print(f"eins\t{text}\tzwei", file=terminal)
     terminal.flush()
     seen = screen.seen()
@@ -137,14 +137,14 @@ def test_a_terminal_shows_what_it_would_obey(screen: Screen, text: str) -> None:
 
 
 def test_bars_are_drawn_on_a_terminal_that_shows_the_rest(screen: Screen) -> None:
-    terminal = harmless(screen.stream, has_bars=True)
+    terminal = TerminalWithBars(screen.stream.buffer, encoding="utf-8")
     terminal.write("\r 50%\x1b[A\x1b[31m\x9b\udce4\n")
     terminal.flush()
     assert screen.seen() == "\r 50%\x1b[A\\x1b[31m\\x9b\\xe4\n"
 
 
 def test_a_bar_is_drawn_as_ever(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stderr", harmless(screen.stream, has_bars=True))
+    monkeypatch.setattr("sys.stderr", TerminalWithBars(screen.stream.buffer, encoding="utf-8", line_buffering=True))
     with progress.bar("outer", 2, " things") as outer, progress.bar("inner", 2, " things") as inner:
         inner.update(1)
         inner.set_postfix_str("")  # redraws
@@ -153,14 +153,6 @@ def test_a_bar_is_drawn_as_ever(screen: Screen, monkeypatch: pytest.MonkeyPatch)
     assert "inner:  50%" in seen
     assert "\r" in seen
     assert "\\" not in seen
-
-
-def test_files_and_pipes_get_text_as_it_is(tmp_path: Path) -> None:
-    text = "".join(OBEYED.values())
-    with (tmp_path / "out").open("w", encoding="utf-8", newline="") as file:
-        assert harmless(file) is file
-        file.write(text)
-    assert (tmp_path / "out").read_bytes() == text.encode()
 
 
 @pytest.mark.parametrize("text", OBEYED.values(), ids=OBEYED)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from transformer_cli.compute.world import ALONE, VARIABLES, World
-from transformer_cli.errors import ConfigError, DataError, DistributedError, TfmError
+from transformer_cli.errors import ConfigError, DataError, DistributedError, Interrupted, TfmError
 
 CPU = torch.device("cpu")
 
@@ -173,6 +173,26 @@ def test_a_broken_group_is_left_without_waiting_for_the_dead(calls: list[str]) -
     with pytest.raises(DistributedError), World(0, 2).joined(CPU):
         raise DistributedError("rank 0: …")
     assert calls == ["gloo"]
-    with pytest.raises(ConfigError), World(0, 2).joined(CPU):
-        raise ConfigError("…")
-    assert calls == ["gloo", "gloo", "destroyed"]
+
+
+def test_a_stopped_group_is_left_in_order(calls: list[str]) -> None:
+    with pytest.raises(Interrupted), World(0, 2).joined(CPU):
+        raise Interrupted("stopped", 15)
+    assert calls == ["gloo", "destroyed"]
+
+
+def test_what_all_processes_know_is_said_as_it_is(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(World, "_first_failure", lambda *_: "data/: no dataset")
+    world = World(3, 4)
+    with pytest.raises(DataError, match=r"^data/: no dataset$"), world.joined(CPU), world.together():
+        raise NO_DATA
+    assert calls == ["gloo", "destroyed"]
+
+
+def test_what_one_process_alone_knows_is_said_with_its_rank_before_the_others_can_end(calls: list[str]) -> None:
+    with pytest.raises(DistributedError, match=r"^rank 3: a seed differs$"), World(3, 4).joined(CPU):
+        raise NO_SEED
+    assert calls == ["gloo"]  # which tells the others nothing yet
+    with pytest.raises(ValueError, match="ours"), World(3, 4).joined(CPU):
+        raise ValueError("ours")
+    assert calls == ["gloo", "gloo"]

@@ -13,12 +13,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from oracles.draws import Draws
+from outcomes import PowerCut, outcome
 from transformer_cli.config.load import load_config
 from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import CheckpointError, ConfigError, DataError, DistributedError
 from transformer_cli.runs.run import Run
 from transformer_cli.training import step as module
+from transformer_cli.training import trainer as trainer_module
 from transformer_cli.training.step import BatchLoss, Learner
 from transformer_cli.training.trainer import Trainer
 
@@ -32,10 +34,6 @@ TWO_STEPS = ("training.batch_size=100",)  # an epoch of two steps
 EVERY_STEP = ("training.save_minutes=1e-9",)
 
 
-class PowerCut(BaseException):
-    """Ends training like a kill: nothing catches it."""
-
-
 def weights(run: Run, pointer: str = "last") -> dict[str, Tensor]:
     return load_file(run.checkpoint(pointer) / "model.safetensors")
 
@@ -43,13 +41,6 @@ def weights(run: Run, pointer: str = "last") -> dict[str, Tensor]:
 def largest_difference(one: Run, other: Run) -> float:
     pairs = zip(weights(one).values(), weights(other).values(), strict=True)
     return max((a - b).abs().max().item() for a, b in pairs)
-
-
-def outcome(run: Run) -> dict[str, Any]:
-    """All that a run leaves, but the seconds."""
-    history = [{key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in run.history()]
-    saved = {path.name: (path / "model.safetensors").read_bytes() for path in (run.folder / "checkpoints").iterdir()}
-    return {"history": history, "checkpoints": saved, **{name: run.checkpoint(name).name for name in ("best", "last")}}
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +245,65 @@ def test_a_gradient_that_is_not_finite_changes_no_weight_and_is_counted(
     run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=3")
     assert changed == [True, False, False, True, True, True]
     assert [entry["skipped_steps"] for entry in run.history()] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("is_resumed", [False, True], ids=["at once", "resumed"])
+def test_too_many_skipped_steps_in_a_row_end_training(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_resumed: bool
+) -> None:
+    backward, step = Learner.backward, Trainer.step
+    overrides = ("training.batch_size=20", "training.epochs=3", "training.schedule=cosine")  # of 10 steps
+
+    def spoil(learner: Learner, split: EncodedSplit, batches: Sequence[Rows]) -> BatchLoss:
+        loss = backward(learner, split, batches)
+        taken.append(len(taken) + 1)
+        return BatchLoss(math.inf, loss.tokens) if taken[-1] in (2, *range(6, 99)) else loss
+
+    def cut(trainer: Trainer, batches: Sequence[Rows]) -> None:
+        if trainer.state.step == 9 and is_resumed and not was_cut:
+            was_cut.append(True)
+            raise PowerCut
+        step(trainer, batches)
+
+    taken: list[int] = []
+    was_cut: list[bool] = []
+    monkeypatch.setattr(trainer_module, "MOST_SKIPPED", 7)
+    monkeypatch.setattr(Learner, "backward", spoil)
+    monkeypatch.setattr(Trainer, "step", cut)
+    if is_resumed:
+        with pytest.raises(PowerCut):
+            train_tiny(tmp_path, *overrides, *EVERY_STEP)
+    message = (
+        r"^training\.learning_rate: 0\.01 made training diverge \(no finite loss or gradient in 7 steps in a row, the "
+        r"last of them step 12 with a rate of 0\.0070\d+\); lower it and train with --fresh$"
+    )
+    with pytest.raises(ConfigError, match=message):
+        train_tiny(tmp_path, *overrides)
+    assert taken[-1] == 12
+
+
+def test_an_epoch_without_a_finite_step_is_an_error(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Learner, "gradient", lambda *_, **__: None)
+    with pytest.raises(ConfigError, match=r"diverge \(no step of epoch 1 had a finite loss and gradient\); lower it"):
+        train_tiny(tmp_path, *TWO_STEPS)
+
+
+def test_a_batch_larger_than_the_text_is_said(
+    train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        train_tiny(tmp_path, "training.batch_size=201", "training.epochs=1")
+    assert caplog.messages == ["training.batch_size 201 takes all pairs at once: an epoch is one step"]
+
+
+def test_a_place_beyond_the_epoch_is_damage(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1")
+    path = run.checkpoint("last") / "state.json"
+    path.write_text(path.read_text(encoding="utf-8").replace('"batch": 0', '"batch": 99999'), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"state\.json: damaged: batch 99999 of 2; restore it"):
+        train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")
 
 
 def test_history_stays_json_when_a_loss_is_not_finite(

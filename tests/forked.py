@@ -1,0 +1,119 @@
+"""`tfm` in processes of its own, forked from one that has imported everything: real signals, streams and exit codes.
+
+Starting each of them by itself would take seconds, most of them for importing torch.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SERVER = """\
+import json, os, sys
+for module in json.loads(sys.argv[1]):
+    __import__(module)
+import torch
+from transformer_cli import plots
+from transformer_cli.cli import main
+weight = torch.nn.Parameter(torch.ones(1))
+weight.sum().backward()
+torch.optim.Adam([weight]).step()  # the first step of all imports a lot
+plots.draw_curves = lambda histories, path: path.touch()  # drawing takes longer than a tiny epoch
+print("ready", flush=True)
+for line in sys.stdin:
+    wanted = json.loads(line)
+    pid = os.fork()
+    if pid == 0:
+        break
+    print(pid, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+else:
+    os._exit(0)
+os.chdir(wanted["cwd"])
+os.environ.update(wanted["environment"])
+for number, path in enumerate(wanted["streams"]):
+    os.close(number)
+    if path is not None:
+        flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        opened = os.open(path, flags, 0o600)
+        if opened != number:  # an earlier one is closed
+            os.dup2(opened, number)
+            os.close(opened)
+for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+    stream = None if wanted["streams"][number] is None else open(number, mode, closefd=False)
+    setattr(sys, name, stream)
+    setattr(sys, f"__{name}__", stream)
+sys.argv = ["tfm", *wanted["arguments"]]
+exec(wanted["before"])
+main()
+"""
+MODULES = ("transformer_cli.training.trainer", "transformer_cli.evaluation.evaluate", "transformer_cli.plots")
+
+
+class Forks:
+    """A process that runs `tfm` in forks of itself, one at a time."""
+
+    def __init__(self) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", SERVER, json.dumps(MODULES)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        assert self._answer() == "ready"
+
+    def start(
+        self,
+        *arguments: object,
+        cwd: Path,
+        before: str = "",
+        streams: tuple[Path | None, Path | None, Path | None] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> int:
+        """Start `tfm` with these arguments. Returns its process id; `end` waits for it.
+
+        before: Python that runs first. streams: files or FIFOs for standard input, output and error; None is a closed
+        one. By default nothing comes in, and out.txt and err.txt in `cwd` get what goes out.
+        """
+        for name in ("out.txt", "err.txt"):
+            (cwd / name).unlink(missing_ok=True)
+        chosen = streams or (Path(os.devnull), cwd / "out.txt", cwd / "err.txt")
+        wanted: dict[str, Any] = {
+            "arguments": [str(each) for each in arguments],
+            "cwd": str(cwd),
+            "before": before,
+            "environment": dict(environment or {}),
+            "streams": [None if path is None else str(path) for path in chosen],
+        }
+        assert self._server.stdin
+        self._server.stdin.write(json.dumps(wanted) + "\n")
+        self._server.stdin.flush()
+        return int(self._answer())
+
+    def end(self) -> int:
+        """Wait for the process that was started last. Returns its exit code, or -n if signal n ended it."""
+        return int(self._answer())
+
+    def run(self, *arguments: object, cwd: Path, before: str = "") -> tuple[int, str, str]:
+        """Run `tfm` from start to end: (exit code, standard output, standard error)."""
+        self.start(*arguments, cwd=cwd, before=before)
+        code = self.end()
+        return code, (cwd / "out.txt").read_text(encoding="utf-8"), (cwd / "err.txt").read_text(encoding="utf-8")
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._server.stdin
+        assert self._server.stdout
+        self._server.stdin.close()
+        self._server.stdout.close()
+        self._server.wait(60)
+
+    def _answer(self) -> str:
+        assert self._server.stdout
+        line = self._server.stdout.readline()
+        assert line, "the server has ended"
+        return line.strip()
