@@ -24,11 +24,12 @@ from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import plan_epoch
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.lengths import Rows
-from transformer_cli.errors import Interrupted
+from transformer_cli.errors import CheckpointError, Interrupted
 from transformer_cli.evaluation.losses import perplexity
 from transformer_cli.model.transformer import count_frozen, count_parameters
 from transformer_cli.runs.averages import load_average
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last, save, set_moments
+from transformer_cli.runs.identity import RESTORE
 from transformer_cli.runs.run import Run
 from transformer_cli.training import averaging, events
 from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
@@ -127,8 +128,18 @@ class Trainer:
             if world.is_first:
                 finish_save(run, start.state)
         trainer = Trainer(run, dataset, start, device, world, validations=validations)
+        trainer.refuse_impossible_batch()
         trainer.record.write_events()
         return trainer
+
+    def refuse_impossible_batch(self) -> None:
+        """Raises CheckpointError if the state says more batches than an epoch has."""
+        if self.state.batch > len(self.plan()) and self.state.epoch <= self.settings.epochs:
+            path = self.run.checkpoint("last") / "state.json"
+            n_batches = len(self.plan())
+            raise CheckpointError(
+                f"{path}: damaged: batch: {self.state.batch}, but an epoch has {n_batches}; {RESTORE}"
+            )
 
     def announce(self) -> None:
         """Log what the run is, and where it resumes."""
