@@ -23,6 +23,7 @@ from transformer_cli.commands.prepare import prepare
 from transformer_cli.commands.score import score
 from transformer_cli.commands.train import train
 from transformer_cli.commands.translate import translate
+from transformer_cli.commands.verify import verify
 from transformer_cli.compute import threads
 from transformer_cli.errors import DistributedError, Interrupted, TfmError
 
@@ -94,6 +95,7 @@ app.command()(score)
 app.command()(translate)
 app.command()(inspect)
 app.command()(curves)
+app.command()(verify)
 
 
 def _set_up_process() -> None:
