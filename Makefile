@@ -1,10 +1,11 @@
 # make demo: install, then prepare, train, evaluate, translate and draw, in a few minutes.  make test: all that CI checks.
+# make hostile: damage every file of a dataset and of a run, and count what is refused; takes some minutes.
 # make benchmark: speed and memory beside plain references (docs/benchmarks.md).
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test benchmark install clean
+.PHONY: demo test benchmark hostile install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -18,6 +19,9 @@ test: install
 benchmark: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[benchmark]"
 	$(BIN)/python scripts/benchmark.py
+
+hostile: install
+	$(BIN)/python -W error scripts/hostile.py
 
 install: .venv/installed
 
