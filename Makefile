@@ -1,11 +1,12 @@
 # make demo: install, then prepare, train, evaluate, translate and draw, in a few minutes.  make test: all that CI checks.
 # make speedrun: train to the tutorials' validation loss, five times (docs/speedrun.md).
+# make hostile: damage every file of a dataset and of a run, and count what is refused; takes some minutes.
 # make benchmark: speed and memory beside plain references (docs/benchmarks.md).  make long: the tests that take minutes.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test long benchmark speedrun install clean
+.PHONY: demo test long benchmark speedrun hostile install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -25,6 +26,9 @@ benchmark: install
 
 speedrun: install
 	$(BIN)/python scripts/speedrun.py
+
+hostile: install
+	$(BIN)/python -W error scripts/hostile.py
 
 install: .venv/installed
 

@@ -25,6 +25,7 @@ from transformer_cli.commands.prepare import prepare
 from transformer_cli.commands.score import score
 from transformer_cli.commands.train import train
 from transformer_cli.commands.translate import translate
+from transformer_cli.commands.verify import verify
 from transformer_cli.compute import threads
 from transformer_cli.errors import DistributedError, Interrupted, TfmError
 from transformer_cli.terminal import on_one_line
@@ -133,6 +134,7 @@ app.command()(score)
 app.command()(translate)
 app.command()(inspect)
 app.command()(curves)
+app.command()(verify)
 
 
 def _start_log() -> None:

@@ -6,6 +6,8 @@ TfmError
 ├── DataError         parallel text or a prepared dataset: missing, damaged, out of step
 │   └── DownloadError     a corpus or word vectors that could not be fetched
 ├── CheckpointError   a run on disk: missing, of another format version, truncated
+├── FileError         a small file that does not hold what it should; who opened it says so in one of the errors above
+│   └── MissingFile       it is not there
 ├── DeviceError       a device that this machine does not have
 └── DistributedError  another process of the same job: out of reach, ended, or dead
 
@@ -35,6 +37,14 @@ class DownloadError(DataError):
 
 class CheckpointError(TfmError):
     """A run on disk is missing, of another format version, or damaged."""
+
+
+class FileError(TfmError):
+    """A small file cannot be read, or does not hold what it should; the remedy is not known yet."""
+
+
+class MissingFile(FileError):
+    """A small file is not there."""
 
 
 class DeviceError(TfmError):

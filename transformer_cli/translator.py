@@ -94,6 +94,8 @@ class Translator:
         """
         for other in others:
             refuse_other_codecs(run, other)
+        for each in (run, *others):
+            each.say_other_tokenizer()
         self.run = run
         self.device = device
         self.models = [load_best(each, device) for each in (run, *others)]

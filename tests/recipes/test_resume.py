@@ -28,7 +28,7 @@ def history(run: Path) -> list[dict[str, Any]]:
 
 def checkpoint(run: Path, pointer: str) -> tuple[str, bytes, bytes]:
     """Its name, weights and moments."""
-    name = (run / pointer).read_text(encoding="utf-8").strip()
+    name = (run / pointer).read_text(encoding="utf-8").split()[0]
     folder = run / "checkpoints" / name
     return name, (folder / "model.safetensors").read_bytes(), (folder / "state.safetensors").read_bytes()
 
@@ -48,7 +48,7 @@ def assert_same_run(one: Path, other: Path) -> None:
 def last_step(run: Path) -> int:
     """The step of the last save, 0 before the first."""
     pointer = run / "last"
-    return int(pointer.read_text(encoding="utf-8").strip().removeprefix("step-")) if pointer.exists() else 0
+    return int(pointer.read_text(encoding="utf-8").split()[0].removeprefix("step-")) if pointer.exists() else 0
 
 
 def kill_training(step: int, *options: str, cwd: Path, config: Path) -> tuple[int, str]:

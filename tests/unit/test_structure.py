@@ -13,7 +13,7 @@ import transformer_cli
 
 PACKAGE = Path(transformer_cli.__file__).parent
 GROUPS = (
-    {"errors", "files", "progress", "reports", "signals", "streams", "terminal"},
+    {"errors", "files", "progress", "reading", "reports", "signals", "streams", "sums", "terminal"},
     {"config"},
     {"compute"},
     {"data", "model"},
@@ -21,7 +21,7 @@ GROUPS = (
     {"translator"},
     {"evaluation", "inspection"},
     {"plots", "output", "output_comparisons"},
-    {"training"},
+    {"training", "verification"},
     {"commands"},
     {"cli"},
     {"__init__", "__main__"},

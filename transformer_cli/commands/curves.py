@@ -24,9 +24,10 @@ def curves(
     """Draw learning curves. The curves of several runs share one picture."""
     from transformer_cli.plots import draw_curves
     from transformer_cli.runs.run import Run, find_run
+    from transformer_cli.training.record import validations_so_far
 
     folders = [find_run(run) for run in runs or (None,)]
-    histories = {str(folder): Run.open(folder).history() for folder in folders}
+    histories = {str(folder): [each.as_json() for each in validations_so_far(Run.open(folder))] for folder in folders}
     for name, history in histories.items():
         if not history:
             raise DataError(f"{name}: no validation yet, so there is nothing to draw; let `tfm train` reach one")

@@ -127,14 +127,18 @@ def _key(override: str) -> str:
     return override.partition("=")[0].strip()
 
 
+def _shortened(override: str) -> str:
+    return override if len(override) <= 100 else f"{override[:100]}…"
+
+
 def _apply_override(tree: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"--set {override}: write KEY=VALUE, such as training.learning_rate=3e-4")
     try:
         value = parse_value(text)
-    except ValueError:
-        raise ConfigError(f"--set {override}: {text!r} is not a YAML value") from None
+    except ValueError as error:
+        raise ConfigError(f"--set {_shortened(override)}: {_shortened(text)!r} is not a YAML value: {error}") from None
     *parents, last = key.strip().split(".")
     for parent in parents:
         if tree.get(parent) is None:

@@ -1,4 +1,4 @@
-"""YAML for configs: floats as in YAML 1.2, no duplicate keys, errors in one line. The one owner of PyYAML."""
+"""YAML for configs: numbers as in YAML 1.2, no duplicate keys, errors in one line. The one owner of PyYAML."""
 
 import re
 from pathlib import Path
@@ -9,9 +9,38 @@ import yaml
 from transformer_cli.config.configfile import read_config_text
 from transformer_cli.errors import ConfigError
 
+DEEPEST = 20  # levels: a config has 4
+_OLD_NUMBER = re.compile(r"[-+]?(0[0-7_]*[1-7][0-7_]*|[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)")
+
 
 class _Loader(yaml.SafeLoader):
-    """Reads floats as in YAML 1.2 (PyYAML reads `1e-4` as text), and refuses duplicate keys."""
+    """Reads floats as in YAML 1.2 (PyYAML reads `1e-4` as text), and refuses what a config has no use for.
+
+    That is: duplicate keys; tags, such as `!!int`, whose constructors fail with errors of many kinds; more levels than
+    Python's stack may have; and numbers that YAML 1.1 reads in its own way, 010 as 8 and 1:30 as 90.
+    """
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()
+        if tag := getattr(event, "tag", None):
+            raise ConfigError(f"line {event.start_mark.line + 1}: {tag}: a config has no tags; take it out")
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise ConfigError(f"line {event.start_mark.line + 1}: more than {DEEPEST} levels, one inside another")
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> Any:
+        value = super().construct_scalar(node)
+        if node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float") and _OLD_NUMBER.fullmatch(str(value)):
+            raise ConfigError(
+                f"line {node.start_mark.line + 1}: {value} is another number for YAML 1.1 than for YAML 1.2; write it "
+                "as a plain decimal number, or put quotes around it if it is text"
+            )
+        return value
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -61,8 +90,10 @@ def parse_value(text: str) -> Any:
     """Read a value written on one line: a number, a word, a list in brackets. Raises ValueError."""
     try:
         return yaml.load(text, Loader=_Loader)
-    except (yaml.YAMLError, ConfigError) as error:
-        raise ValueError(str(error)) from None
+    except ConfigError as error:
+        raise ValueError(str(error).removeprefix("line 1: ")) from None
+    except yaml.YAMLError as error:
+        raise ValueError(getattr(error, "problem", None) or str(error).split("\n")[0]) from None
 
 
 def as_text(tree: Any) -> str:

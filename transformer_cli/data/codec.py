@@ -4,20 +4,20 @@ A dataset owns both codecs, and each training run keeps copies of their files. K
 search: a line's ids are those of its own tokens, without <sos> and <eos>.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from transformer_cli.config.data import DataConfig, SubwordsConfig
 from transformer_cli.data.specials import UNK
 from transformer_cli.data.subwords import Pieces
 from transformer_cli.data.vocabulary import Vocabulary
 from transformer_cli.data.words import Joins, Tokenizer
-from transformer_cli.errors import DataError
+from transformer_cli.errors import DataError, FileError
 from transformer_cli.files import sha256, write_bytes, write_json
+from transformer_cli.reading import look_up, read_bytes, read_json, shown
 
 SIDES = ("source", "target")
 
@@ -163,10 +163,12 @@ class SubwordCodec:
         """Read what `save` wrote; the rest is kept in the config. Raises DataError for a missing or bad file."""
         path = folder / f"{side}.subwords.model"
         try:
-            codec = SubwordCodec(lowercase, path.read_bytes(), subwords.algorithm, subwords.dropout)
+            codec = SubwordCodec(lowercase, read_bytes(path), subwords.algorithm, subwords.dropout)
             len(codec)
-        except (OSError, DataError) as error:
-            raise DataError(f"{path}: not a model of subwords: {error}") from None
+        except FileError as error:
+            raise DataError(str(error)) from None
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from None
         return codec
 
     def files(self, side: str) -> list[str]:
@@ -258,8 +260,30 @@ def codec_sums(folder: Path, data: DataConfig) -> dict[str, str]:
     return Codecs.load(folder, data).sums(folder)
 
 
+def codec_files(data: DataConfig) -> list[str]:
+    """Returns the names of the codecs' files that a dataset or a run of these settings has."""
+    if data.tokens == "subwords":
+        return [f"{side}.subwords.model" for side in SIDES]
+    return [*(f"{side}.vocab.txt" for side in SIDES), "target.joins.json"]
+
+
 def _read_joins(path: Path) -> Joins:
     try:
-        return Joins.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        value = read_json(path)
+        for key in ("glue_left", "glue_right"):
+            _check_tokens(value, key, 1)
+        for key in ("glued_pairs", "spaced_pairs", *(["glued_scripts"] if "glued_scripts" in value else [])):
+            _check_tokens(value, key, 2)
+    except FileError as error:
+        raise DataError(str(error)) from None
+    except (ValueError, TypeError) as error:
         raise DataError(f"{path}: damaged: {error}") from None
+    return Joins.from_json(value)
+
+
+def _check_tokens(value: Any, key: str, n: int) -> None:
+    """Raises ValueError unless joins have a list under a key, of tokens (n = 1) or of pairs of tokens (n = 2)."""
+    for entry in look_up(value, key, list):
+        tokens = entry if n == 2 else [entry]
+        if type(tokens) is not list or len(tokens) != n or not all(type(token) is str and token for token in tokens):
+            raise ValueError(f"{key}: {shown(entry)} should be {'a token' if n == 1 else 'a pair of tokens'}")

@@ -1,7 +1,7 @@
 """A prepared dataset on disk: memory-mapped ids and offsets. Refuses files that do not match the manifest.
 
 data/multi30k.de-en-1a2b3c4d/
-    manifest.json                   what it was made from, and its counts
+    manifest.json                   what it was made from, its counts, and the sums of all other files and of itself
     source.vocab.txt                the codecs: one token per line (target.vocab.txt likewise),
     target.joins.json                   and the rules that turn target tokens into plain text;
     source.subwords.model               for subwords, SentencePiece's model instead (target.subwords.model likewise)
@@ -10,8 +10,8 @@ data/multi30k.de-en-1a2b3c4d/
     train.source.txt                the raw text, one sentence per line
 """
 
-import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,11 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.config.data import DataConfig
-from transformer_cli.data.codec import SIDES, Codecs, codec_sums
+from transformer_cli.data.codec import SIDES, Codecs, codec_files, codec_sums
 from transformer_cli.data.mapped_lines import MappedLines
-from transformer_cli.errors import DataError
+from transformer_cli.errors import DataError, FileError
+from transformer_cli.reading import look_up, say_once
+from transformer_cli.sums import SUMMED, check_file, read_sealed
 
 FORMAT_VERSION = 1
+log = logging.getLogger(__name__)
+
 _REMAKE = "delete the folder and run `tfm prepare` again"
 
 
@@ -78,12 +82,18 @@ class Dataset:
         """Open a folder. Raises DataError if it is missing, of another format version, or unlike its manifest."""
         manifest = read_manifest(folder)
         try:
-            codecs = Codecs.load(folder, DataConfig.model_validate(manifest["settings"]))
-        except DataError as error:
-            raise DataError(f"{error}; {_REMAKE}") from None
-        except (ValueError, KeyError) as error:
+            data = DataConfig.model_validate(manifest["settings"])
+        except ValueError as error:
             reason = " ".join(str(error).split())
             raise DataError(f"{folder / 'manifest.json'}: damaged settings: {reason}; {_REMAKE}") from None
+        if "files" not in manifest:
+            say_once(log, f"{folder}: an older tfm prepared it, without sums of its files: damage may go unnoticed")
+        try:
+            for name in codec_files(data) if "files" in manifest else ():
+                check_file(folder / name, manifest["files"])
+            codecs = Codecs.load(folder, data)
+        except (FileError, DataError) as error:
+            raise DataError(f"{error}; {_REMAKE}") from None
         for side, codec in zip(SIDES, (codecs.source, codecs.target), strict=True):
             if len(codec) != manifest["vocabulary"][side]:
                 raise _damaged(folder / codec.files(side)[0], f"{len(codec)} tokens", manifest["vocabulary"][side])
@@ -102,12 +112,17 @@ class Dataset:
     def split(self, name: str) -> EncodedSplit:
         """Map a split's arrays. Raises DataError for an unknown split or arrays that do not match the manifest."""
         counts = self._counts(name)
-        return EncodedSplit(*(self._side(name, side, counts["sentences"], counts[side]["tokens"]) for side in SIDES))
+        codecs = (self.codecs.source, self.codecs.target)
+        return EncodedSplit(
+            *(
+                self._side(self.folder / f"{name}.{side}", counts["sentences"], counts[side]["tokens"], len(codec))
+                for side, codec in zip(SIDES, codecs, strict=True)
+            )
+        )
 
     def text(self, name: str, side: str) -> list[str]:
         """Returns the raw lines of one side of a split. Raises DataError as `split` does."""
-        sentences = self._counts(name)["sentences"]
-        path = self.folder / f"{name}.{side}.txt"
+        path, sentences = self._text(name, side)
         try:
             lines = path.read_bytes().decode("utf-8").split("\n")[:-1]  # read_text would also end lines at "\r"
         except (OSError, UnicodeDecodeError) as error:
@@ -118,8 +133,7 @@ class Dataset:
 
     def lines(self, name: str, side: str) -> MappedLines:
         """Map the raw lines of one side of a split, which `text` reads. Raises DataError as `split` does."""
-        sentences = self._counts(name)["sentences"]
-        path = self.folder / f"{name}.{side}.txt"
+        path, sentences = self._text(name, side)
         try:
             lines = MappedLines.open(path)
         except (OSError, ValueError) as error:
@@ -134,15 +148,24 @@ class Dataset:
             raise DataError(f"{self.folder}: no split {name!r}; it has {', '.join(splits)}")
         return splits[name]
 
-    def _side(self, name: str, side: str, sentences: int, tokens: int) -> Side:
-        path = self.folder / f"{name}.{side}.ids.npy"
-        try:
-            ids = np.load(path, mmap_mode="r")
-            offsets = np.load(self.folder / f"{name}.{side}.offsets.npy", mmap_mode="r")
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: cannot be mapped: {error}; {_REMAKE}") from None
-        if len(ids) != tokens or len(offsets) != sentences + 1 or offsets[-1] != tokens:
+    def _text(self, name: str, side: str) -> tuple[Path, int]:
+        """Returns the file of a split's raw lines, whose sum is right, and how many there are."""
+        sentences = self._counts(name)["sentences"]
+        path = self.folder / f"{name}.{side}.txt"
+        _check(path, self.manifest)
+        return path, sentences
+
+    def _side(self, stem: Path, sentences: int, tokens: int, n_ids: int) -> Side:
+        """Map the arrays of one side, after their sums. n_ids: how many different ids the codec has."""
+        path, places = (stem.with_name(f"{stem.name}.{kind}.npy") for kind in ("ids", "offsets"))
+        ids, offsets = _mapped(path, self.manifest, np.int32), _mapped(places, self.manifest, np.int64)
+        if len(ids) != tokens or len(offsets) != sentences + 1:
             raise _damaged(path, f"{len(offsets) - 1} sentences of {len(ids)} tokens", f"{sentences} of {tokens}")
+        if offsets[0] != 0 or offsets[-1] != tokens or (np.diff(offsets) < 0).any():
+            raise DataError(f"{places}: damaged: it should rise from 0 to {tokens}; {_REMAKE}")
+        is_summed = "files" in self.manifest and ids.nbytes <= SUMMED
+        if not is_summed and ids.nbytes <= SUMMED and len(ids) and not 0 <= ids.min() <= ids.max() < n_ids:
+            raise DataError(f"{path}: damaged: its ids should go from 0 to {n_ids - 1}; {_REMAKE}")
         return Side(ids, offsets)
 
 
@@ -162,14 +185,33 @@ def settings(data: DataConfig) -> dict[str, Any]:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read a dataset's manifest. Raises DataError if the folder holds no dataset of this format version."""
     try:
-        manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        found = manifest["format_version"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        manifest, version = _read_manifest(folder)
+    except FileError as error:
         remedy = "delete it and run `tfm prepare` again" if folder.exists() else "run `tfm prepare`"
         raise DataError(f"{folder}: not a dataset: {error}; {remedy}") from None
-    if found != FORMAT_VERSION:
-        raise DataError(f"{folder}: format version {found}, this tfm reads {FORMAT_VERSION}; run `tfm prepare` again")
+    if version != FORMAT_VERSION:
+        raise DataError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; run `tfm prepare` again")
     return manifest
+
+
+def _read_manifest(folder: Path) -> tuple[dict[str, Any], int]:
+    """Returns a manifest and its format version; all that this module looks up in it is there. Raises FileError."""
+    path = folder / "manifest.json"
+    manifest = read_sealed(path)
+    try:
+        version = look_up(manifest, "format_version", int)
+        if version == FORMAT_VERSION:
+            look_up(manifest, "fingerprint", str)
+            look_up(manifest, "settings", dict)
+            for side in SIDES:
+                look_up(manifest, f"vocabulary.{side}", int)
+            for counts in look_up(manifest, "splits", dict).values():
+                look_up(counts, "sentences", int)
+                for side in SIDES:
+                    look_up(counts, f"{side}.tokens", int)
+    except ValueError as error:
+        raise FileError(f"{path}: damaged: {error}") from None
+    return manifest, version
 
 
 def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None) -> Path:
@@ -182,13 +224,15 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
     given: dict[str, str] | None = None  # any: the fingerprint says which
     if data.fingerprint is None:
         given = codec_sums(codec_dir or Path(data.codec), data) if data.codec else {}
-    prefix = f"{data.corpus}.{data.source}-{data.target}-"
-    found = []
-    for folder in data_dir.glob(f"{prefix}*"):
+    found, damaged = [], []
+    for folder in sorted(data_dir.glob(f"{data.corpus}.{data.source}-{data.target}-*")):
         try:
-            manifest = read_manifest(folder)
-        except DataError:
-            continue  # a dataset of an older format is not what we look for
+            manifest, version = _read_manifest(folder)
+        except FileError as error:
+            damaged.append(str(error))
+            continue
+        if version != FORMAT_VERSION:
+            continue
         if data.fingerprint not in (None, manifest["fingerprint"]) or manifest["settings"] != wanted:
             continue
         if given in (None, manifest.get("codec", {})):
@@ -197,12 +241,37 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
         which, remedy = "these settings", "the same --config and --set"
         if data.fingerprint:
             which, remedy = f"fingerprint {data.fingerprint}", "the run's config.yaml as --config"
+        if damaged:
+            which += f" (left out: {'; '.join(damaged)})"
         raise DataError(
             f"{data_dir}/: no dataset {data.corpus} {data.source}→{data.target} with {which}; "
             f"run `tfm prepare` with {remedy}"
         )
+    if damaged and data.fingerprint is None:  # one of them may be what is wanted
+        log.warning("%s; it is left out: delete the folder and run `tfm prepare` again", "; ".join(damaged))
     return max(found, key=lambda folder: folder.stat().st_mtime_ns)
 
 
 def _damaged(path: Path, found: str, expected: object) -> DataError:
     return DataError(f"{path}: {found}, but the manifest says {expected}; {_REMAKE}")
+
+
+def _mapped(path: Path, manifest: Mapping[str, Any], kind: type[np.generic]) -> NDArray[Any]:
+    """Map a one-dimensional array of a type, if its sum is right. Raises DataError."""
+    _check(path, manifest)
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r")
+    except Exception as error:  # of a damaged header NumPy says so with errors of many kinds
+        raise DataError(f"{path}: cannot be mapped: {' '.join(str(error).split())}; {_REMAKE}") from None
+    if array.dtype != kind or array.ndim != 1:
+        raise DataError(f"{path}: damaged: {array.ndim} dimensions of {array.dtype}; {_REMAKE}")
+    return array
+
+
+def _check(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Raises DataError unless a file has the sum that the manifest knows; older manifests know none."""
+    try:
+        if "files" in manifest:
+            check_file(path, manifest["files"])
+    except FileError as error:
+        raise DataError(f"{error}; {_REMAKE}") from None

@@ -19,7 +19,8 @@ from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.data.word_corpus import encode_by_words
 from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.errors import DataError
-from transformer_cli.files import new_folder, write_json
+from transformer_cli.files import new_folder
+from transformer_cli.sums import file_sums, write_sealed
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ def prepare(
     folder = data_dir / f"{config.data.corpus}.{config.data.source}-{config.data.target}-{fingerprint}"
     if folder.exists():
         manifest = read_manifest(folder)
+        if not folder.name.endswith(f"-{manifest['fingerprint']}"):
+            raise DataError(
+                f"{folder}: its manifest is of another dataset ({manifest['fingerprint']}); delete the folder and run "
+                "`tfm prepare` again"
+            )
         warn_of_overlap(manifest)
         with suppress(PermissionError):  # the folder may be somebody else's
             os.utime(folder)  # `tfm train` uses the dataset that was prepared last
@@ -112,5 +118,4 @@ def _write_dataset(
         **_given(data, codec_dir),
     }
     warn_of_overlap(manifest)
-    write_json(folder / "manifest.json", manifest)
-    return manifest
+    return write_sealed(folder / "manifest.json", {**manifest, "files": file_sums(folder)})

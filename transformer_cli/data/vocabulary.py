@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from transformer_cli.data.specials import SPECIALS, UNK
-from transformer_cli.errors import DataError
+from transformer_cli.errors import DataError, FileError
 from transformer_cli.files import write_text
+from transformer_cli.reading import read_text
 
 
 def import_torchtext() -> None:
@@ -61,9 +62,18 @@ class Vocabulary:
     def load(path: Path) -> "Vocabulary":
         """Read what `save` wrote. Raises DataError if the file is missing or is not a vocabulary."""
         try:
-            tokens = path.read_bytes().decode("utf-8").split("\n")[:-1]
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{path}: not a vocabulary: {error}") from None
+            *tokens, rest = read_text(path).split("\n")
+        except FileError as error:
+            raise DataError(str(error)) from None
         if tuple(tokens[: len(SPECIALS)]) != SPECIALS:
             raise DataError(f"{path}: not a vocabulary: it should begin with {' '.join(SPECIALS)}, one token per line")
+        if rest:
+            raise DataError(f"{path}: line {len(tokens) + 1} is cut off")
+        if len(set(tokens)) < len(tokens) or "" in tokens:
+            lines: dict[str, int] = {"": 0}
+            for number, token in enumerate(tokens, start=1):
+                if token in lines:
+                    what = f"has the token of line {lines[token]} again" if token else "is empty"
+                    raise DataError(f"{path}: line {number} {what}; each token has one line")
+                lines[token] = number
         return Vocabulary(tokens)

@@ -6,22 +6,25 @@ checkpoints/epoch-0010/model.safetensors    the weights at the end of each of th
 checkpoints/average-0004540/                the mean, made when training has ended after step 4540
     model.safetensors
     average.json                            the Average: which epochs, and what their mean's validation found
+    sums.json                               the sums of these files (see seals.py)
 average                                     a text file that names this checkpoint
 
 Knows nothing of how a validation is computed.
 """
 
-import json
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
-from transformer_cli.errors import CheckpointError
-from transformer_cli.files import new_folder, write_json, write_text
+from transformer_cli.errors import CheckpointError, FileError
+from transformer_cli.files import new_folder, write_json
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.run import RESTORE, Run
+from transformer_cli.reading import as_record, read_json
+from transformer_cli.runs.identity import RESTORE
+from transformer_cli.runs.run import Run
+from transformer_cli.runs.seals import check_sealed, seal
 from transformer_cli.runs.weights import load_weights, save_weights
 
 
@@ -44,6 +47,7 @@ def save_epoch(run: Run, model: Transformer, epoch: int) -> None:
         shutil.rmtree(folder)
     with new_folder(folder) as unfinished:
         save_weights(model, unfinished)
+        seal(unfinished, folder.name, run=run.folder, run_id=run.identity.id)
 
 
 def forget_epochs(run: Run, *, before: int) -> None:
@@ -79,7 +83,8 @@ def save_average(run: Run, model: Transformer, average: Average) -> None:
     with new_folder(place) as folder:
         save_weights(model, folder)
         write_json(folder / "average.json", asdict(average))
-    write_text(run.folder / "average", f"{place.name}\n")
+        seal(folder, place.name, run=run.folder, run_id=run.identity.id)
+    run.point("average", place.name)
 
 
 def load_average(run: Run, pointer: str = "average") -> Average | None:
@@ -89,10 +94,16 @@ def load_average(run: Run, pointer: str = "average") -> Average | None:
     path = run.checkpoint(pointer) / "average.json"
     if not path.parent.name.startswith("average-"):
         return None
+    check_sealed(path, run.identity.id)
     try:
-        return Average(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        average = as_record(Average, read_json(path))
+        if path.parent.name != f"average-{average.step:07d}":
+            raise ValueError(f"step: {average.step} is not that of {path.parent.name}")
+    except FileError as error:
+        raise CheckpointError(f"{error}; {RESTORE}") from None
+    except ValueError as error:
         raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
+    return average
 
 
 def _epoch_folder(run: Run, epoch: int) -> Path:

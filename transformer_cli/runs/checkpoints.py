@@ -4,29 +4,32 @@ checkpoints/step-0004540/
     model.safetensors               the weights
     state.safetensors               Adam's moments, under the names of the weights
     state.json                      the TrainingState
+    sums.json                       the sums of these files, and of the history so far (see seals.py)
 
 `best` names the checkpoint with the lowest validation loss: an epoch's, or that of averaged weights (averages.py).
 Knows nothing of how a step or a validation is computed.
 """
 
-import json
 import logging
 import math
 import shutil
 from collections.abc import Callable, Mapping, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from transformer_cli.compute.memory import room_for
-from transformer_cli.errors import CheckpointError
-from transformer_cli.files import new_folder, sweep, write_json, write_text
+from transformer_cli.errors import CheckpointError, FileError
+from transformer_cli.files import new_folder, sweep, write_json
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.reading import as_record, read_json
 from transformer_cli.runs.averages import Average, load_average, save_average
-from transformer_cli.runs.run import RESTORE, UNSAVED, Run
+from transformer_cli.runs.identity import RESTORE
+from transformer_cli.runs.pointers import steadily, write_latest
+from transformer_cli.runs.run import UNSAVED, Run
+from transformer_cli.runs.seals import check_sealed, seal
 from transformer_cli.runs.weights import load_tensors, load_weights, one_line, save_tensors, save_weights
 
 POINTERS = ("best", "last", "average")
@@ -87,11 +90,6 @@ class TrainingState:
         self.validations_since_best = 0 if is_best else self.validations_since_best + 1
         self.epoch, self.batch, self.running = self.epoch + 1, 0, RunningLoss()
 
-    @staticmethod
-    def from_json(value: Mapping[str, Any]) -> "TrainingState":
-        """The inverse of dataclasses.asdict."""
-        return TrainingState(**{**value, "running": RunningLoss(**value["running"])})
-
 
 @dataclass(frozen=True)
 class Checkpoint:
@@ -105,7 +103,7 @@ class Checkpoint:
 
 def load_best(run: Run, device: torch.device) -> Transformer:
     """Load the model with the best validation loss, in evaluation mode. Raises CheckpointError, MemoryShortage."""
-    model = load_weights(run, run.checkpoint("best"))
+    model = steadily(run.folder / "best", lambda: load_weights(run, run.checkpoint("best")))
     with room_for(lambda: f"{run.folder}: its model does not fit in the memory of {device}; choose another --device"):
         return model.to(device).eval()
 
@@ -115,24 +113,45 @@ def load_last(run: Run, *, state_names: Callable[[Transformer], Set[str]] = lamb
 
     state_names: the names of what the optimiser keeps for a model's weights; a save that has some of it must have all.
     """
-    folder = run.checkpoint("last")
-    model = load_weights(run, folder)
+    path = run.checkpoint("last") / "state.safetensors"
+    model = load_weights(run, path.parent)
+    check_sealed(path, run.identity.id)
     try:
-        moments = load_tensors(folder / "state.safetensors")
-        if moments and (missing := min(state_names(model) - moments.keys(), default=None)):
-            raise KeyError(missing)
+        moments = load_tensors(path)
+        _check_moments(moments, model, state_names(model))
     except (ValueError, OSError, KeyError) as error:
-        raise _unreadable_state(folder, error) from None
+        raise CheckpointError(f"{path}: the training state cannot be read: {one_line(error)}; {RESTORE}") from None
     return Checkpoint(model, moments, load_state(run))
+
+
+def _check_moments(moments: Mapping[str, Tensor], model: Transformer, wanted: Set[str]) -> None:
+    """Raises ValueError unless a save has no moments, or all that are wanted, in the shapes of their weights."""
+    if not moments:
+        return
+    if missing := min(wanted - moments.keys(), default=None):
+        raise ValueError(f"it lacks {missing}")
+    weights = dict(model.named_parameters())
+    for name, value in moments.items():
+        weight = weights.get(name.partition(".")[2])
+        if weight is None or value.shape not in ((), weight.shape) or (wanted and name not in wanted):
+            raise ValueError(f"{name} does not fit the model")
 
 
 def load_state(run: Run) -> TrainingState:
     """Load the state of training at the last save. Raises CheckpointError."""
-    folder = run.checkpoint("last")
+    path = run.checkpoint("last") / "state.json"
+    check_sealed(path, run.identity.id)
     try:
-        return TrainingState.from_json(json.loads((folder / "state.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _unreadable_state(folder, error) from None
+        state = as_record(TrainingState, read_json(path))
+        if int(path.parent.name.removeprefix("step-")) != state.step:
+            raise ValueError(f"step: {state.step} is not that of {path.parent.name}")
+        if state.epoch < 1:
+            raise ValueError(f"epoch: {state.epoch} should be at least 1")
+    except FileError as error:
+        raise CheckpointError(f"{error}; {RESTORE}") from None
+    except ValueError as error:
+        raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
+    return state
 
 
 def set_moments(optimizer: torch.optim.Optimizer, model: Transformer, moments: Mapping[str, Tensor]) -> None:
@@ -166,7 +185,8 @@ def save(
         save_weights(model, folder)
         save_tensors(_moments(model, optimizer), folder / "state.safetensors")
         write_json(folder / "state.json", asdict(state))
-    write_text(run.folder / "last", f"{name}\n")
+        seal(folder, name, run=run.folder, run_id=run.identity.id, validations=state.epoch - 1)
+    run.point("last", name)
     (run.folder / UNSAVED).unlink(missing_ok=True)
     _settle_best(run, state)
     for path, reason in _clean_up(run).items():
@@ -187,16 +207,21 @@ def keep_average(run: Run, model: Transformer, average: Average, state: Training
 
 
 def _settle_best(run: Run, state: TrainingState) -> None:
-    """Point `best` at the last save or at the averaged weights, if either is better than what it names."""
+    """Point `best` at the last save or at the averaged weights, if either is better than what it names.
+
+    Then `latest` names the run, which has a best checkpoint that others can use.
+    """
     loss = math.inf if state.best_valid_loss is None else state.best_valid_loss
     averaged = load_average(run, "best")
     if averaged and averaged.valid_loss <= loss:
         loss = averaged.valid_loss
     elif state.is_best:
-        write_text(run.folder / "best", f"{run.checkpoint('last').name}\n")
+        run.point("best", run.checkpoint("last").name)
     average = load_average(run)
     if average and average.valid_loss < loss:
-        write_text(run.folder / "best", f"{run.checkpoint('average').name}\n")
+        run.point("best", run.checkpoint("average").name)
+    if run.has_checkpoint("best"):  # not before there is something to use
+        write_latest(run.folder, run.identity.id)
 
 
 def _clean_up(run: Run) -> dict[Path, str]:
@@ -218,7 +243,3 @@ def _moments(model: Transformer, optimizer: torch.optim.Optimizer) -> dict[str, 
         for name, parameter in model.named_parameters()
         for key, value in optimizer.state.get(parameter, {}).items()
     }
-
-
-def _unreadable_state(folder: Path, error: Exception) -> CheckpointError:
-    return CheckpointError(f"{folder}: the training state cannot be read: {one_line(error)}; {RESTORE}")

@@ -1,7 +1,7 @@
 """A run's folder: how it is made, opened and found, its history, and which checkpoints are the best and the last.
 
 runs/multi30k/
-    run.json                        the format's version
+    run.json                        what the run is and stays (see identity.py)
     config.yaml                     the whole config, with the precision and the data's fingerprint that were chosen
     source.vocab.txt target.vocab.txt target.joins.json     the codecs: a copy of the dataset's (of subwords:
     source.subwords.model target.subwords.model)
@@ -9,7 +9,7 @@ runs/multi30k/
     tensorboard/                    the same as an event file, if the config says so
     evaluations.jsonl               what `tfm evaluate` found, one line per split and call (evaluation/record.py)
     checkpoints/step-0004540/       what was saved after step 4540 (see checkpoints.py)
-    best  last                      text files that name a checkpoint
+    best  last                      text files that name a checkpoint (see pointers.py)
     average                         likewise, if training averages weights (see averages.py)
     unsaved                         exists until `last` is written for the first time: nothing has been saved yet
 runs/latest                         a text file that names the newest run
@@ -18,7 +18,9 @@ Knows nothing of what a checkpoint holds.
 """
 
 import json
-from dataclasses import dataclass
+import logging
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +28,34 @@ import torch
 from torch import nn
 
 from transformer_cli.config.data import DataConfig
-from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.codec import Codecs
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.specials import PAD
-from transformer_cli.errors import CheckpointError, ConfigError, TfmError
-from transformer_cli.files import write_json, write_text
+from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
+from transformer_cli.data.words import SPACY_VERSION
+from transformer_cli.errors import CheckpointError, ConfigError, MissingFile, TfmError
+from transformer_cli.files import write_text
 from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.reading import parse_json, shown
+from transformer_cli.runs.identity import (
+    RESTORE,
+    Identity,
+    new_identity,
+    read_config,
+    read_identity,
+    write_config,
+    write_identity,
+)
+from transformer_cli.runs.pointers import find_latest, read_pointer, write_pointer
+from transformer_cli.runs.seals import HISTORY, history_lines
 
-FORMAT_VERSION = 1
 UNSAVED = "unsaved"
-RESTORE = "restore it, or give `tfm train` --fresh to move this run aside and begin anew"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -50,6 +65,7 @@ class Run:
     folder: Path
     config: Config
     codecs: Codecs
+    identity: Identity
 
     @staticmethod
     def create(folder: Path, config: Config, dataset: Dataset) -> "Run":
@@ -57,28 +73,40 @@ class Run:
         assert is_new(folder), folder
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / UNSAVED, "nothing has been saved yet\n")
+        (folder / "run.json").unlink(missing_ok=True)  # of a run that was killed before its first save
         dataset.codecs.save(folder)
-        write_text(folder / "config.yaml", dump_config(config))
-        write_text(folder / "history.jsonl", "")
-        write_json(folder / "run.json", {"format_version": FORMAT_VERSION})
+        write_text(folder / HISTORY, "")
+        identity = new_identity(folder, config, dataset)
+        write_config(folder, config, identity)
+        write_identity(folder, identity)
         return Run.open(folder)
 
     @staticmethod
     def open(folder: Path) -> "Run":
         """Open a run's folder. Raises CheckpointError if it is missing, damaged, or of another format version."""
+        identity = read_identity(folder)
         try:
-            found = json.loads((folder / "run.json").read_text(encoding="utf-8"))["format_version"]
-        except FileNotFoundError:
-            raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointError(f"{folder / 'run.json'}: damaged: {error}; {RESTORE}") from None
-        if found != FORMAT_VERSION:
-            raise CheckpointError(f"{folder}: format version {found}, this tfm reads {FORMAT_VERSION}; train it again")
-        try:
-            config = load_config(folder / "config.yaml")
-            return Run(folder, config, Codecs.load(folder, config.data))
+            config = read_config(folder, identity)
+            identity.check_files(folder)
+            return Run(folder, config, Codecs.load(folder, config.data), identity)
         except TfmError as error:
             raise CheckpointError(f"{folder}: damaged run: {error}; {RESTORE}") from None
+
+    def with_config(self, config: Config) -> "Run":
+        """Returns the run with other settings, which are written to its folder."""
+        write_config(self.folder, config, self.identity)
+        return replace(self, config=config)
+
+    def say_other_tokenizer(self) -> None:
+        """Warn if text is now cut into tokens by another version of the library than the training text was."""
+        library, trained_with = (self.identity.tokenizer.get(key) for key in ("library", "version"))
+        now = {"spacy": SPACY_VERSION, "sentencepiece": SENTENCEPIECE_VERSION}.get(str(library))
+        if now not in (None, trained_with):
+            log.warning(
+                "%s: %s %s cut its training text, and %s cuts text now: some tokens, and so translations, may differ; "
+                "`pip install %s==%s` if that matters",
+                *(self.folder, library, trained_with, now, library, trained_with),
+            )
 
     def new_model(self) -> Transformer:
         """Returns the untrained model, on the CPU; every call draws the same weights from the run's seed.
@@ -113,17 +141,17 @@ class Run:
         return model
 
     def checkpoint(self, pointer: str) -> Path:
-        """Returns the folder that `best` or `last` names. Raises CheckpointError if there is no such folder."""
+        """Returns the folder that `best` or `last` names. Raises CheckpointError if that is no checkpoint."""
         try:
-            name = (self.folder / pointer).read_text(encoding="utf-8").strip()
-        except FileNotFoundError:
+            return read_pointer(self.folder, pointer, self.identity.id)
+        except MissingFile:
             if pointer == "best" and self.history():
                 raise lost(self.folder, pointer) from None
             raise CheckpointError(f"{self.folder}: no {pointer} checkpoint yet; let `tfm train` reach one") from None
-        folder = self.folder / "checkpoints" / name
-        if not name or not folder.is_dir():
-            raise CheckpointError(f"{self.folder / pointer} names {name}, which is not in checkpoints/; {RESTORE}")
-        return folder
+
+    def point(self, pointer: str, name: str) -> None:
+        """Let `best`, `last` or `average` name a checkpoint that is there."""
+        write_pointer(self.folder, pointer, name, self.identity.id)
 
     def has_checkpoint(self, pointer: str) -> bool:
         """Whether the file `best` or `last`, which names a checkpoint, exists."""
@@ -131,25 +159,26 @@ class Run:
 
     def history(self) -> list[dict[str, Any]]:
         """Returns the validations so far, oldest first. Raises CheckpointError if the file is missing or damaged."""
-        path = self.folder / "history.jsonl"
-        try:
-            return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-        except (OSError, ValueError) as error:
-            raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
+        found = []
+        for number, line in enumerate(history_lines(self.folder), start=1):
+            try:
+                found.append(parse_json(line))
+                if not isinstance(found[-1], dict):
+                    raise ValueError(f"{shown(found[-1])} should be an object with keys")
+            except ValueError as error:
+                path = self.folder / HISTORY
+                raise CheckpointError(f"{path}: damaged: line {number}: {error}; {RESTORE}") from None
+        return found
 
     def write_history(self, entries: list[dict[str, Any]]) -> None:
         """Replace the whole history."""
-        write_text(self.folder / "history.jsonl", "".join(f"{json.dumps(entry)}\n" for entry in entries))
+        write_text(self.folder / HISTORY, "".join(f"{json.dumps(entry)}\n" for entry in entries))
 
 
 def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> Path:
     """Find a run by its name under runs_dir or by its path, or (None) the newest. Raises CheckpointError."""
     if name is None:
-        try:
-            name = (runs_dir / "latest").read_text(encoding="utf-8").strip()
-        except FileNotFoundError:
-            raise CheckpointError(f"{runs_dir}/: no run yet; `tfm train` makes one (or name one with --run)") from None
-        folder = runs_dir / name
+        folder = find_latest(runs_dir)
     else:
         folder = next((path for path in (runs_dir / name, Path(name)) if path.is_dir()), runs_dir / name)
     if not folder.is_dir():
@@ -166,13 +195,15 @@ def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
     if data.codec is None:
         return None
     folder = find_run(data.codec, runs_dir)
-    theirs, ours = (_about_codecs(each) for each in (Run.open(folder).config.data, data))
+    run = Run.open(folder)
+    theirs, ours = (_about_codecs(each) for each in (run.config.data, data))
     both = [key for key in theirs if key in ours]  # words and subwords have keys of their own
     wrong = [f"{key} is {theirs[key]} there, not {ours[key]}" for key in both if theirs[key] != ours[key]]
     if wrong:
         raise ConfigError(
             f"data.codec: {data.codec}: its codecs are not what the config describes: {'; '.join(wrong)}; set the same"
         )
+    run.say_other_tokenizer()
     return folder
 
 
@@ -216,7 +247,7 @@ def lost(folder: Path, name: str) -> CheckpointError:
 
 def _saved(folder: Path) -> list[str]:
     """Returns the names of what training has saved in a run's folder; [] if the run was never trained."""
-    found = [name for name in ("last", "best", "average") if (folder / name).exists()]
+    found = [name for name in ("last", "best", "average") if os.path.lexists(folder / name)]
     found += sorted(f"checkpoints/{path.name}" for path in (folder / "checkpoints").glob("[!.]*"))
-    history = folder / "history.jsonl"
-    return found + ["history.jsonl"] * (history.exists() and history.stat().st_size > 0)
+    history = folder / HISTORY
+    return found + [HISTORY] * (history.exists() and history.stat().st_size > 0)

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.run import RESTORE, Run
-
-FILE = "model.safetensors"
+from transformer_cli.runs.identity import RESTORE
+from transformer_cli.runs.pointers import WEIGHTS as FILE
+from transformer_cli.runs.run import Run
+from transformer_cli.runs.seals import check_sealed
 
 
 def save_weights(model: Transformer, folder: Path) -> None:
@@ -24,10 +25,11 @@ def save_weights(model: Transformer, folder: Path) -> None:
 def load_weights(run: Run, folder: Path) -> Transformer:
     """Returns the run's model with the weights in a folder, on the CPU. Raises CheckpointError."""
     path = folder / FILE
+    check_sealed(path, run.identity.id)
     model = run.empty_model()
     try:
         load_model(model, path)
-    except (SafetensorError, OSError, RuntimeError) as error:
+    except (SafetensorError, OSError, RuntimeError, ValueError, KeyError) as error:
         raise CheckpointError(f"{path}: the weights cannot be read: {one_line(error)}; {RESTORE}") from None
     return model
 
@@ -39,7 +41,7 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read what `save_tensors` wrote. Raises OSError or ValueError."""
+    """Read what `save_tensors` wrote. Raises OSError, KeyError or ValueError."""
     try:
         # load_file maps the file. Without a copy the file would stay open as long as training runs, and NFS cannot
         # delete a folder in which a file is open.

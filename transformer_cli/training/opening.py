@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -11,22 +11,20 @@ import torch
 from transformer_cli.compute.devices import choose_precision
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.decoding import DecodingConfig
-from transformer_cli.config.load import differences, dump_config
+from transformer_cli.config.load import differences
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.errors import ConfigError
-from transformer_cli.files import exclusive, write_text
+from transformer_cli.files import exclusive
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import load_state
+from transformer_cli.runs.identity import MAY_CHANGE
+from transformer_cli.runs.pointers import follow_latest
 from transformer_cli.runs.run import Run, find_codec, is_new, lost
 from transformer_cli.training.pretrained import NOTHING, Initial, read_initial
 from transformer_cli.training.record import read_validations
 
 log = logging.getLogger(__name__)
-
-MAY_CHANGE = tuple(
-    f"training.{key}" for key in ("epochs", "patience", "save_minutes", "tensorboard", "device", "num_threads")
-)  # and all of `decoding`, which training does not use
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,6 @@ def open_run(
             opened = Opened(_resume(folder, config), dataset)
         else:
             opened = _begin(folder, config, dataset, device=device, fresh=fresh)
-        write_text(folder.with_name("latest"), f"{config.name}\n")
         yield opened
 
 
@@ -120,8 +117,7 @@ def _resume(folder: Path, config: Config) -> Run:
     update = {key.split(".")[1]: getattr(config.training, key.split(".")[1]) for key in MAY_CHANGE}
     training = run.config.training.model_copy(update=update)
     resolved = run.config.model_copy(update={"training": training, "decoding": config.decoding})
-    write_text(folder / "config.yaml", dump_config(resolved))
-    return replace(run, config=resolved)
+    return run.with_config(resolved)
 
 
 def _check_settings(run: Run, config: Config) -> None:
@@ -161,6 +157,7 @@ def _move_aside(folder: Path) -> Path:
     while (aside := folder.with_name(f"{folder.name}.old-{number}")).exists():
         number += 1
     folder.rename(aside)
+    follow_latest(folder, aside)
     return aside
 
 

@@ -27,7 +27,8 @@ from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import CheckpointError, MemoryShortage
 from transformer_cli.evaluation.losses import perplexity
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last, save, set_moments
-from transformer_cli.runs.run import RESTORE, Run
+from transformer_cli.runs.identity import RESTORE
+from transformer_cli.runs.run import Run
 from transformer_cli.training import averaging, events
 from transformer_cli.training.announcement import announce
 from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
@@ -137,11 +138,18 @@ class Trainer:
                 finish_save(run, start.state)
         trainer = Trainer(run, dataset, start, device, world, validations=validations)
         with world.together():
-            if start.state.batch and start.state.batch > len(trainer.plan()):
-                of = f"batch {start.state.batch} of {len(trainer.plan())}"
-                raise CheckpointError(f"{run.checkpoint('last') / 'state.json'}: damaged: {of}; {RESTORE}")
+            trainer.refuse_impossible_batch()
         trainer.record.write_events()
         return trainer
+
+    def refuse_impossible_batch(self) -> None:
+        """Raises CheckpointError if the state says more batches than an epoch has."""
+        if self.state.batch > len(self.plan()) and self.state.epoch <= self.settings.epochs:
+            path = self.run.checkpoint("last") / "state.json"
+            n_batches = len(self.plan())
+            raise CheckpointError(
+                f"{path}: damaged: batch: {self.state.batch}, but an epoch has {n_batches}; {RESTORE}"
+            )
 
     def run_epochs(self) -> None:
         """Train until the epochs or the patience run out. Raises Interrupted, after a save, on a signal."""

@@ -30,6 +30,12 @@ def read(tmp_path: Path, text: str) -> dict[str, Any]:
         ("12345e67x", "12345e67x"),
         ("yes", True),  # as in YAML 1.1: the schema then says where a bool has no place
         ("null", None),
+        ("0", 0),
+        ("00", 0),
+        ("08", "08"),
+        ("1:60", "1:60"),
+        ("'010'", "010"),
+        ("0x1f", 31),
         ("", None),
         ("Größe", "Größe"),
         ("'1e-4'", "1e-4"),
@@ -42,7 +48,14 @@ def test_a_value_is_read_as_yaml_1_2_reads_numbers(text: str, value: object) -> 
     assert (found, type(found)) == (value, type(value))
 
 
-@pytest.mark.parametrize("text", ["[", "{a: 1, a: 2}", "{[a]: 1}", "2020-13-45", "0x_", "!!python/name:os.system"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[", "{a: 1, a: 2}", "{[a]: 1}", "2020-13-45", "0x_", "!!python/name:os.system"),
+        *('!!int ""', "!!float x", "!!bool x", "!!timestamp x", "!own x", "[" * 3000, "{a: " * 3000),
+        *("010", "-010", "+07", "0_17", "1:30", "-1:30", "1:30:15", "1:30.5", "[1, 010]", "{010: 1}"),
+    ],
+)
 def test_what_is_no_value_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  (the words are PyYAML's)
         parse_value(text)
@@ -60,7 +73,12 @@ def test_a_file_is_a_mapping_and_an_empty_one_is_an_empty_mapping(tmp_path: Path
         ("a: 1\n? [b]\n: 2\n", "line 2: a key is a word, not a list or a mapping"),
         ("a: 1\nb: [\n", " line 3: not YAML: "),
         ("a: 2020-13-45\n", "not YAML: month must be in 1..12"),
-        ("a: !!python/name:os.system\n", " line 1: not YAML: could not determine a constructor for the tag"),
+        ("a: !!python/name:os.system\n", "line 1: tag:yaml.org,2002:python/name:os.system: a config has no tags; tak"),
+        ('a: 1\nb: !!int ""\n', "line 2: tag:yaml.org,2002:int: a config has no tags; take it out"),
+        ("a:\n  b: 010\n", "line 2: 010 is another number for YAML 1.1 than for YAML 1.2; write it as a plain decimal"),
+        ("a: 1:30\n", "line 1: 1:30 is another number for YAML 1.1 than for YAML 1.2; write it as a plain decimal"),
+        ("a: " + "[" * 3000 + "]" * 3000, "line 1: more than 20 levels, one inside another"),
+        ("- " * 3000, "line 1: more than 20 levels, one inside another"),
         ("- a\n", "a config is keys and values, such as `name: first`, not a list"),
     ],
 )

@@ -1,6 +1,5 @@
 """A prepared dataset: what it gives, what it refuses, and which one is found."""
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -10,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sealed import edit_sealed, make_older
 from transformer_cli.config.data import DataConfig
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset, find_dataset, read_manifest, settings
 from transformer_cli.data.prepare import prepare
 from transformer_cli.data.specials import UNK
 from transformer_cli.errors import DataError
+from transformer_cli.verification import verify_dataset
 
 TEXT = {"train": "a dog.\na dog, a man\n", "valid": "a man.\n", "test_b": "a\nb\n", "test_a": "b\n"}
 
@@ -42,12 +43,6 @@ def data_config(folder: Path, **changes: Any) -> DataConfig:
     return DataConfig.model_validate({**read_manifest(folder)["settings"], **changes})
 
 
-def edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    value = json.loads(path.read_text())
-    change(value)
-    path.write_text(json.dumps(value))
-
-
 def cut(path: Path, n_bytes: int) -> None:
     path.write_bytes(path.read_bytes()[:-n_bytes])
 
@@ -55,7 +50,7 @@ def cut(path: Path, n_bytes: int) -> None:
 def add_version(folder: Path, name: str, *, age_s: float, **changes: Any) -> Path:
     """A copy of a dataset beside it, so many seconds old, with changes to its manifest."""
     copy = Path(shutil.copytree(folder, folder.parent / name))
-    edit(copy / "manifest.json", lambda manifest: manifest.update(changes))
+    edit_sealed(copy / "manifest.json", lambda manifest: manifest.update(changes))
     now = folder.stat().st_mtime
     os.utime(copy, (now - age_s, now - age_s))
     return copy
@@ -123,14 +118,14 @@ def test_a_folder_that_is_no_dataset(tmp_path: Path, content: str | None) -> Non
 
 
 def test_another_format_version(folder: Path) -> None:
-    edit(folder / "manifest.json", lambda manifest: manifest.update(format_version=2))
+    edit_sealed(folder / "manifest.json", lambda manifest: manifest.update(format_version=2))
     with pytest.raises(DataError, match=rf"^{folder}: format version 2, this tfm reads 1; run `tfm prepare` again$"):
         Dataset.open(folder)
 
 
-@pytest.mark.parametrize("settings", [None, {"source": 5}, {"corpus": "nowhere"}])
+@pytest.mark.parametrize("settings", [{"source": 5}, {"corpus": "nowhere"}])
 def test_settings_in_the_manifest_that_are_none(folder: Path, settings: dict[str, Any] | None) -> None:
-    edit(folder / "manifest.json", lambda manifest: manifest.update(settings=settings))
+    edit_sealed(folder / "manifest.json", lambda manifest: manifest.update(settings=settings))
     with pytest.raises(DataError, match=rf"^{folder}.*; delete the folder and run `tfm prepare` again$") as caught:
         Dataset.open(folder)
     assert "\n" not in str(caught.value)
@@ -139,19 +134,24 @@ def test_settings_in_the_manifest_that_are_none(folder: Path, settings: dict[str
 @pytest.mark.parametrize(
     ("name", "damage", "message"),
     [
-        ("source.vocab.txt", lambda path: cut(path, 3), r"8 tokens, but the manifest says 9; delete the folder"),
-        ("target.vocab.txt", Path.unlink, "not a vocabulary: .*No such file"),
-        ("target.joins.json", Path.unlink, "damaged: .*No such file.*; delete the folder and run `tfm prepare` again"),
-        ("target.joins.json", lambda path: cut(path, 9), "damaged: .*; delete the folder and run `tfm prepare` again"),
+        ("source.vocab.txt", lambda path: cut(path, 4), r"8 tokens, but the manifest says 9; delete the folder"),
+        ("target.vocab.txt", Path.unlink, "missing; delete the folder and run `tfm prepare` again"),
+        ("target.joins.json", Path.unlink, "missing; delete the folder and run `tfm prepare` again"),
+        ("target.joins.json", lambda path: cut(path, 9), "not JSON at .*; delete the folder and run `tfm"),
         ("target.joins.json", lambda path: path.write_text("{}"), "damaged: .*; delete the folder and run `tfm pre"),
+        ("train.source.ids.npy", lambda path: np.save(path, np.full(8, 9, np.int32)), "damaged: its ids should go"),
+        ("train.source.ids.npy", lambda path: np.save(path, np.ones(8)), "damaged: 1 dimensions of float64; delete"),
         ("train.source.ids.npy", lambda path: cut(path, 4), "cannot be mapped: .*; delete the folder and run `tfm"),
         ("train.target.ids.npy", Path.unlink, "cannot be mapped: .*No such file"),
-        ("train.target.ids.npy", lambda path: np.save(path, [1]), "2 sentences of 1 tokens, but the manifest says 2"),
+        ("train.target.ids.npy", lambda path: np.save(path, np.ones(1, np.int32)), "2 sentences of 1 tokens, but"),
         ("train.target.txt", Path.unlink, "cannot be read: .*; delete the folder and run `tfm prepare` again"),
         ("train.source.txt", lambda path: cut(path, 3), "1 lines, but the manifest says 2; delete the folder and run"),
     ],
 )  # fmt: skip
-def test_a_damaged_file_is_named(folder: Path, name: str, damage: Callable[[Path], Any], message: str) -> None:
+def test_of_a_dataset_without_sums_a_damaged_file_is_named(
+    folder: Path, name: str, damage: Callable[[Path], Any], message: str
+) -> None:
+    make_older(folder)
     damage(folder / name)
     with pytest.raises(DataError, match=f"^{folder / name}: {message}"):
         use_all(folder)
@@ -165,28 +165,76 @@ def test_a_damaged_file_is_named(folder: Path, name: str, damage: Callable[[Path
         (lambda path: cut(path, 3), "1 lines, but the manifest says 2; delete the folder and run"),
     ],
 )
-def test_damaged_text_is_not_mapped(folder: Path, damage: Callable[[Path], Any], message: str) -> None:
+def test_damaged_text_without_a_sum_is_not_mapped(folder: Path, damage: Callable[[Path], Any], message: str) -> None:
+    make_older(folder)
     path = folder / "train.source.txt"
     damage(path)
     with pytest.raises(DataError, match=f"^{path}: {message}"):
         Dataset.open(folder).lines("train", "source")
 
 
-@pytest.mark.parametrize("offsets", [[0, 3], [0, 3, 8, 8], [0, 3, 7]])
+@pytest.mark.parametrize("offsets", [[0, 3], [0, 3, 8, 8], [0, 3, 7], [0, 9, 8], [1, 3, 8]])
 def test_offsets_must_fit_the_manifest(folder: Path, offsets: list[int]) -> None:
+    make_older(folder)
     np.save(folder / "train.source.offsets.npy", np.array(offsets))
-    message = (
-        rf"^{folder}/train\.source\.ids\.npy: {len(offsets) - 1} sentences of 8 tokens, but the manifest says 2 of 8;"
-    )
+    message = rf"^{folder}/train\.source\.offsets\.npy: damaged: it should rise from 0 to 8;"
+    if len(offsets) != 3:
+        message = (
+            rf"^{folder}/train\.source\.ids\.npy: {len(offsets) - 1} sentences of 8 tokens, "
+            "but the manifest says 2 of 8;"
+        )
     with pytest.raises(DataError, match=message):
         use_all(folder)
 
 
+def test_a_flipped_bit_is_damage_in_every_file(folder: Path) -> None:
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        flipped = bytearray(content)
+        flipped[len(content) // 2] ^= 1
+        path.write_bytes(flipped)
+        with pytest.raises(DataError, match=rf"^{folder}.*{path.name}.*(prepare` again)$") as caught:
+            use_all(folder)
+        assert "\n" not in str(caught.value)
+        path.write_bytes(content)
+    use_all(folder)
+
+
+def test_a_large_file_is_compared_by_its_size_where_it_is_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "train.source.ids.npy"
+    content = bytearray(path.read_bytes())
+    content[-4] ^= 1
+    path.write_bytes(content)
+    monkeypatch.setattr("transformer_cli.sums.check_file.__kwdefaults__", {"up_to": 100})
+    use_all(folder)
+    assert verify_dataset(folder).damaged == [f"{path}: damaged: its content is not what was written (another CRC-32)"]
+    cut(path, 4)
+    with pytest.raises(DataError, match=f"^{path}: damaged: it has .* bytes, and was written with"):
+        use_all(folder)
+
+
+@pytest.mark.parametrize("key", ["fingerprint", "settings", "vocabulary", "splits"])
+def test_a_manifest_that_lacks_something_stops_nobody_else(
+    folder: Path, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = data_config(folder)
+    other = add_version(folder, "files.en-en-00000000", age_s=-60)
+    edit_sealed(other / "manifest.json", lambda manifest: manifest.pop(key))
+    assert find_dataset(data, folder.parent) == folder
+    (said,) = caplog.messages
+    assert said.startswith(f"{other}/manifest.json: damaged: {key}")
+    assert "is missing; it is left out" in said
+    shutil.rmtree(folder)
+    with pytest.raises(DataError, match=rf"no dataset files en→en with these settings \(left out: {other}/manif"):
+        find_dataset(data, folder.parent)
+
+
 def use_all(folder: Path) -> None:
     dataset = Dataset.open(folder)
-    dataset.split("train")
-    for side in ("source", "target"):
-        dataset.text("train", side)
+    for split in TEXT:
+        dataset.split(split)
+        for side in ("source", "target"):
+            dataset.text(split, side)
 
 
 # Which one is found

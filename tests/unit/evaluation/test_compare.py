@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.config.load import dump_config
-from transformer_cli.data.dataset import Dataset, find_dataset
+from sealed import edit_sealed, reseal, set_config
+from transformer_cli.data.dataset import find_dataset
 from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation.compare import Comparison, Example, compare, compare_recipes
 from transformer_cli.evaluation.evaluate import evaluate
@@ -39,7 +39,7 @@ def altered(run: Run, folder: Path, **data: object) -> str:
     """A copy of a run with other settings of its data."""
     shutil.copytree(run.folder, folder)
     changed = run.config.model_copy(update={"data": run.config.data.model_copy(update=data)})
-    write_text(folder / "config.yaml", dump_config(changed))
+    set_config(folder, changed)
     return str(folder)
 
 
@@ -135,10 +135,10 @@ def test_a_run_whose_own_split_is_another_text_is_named(
     data_dir = tmp_path / "data"
     shutil.copytree(dataset, data_dir / dataset.name)
     other = shutil.copytree(dataset, data_dir / "files.de-en-00000000")
-    manifest = (other / "manifest.json").read_text("utf-8")
-    write_text(other / "manifest.json", manifest.replace(Dataset.open(dataset).fingerprint, "00000000"))
+    edit_sealed(other / "manifest.json", lambda manifest: manifest.update(fingerprint="00000000"))
     lines = (other / "test.target.txt").read_text("utf-8").split("\n")
     write_text(other / "test.target.txt", "\n".join(["Another text.", *lines[1:]]))
+    reseal(other)
     name = altered(tiny, tmp_path / "other", fingerprint="00000000")
     gone = altered(tiny, tmp_path / "gone", fingerprint="11111111")
     compare(["tiny", name, gone], Terms(device="cpu", data_dir=data_dir, runs_dir=terms.runs_dir), examples=0)

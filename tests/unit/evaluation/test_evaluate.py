@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer_cli.config.load import dump_config, load_config
+from sealed import reseal, set_config
+from transformer_cli.config.load import load_config
 from transformer_cli.data.codec import WordCodec
 from transformer_cli.data.prepare import prepare
 from transformer_cli.data.specials import UNK
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.evaluate import ParallelText, evaluate, judge
-from transformer_cli.files import write_text
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
@@ -107,7 +107,7 @@ def test_a_dataset_without_test_sets_asks_for_a_split(corpus: Path, tmp_path: Pa
     dataset = prepare(config.model_copy(update={"data": data}), data_dir=tmp_path / "data")
     run = shutil.copytree(tiny.folder, tmp_path / "run")
     pinned = data.model_copy(update={"fingerprint": dataset.manifest["fingerprint"]})
-    write_text(run / "config.yaml", dump_config(tiny.config.model_copy(update={"data": pinned})))
+    set_config(run, tiny.config.model_copy(update={"data": pinned}))
     with pytest.raises(DataError, match=r"has no test set; name a split, such as --split valid$"):
         list(evaluate(run, data_dir=tmp_path / "data"))
     assert [each.result.split for each in evaluate(run, splits=["valid"], data_dir=tmp_path / "data")] == ["valid"]
@@ -149,6 +149,7 @@ def test_the_loss_of_a_split_comes_from_the_ids_on_disk(project: Path, tmp_path:
     (before,) = evaluate(project / "runs/tiny", data_dir=tmp_path / "data")
     ids = np.load(copy / "test.target.ids.npy")
     np.save(copy / "test.target.ids.npy", np.full_like(ids, UNK))
+    reseal(copy)
     (after,) = evaluate(project / "runs/tiny", data_dir=tmp_path / "data")
     assert after.result.loss > before.result.loss + 0.1
     assert after.result.bleu == before.result.bleu

@@ -1,6 +1,7 @@
 """What a run saves: what comes back bit for bit, what is kept on disk, and what is refused."""
 
 import errno
+import json
 import math
 import shutil
 from collections.abc import Callable
@@ -12,11 +13,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from oracles.draws import Draws
+from sealed import make_older, reseal
 from small_run import make_run
 from transformer_cli.errors import CheckpointError
 from transformer_cli.files import write_text
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs import checkpoints as module
+from transformer_cli.runs import pointers
 from transformer_cli.runs.checkpoints import (
     RunningLoss,
     TrainingState,
@@ -171,7 +174,7 @@ def test_nothing_is_a_pickle(run: Run) -> None:
     save_after(run, 2, best=2)
     suffixes = {path.suffix for path in run.folder.rglob("*") if path.is_file()}
     assert suffixes == {".json", ".jsonl", ".yaml", ".txt", ".safetensors", ""}
-    assert (run.folder / "best").read_text() == (run.folder / "last").read_text() == "step-0000002\n"
+    assert run.checkpoint("best") == run.checkpoint("last") == run.folder / "checkpoints/step-0000002"
 
 
 # What is kept
@@ -244,7 +247,7 @@ def test_a_kill_between_the_pointers_loses_no_best(run: Run, monkeypatch: pytest
         write_text(path, text)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "write_text", killed)
+        patch.setattr(pointers, "write_text", killed)
         with pytest.raises(KeyboardInterrupt):
             save(run, *training, TrainingState(step=2, epoch=3, best_valid_loss=1.0))
     state = load_state(run)
@@ -268,6 +271,20 @@ def test_resuming_within_an_epoch_or_after_a_worse_one_keeps_the_best(run: Run) 
 # What is refused
 
 
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def set_state(**changes: Any) -> Callable[[Path], Any]:
+    return lambda path: path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def add_moment(path: Path) -> None:
+    save_file({**load_file(path), "exp_avg.nobody": torch.ones(1)}, path)
+
+
 def lose_moments(path: Path) -> None:
     save_file({"step.output.bias": torch.ones(())}, path)
 
@@ -283,31 +300,66 @@ def load_with_moments(run: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "damage", "load", "message"),
     [
-        ("model.safetensors", cut, open_best, "/model.safetensors: the weights cannot be read: .*incomplete"),
-        ("model.safetensors", cut, load_last, "/model.safetensors: the weights cannot be read: .*incomplete"),
-        ("model.safetensors", Path.unlink, open_best, "/model.safetensors: the weights cannot be read: No such file"),
-        ("state.safetensors", cut, load_last, ": the training state cannot be read: .*incomplete"),
-        ("state.safetensors", Path.unlink, load_last, ": the training state cannot be read: No such file"),
-        ("state.safetensors", lose_moments, load_with_moments, ": the training state cannot be read: 'exp_avg."),
-        ("state.json", cut, load_last, ": the training state cannot be read: Expecting"),
-        ("state.json", lambda path: path.write_text("{}"), load_last, ": the training state cannot be read: 'running'"),
-        ("state.json", lambda path: path.write_text('{"stpe": 1, "running": {}}'), load_last, ": the .* 'stpe'"),
+        ("model.safetensors", cut, open_best, ": damaged: it has .* bytes, and was written with"),
+        ("model.safetensors", cut, load_last, ": damaged: it has .* bytes, and was written with"),
+        ("model.safetensors", flip, open_best, ": damaged: its content is not what was written"),
+        ("model.safetensors", Path.unlink, open_best, ": missing; restore it"),
+        ("state.safetensors", cut, load_last, ": damaged: it has .* bytes, and was written with"),
+        ("state.safetensors", flip, load_last, ": damaged: its content is not what was written"),
+        ("state.safetensors", Path.unlink, load_last, ": missing; restore it"),
+        ("state.json", cut, load_last, ": damaged: it has .* bytes, and was written with"),
+        ("sums.json", cut, load_last, ": not JSON at line "),
+        ("sums.json", flip, open_best, ": (damaged: its content is not what was written|not JSON)"),
+        ("sums.json", Path.unlink, open_best, ": missing; restore it"),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_checkpoint_says_where(
     run: Run, name: str, damage: Callable[[Path], Any], load: Callable[[Run], object], message: str
 ) -> None:
     save_after(run, 2, best=2)
     folder = run.folder / "checkpoints" / "step-0000002"
     damage(folder / name)
-    with pytest.raises(CheckpointError, match=f"^{folder}{message}") as caught:
+    with pytest.raises(CheckpointError, match=f"^{folder}/{name}{message}") as caught:
         load(run)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "load", "message"),
+    [
+        ("model.safetensors", cut, open_best, "the weights cannot be read: .*incomplete"),
+        ("state.safetensors", cut, load_last, "the training state cannot be read: .*incomplete"),
+        ("state.safetensors", lose_moments, load_last, "the training state cannot be read: it lacks step.decoder"),
+        ("state.safetensors", add_moment, load_last, "the training state cannot be read: exp_avg.nobody does not fit"),
+        ("state.json", cut, load_last, "not JSON at line"),
+        ("state.json", lambda path: path.write_text("{}"), load_last, "damaged: step is missing"),
+        ("state.json", lambda path: path.write_bytes(b"\xff"), load_last, "line 1: byte 0xff is not UTF-8"),
+        ("state.json", set_state(step="x"), load_last, "damaged: step: 'x' should be a whole number"),
+        ("state.json", set_state(step=7), load_last, "damaged: step: 7 is not that of step-0000002"),
+        ("state.json", set_state(stpe=1), load_last, "damaged: 'stpe' is not a key that belongs here"),
+        ("state.json", set_state(epoch=-5), load_last, "damaged: epoch: -5 should be at least 0"),
+        ("state.json", set_state(epoch=0), load_last, "damaged: epoch: 0 should be at least 1"),
+        ("state.json", set_state(batch=True), load_last, "damaged: batch: true should be a whole number"),
+        ("state.json", set_state(running=[]), load_last, r"damaged: running.\[\] should be an object with keys"),
+        ("state.json", set_state(best_valid_loss=1e999), load_last, "Infinity is not a number that JSON has"),
+    ],
+)
+def test_a_checkpoint_without_sums_is_checked_by_what_it_may_say(
+    run: Run, name: str, damage: Callable[[Path], Any], load: Callable[[Run], object], message: str
+) -> None:
+    save_after(run, 2, best=2)
+    make_older(run.folder)
+    path = run.folder / "checkpoints/step-0000002" / name
+    damage(path)
+    with pytest.raises(CheckpointError, match=f"^{path}: {message}.*; restore it") as caught:
+        load(Run.open(run.folder))
     assert "\n" not in str(caught.value)
 
 
 def test_weights_of_another_shape_are_named(run: Run) -> None:
     save_after(run, 2, best=2)
     shutil.copy(run.folder / "source.vocab.txt", run.folder / "target.vocab.txt")  # one more word than rows of weights
+    reseal(run.folder)
     with pytest.raises(CheckpointError, match=r"the weights cannot be read: .*size mismatch for output") as caught:
         load_best(Run.open(run.folder), CPU)
     assert "\n" not in str(caught.value)
@@ -331,6 +383,7 @@ def test_a_state_without_something_that_the_optimiser_needs_is_damaged(run: Run)
     save_after(run, 2)
     path = run.folder / "checkpoints/step-0000002/state.safetensors"
     save_file({name: value for name, value in load_file(path).items() if not name.startswith("step.")}, path)
+    reseal(path.parent)
     with pytest.raises(CheckpointError, match=r"the training state cannot be read: .*step\."):
         load_with_moments(run)
 

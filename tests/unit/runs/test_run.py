@@ -14,6 +14,7 @@ from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs import run as module
+from transformer_cli.runs.pointers import write_latest
 from transformer_cli.runs.run import Run, find_codec, find_run
 
 
@@ -119,23 +120,28 @@ def test_a_folder_without_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("run.json", '{"format_version": 2}', "{}: format version 2, this tfm reads 1; train it again"),
-        ("run.json", "", "{}/run.json: damaged: Expecting value"),
-        ("run.json", "[]", "{}/run.json: damaged: list indices must be"),
-        ("run.json", "{}", "{}/run.json: damaged: 'format_version'"),
+        ("run.json", '{"format_version": 3}', "{}: format version 3, this tfm reads 1 and 2; train it again"),
+        ("run.json", "", "{}/run.json: empty, but should be JSON; restore it"),
+        ("run.json", "[]", "{}/run.json: damaged: [] should be an object with keys; restore it"),
+        ("run.json", "{}", "{}/run.json: damaged: format_version is missing; restore it"),
+        ("run.json", '{"format_version": "x"}', "{}/run.json: damaged: format_version: 'x' should be a whole number"),
+        ("run.json", '{"format_version": 2}', "{}/run.json: damaged: sum is missing; restore it"),
+        ("run.json", '{"format_version": 2, "sum": "0"}', "{}/run.json: damaged: its content is not what was written"),
+        ("run.json", "[" * 100_000, "{}/run.json: not JSON that tfm has written: its brackets are nested too deeply;"),
+        ("run.json", "\xff", "{}/run.json: line 1: byte 0xff is not UTF-8; restore it"),
+        ("config.yaml", "", "{0}: damaged run: {0}/config.yaml: empty; restore it"),
         ("config.yaml", "nmae: a", "{0}: damaged run: {0}/config.yaml: nmae: unknown key; did you mean name?"),
-        ("config.yaml", None, "{0}: damaged run: {0}/config.yaml: no such config file"),
-        ("source.vocab.txt", None, "{0}: damaged run: {0}/source.vocab.txt: not a vocabulary: "),
-        ("target.vocab.txt", "a\n", "{0}: damaged run: {0}/target.vocab.txt: not a vocabulary: it should begin with"),
-        ("target.joins.json", None, "{0}: damaged run: {0}/target.joins.json: damaged: [Errno 2] No such file"),
-        ("target.joins.json", "{", "{0}: damaged run: {0}/target.joins.json: damaged: Expecting property name"),
-        ("target.joins.json", "{}", "{0}: damaged run: {0}/target.joins.json: damaged: 'glue_left'"),
+        ("config.yaml", None, "{0}: damaged run: {0}/config.yaml: missing; restore it"),
+        ("source.vocab.txt", None, "{0}: damaged run: {0}/source.vocab.txt: missing; restore it"),
+        ("target.vocab.txt", "a\n", "{0}: damaged run: {0}/target.vocab.txt: damaged: it has 2 bytes, and was"),
+        ("target.joins.json", None, "{0}: damaged run: {0}/target.joins.json: missing; restore it"),
+        ("target.joins.json", "{", "{0}: damaged run: {0}/target.joins.json: damaged: it has 1 bytes, and was"),
     ],
 )
 def test_a_damaged_run_says_what_is_wrong(run: Run, name: str, content: str | None, message: str) -> None:
     (run.folder / name).unlink()
     if content is not None:
-        (run.folder / name).write_text(content)
+        (run.folder / name).write_text(content, encoding="latin-1")
     with pytest.raises(CheckpointError) as caught:
         Run.open(run.folder)
     assert str(caught.value).startswith(message.format(run.folder))
@@ -148,13 +154,19 @@ def test_a_pointer_that_is_missing_or_leads_nowhere(run: Run, pointer: str) -> N
         CheckpointError, match=f"^{run.folder}: no {pointer} checkpoint yet; let `tfm train` reach one$"
     ):
         run.checkpoint(pointer)
-    for name in ("step-0000009", ""):
-        (run.folder / "checkpoints").mkdir(exist_ok=True)
-        (run.folder / pointer).write_text(f"{name}\n")
-        with pytest.raises(
-            CheckpointError, match=f"^{run.folder}/{pointer} names {name}, which is not in checkpoints/; restore it, or"
-        ):
+    (run.folder / "checkpoints/outside").mkdir(parents=True)
+    for content, what in (
+        (b"step-0000009\n", "names step-0000009, which is not in checkpoints/"),
+        (b"", "names '', which is not a checkpoint"),
+        (b"../../outside\n", "names '../../outside', which is not a checkpoint"),
+        (b"outside 12345678\n", "names 'outside', which is not a checkpoint"),
+    ):
+        (run.folder / pointer).write_bytes(content)
+        with pytest.raises(CheckpointError, match=f"^{run.folder}/{pointer} {what}; restore it, or"):
             run.checkpoint(pointer)
+    (run.folder / pointer).write_bytes(b"\xff\xfe")
+    with pytest.raises(CheckpointError, match=f"^{run.folder}/{pointer}: line 1: byte 0xff is not UTF-8; restore it"):
+        run.checkpoint(pointer)
 
 
 @pytest.mark.parametrize("content", [None, "{bad\n", '{"epoch": 1}\n{"ep'])
@@ -163,7 +175,7 @@ def test_a_damaged_history_is_named(run: Run, content: str | None) -> None:
     path.unlink()
     if content is not None:
         path.write_text(content)
-    with pytest.raises(CheckpointError, match=f"^{path}: damaged: "):
+    with pytest.raises(CheckpointError, match=f"^{path}: {'missing' if content is None else 'damaged: line'}"):
         run.history()
 
 
@@ -173,7 +185,7 @@ def test_a_damaged_history_is_named(run: Run, content: str | None) -> None:
 def test_a_run_is_found_by_name_by_path_or_as_the_newest(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     runs_dir = run.folder.parent
     second = make_run(runs_dir / "second").folder
-    (runs_dir / "latest").write_text("first\n")
+    write_latest(run.folder, run.identity.id)
     monkeypatch.chdir(runs_dir.parent)
     assert find_run(None, runs_dir) == run.folder
     assert find_run("second", runs_dir) == second
@@ -209,11 +221,10 @@ def test_a_wrong_name_lists_the_known(run: Run) -> None:
 
 
 def test_run_json_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(_: Path, value: Any) -> None:
-        if "format_version" in value:
-            raise KeyboardInterrupt
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "write_json", killed)
+    monkeypatch.setattr(module, "write_identity", killed)
     with pytest.raises(KeyboardInterrupt):
         make_run(tmp_path)
     assert not (tmp_path / "run.json").exists()

@@ -1,0 +1,302 @@
+"""Damage every file of a dataset and of a run, one at a time, and count what tfm says: `make hostile`.
+
+Each file is cut at 20 places, has one bit flipped at 50, is emptied, replaced by a sibling's and by another project's
+content, and deleted. After each damage the dataset is read and prepared again, or the run translates and draws its
+curves. If this is not refused, and always after the first damage of each kind to a file, the run goes on training too.
+Each of these is refused with one line, or gives the same result as without damage; anything else is missed, and the
+script fails. An edit of config.yaml that a run may have is followed, and said; it is counted on its own.
+"""
+
+import argparse
+import io
+import json
+import logging
+import os
+import random
+import shutil
+import sys
+import tempfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from transformer_cli import plots, reading
+from transformer_cli.config.load import load_config
+from transformer_cli.data import words
+from transformer_cli.data.codec import SIDES
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.prepare import prepare
+from transformer_cli.errors import TfmError
+from transformer_cli.evaluation.evaluate import evaluate
+from transformer_cli.runs.run import Run, find_run
+from transformer_cli.training.record import validations_so_far
+from transformer_cli.training.trainer import train
+from transformer_cli.translator import Translator
+
+CONFIG = """\
+name: run
+data:
+  corpus: files
+  {tokens}
+  files:
+    train: {{source: train.de, target: train.en}}
+    valid: {{source: valid.de, target: valid.en}}
+    test: {{source: test.de, target: test.en}}
+model: {{d_model: 8, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 8, max_length: 40}}
+training: {{epochs: 3, batch_size: 12, learning_rate: 3e-2, average: 2, seed: {seed}, precision: float32, device: cpu,
+  num_threads: 1}}
+"""
+TOKENS = {"words": "min_freq: 1", "subwords": "tokens: subwords\n  subwords: {size: 290, dropout: 0.1}"}
+NOUNS = {"Hund": "dog", "Mann": "man", "Park": "park", "Ball": "ball", "Baum": "tree"}
+VERBS = {"sieht": "sees", "sucht": "seeks", "malt": "paints"}
+SENTENCES = ["Der Hund sieht den Ball.", "Der Mann malt den Park."]
+KINDS = ("cut", "bit", "emptied", "sibling", "foreign", "deleted")
+OUTCOMES = ("refused", "harmless", "edit said", "missed")
+
+
+@dataclass
+class Table:
+    """How many damages of each kind ended how."""
+
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    missed: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    """the lines with which damage was refused"""
+
+    def __str__(self) -> str:
+        lines = [f"{'':10}{'tried':>8}" + "".join(f"{outcome:>11}" for outcome in OUTCOMES)]
+        for kind in (*KINDS, "all"):
+            found = [sum(n for (k, o), n in self.counts.items() if kind in (k, "all") and o == out) for out in OUTCOMES]
+            lines.append(f"{kind:10}{sum(found):>8,}" + "".join(f"{n:>11,}" for n in found))
+        return "\n".join([*lines, *(f"missed: {line}" for line in self.missed)])
+
+
+def make_project(folder: Path, tokens: str, seed: int) -> None:
+    """Prepare a small corpus, and train a run of three epochs, the last two of which are averaged."""
+    chance = random.Random(seed)
+    (folder / "text").mkdir(parents=True)
+    for split, size in (("train", 24), ("valid", 6), ("test", 6)):
+        pairs = []
+        for _ in range(size):
+            (one, first), (other, second) = chance.sample(sorted(NOUNS.items()), 2)
+            verb, third = chance.choice(sorted(VERBS.items()))
+            pairs.append((f"Der {one} {verb} den {other}.", f"The {first} {third} the {second}."))
+        for side, language in enumerate(("de", "en")):
+            lines = "".join(f"{pair[side]}\n" for pair in pairs)
+            (folder / "text" / f"{split}.{language}").write_text(lines, encoding="utf-8")
+    (folder / "text/run.yaml").write_text(CONFIG.format(tokens=TOKENS[tokens], seed=seed), encoding="utf-8")
+    config = load_config(folder / "text/run.yaml")
+    prepare(config, data_dir=folder / "data")
+    train(config, data_dir=folder / "data", runs_dir=folder / "runs")
+    list(evaluate("run", data_dir=folder / "data", runs_dir=folder / "runs"))
+
+
+def read_data(project: Path) -> object:
+    """All that a dataset gives."""
+    config = Run.open(project / "runs/run").config
+    dataset = Dataset.open(find_dataset(config.data, project / "data"))
+    codecs = (dataset.codecs.source, dataset.codecs.target)
+    found: list[object] = [[codec.tokens(range(len(codec))) for codec in codecs]]
+    found += [codec.text(range(4, len(codec))) for codec in codecs]
+    for name in dataset.manifest["splits"]:
+        split = dataset.split(name)
+        arrays = [array for side in (split.source, split.target) for array in (side.ids, side.offsets)]
+        found += [zlib.crc32(np.asarray(array).tobytes()) for array in arrays]
+        found += [dataset.text(name, side) for side in SIDES]
+    return found
+
+
+def prepare_again(project: Path) -> object:
+    """What `tfm prepare` says of a dataset that is there."""
+    prepared = prepare(load_config(project / "text/run.yaml"), data_dir=project / "data")
+    return prepared.created, json.dumps(prepared.manifest, sort_keys=True)
+
+
+def translate(project: Path) -> object:
+    """The newest run's translations."""
+    found = Translator(Run.open(find_run(None, project / "runs")), torch.device("cpu")).translations(SENTENCES)
+    return [(each.text, each.log_prob) for each in found]
+
+
+def draw(project: Path) -> object:
+    """What the run's learning curves show."""
+    return validations_so_far(Run.open(project / "runs/run"))
+
+
+def go_on(project: Path) -> object:
+    """The run after one more epoch, in a copy of the project."""
+    with tempfile.TemporaryDirectory() as place:
+        for part in ("data", "runs"):
+            shutil.copytree(project / part, Path(place, part))
+        config = load_config(project / "text/run.yaml", ["training.epochs=4"])
+        run = train(config, data_dir=Path(place, "data"), runs_dir=Path(place, "runs"))
+        history = [{key: entry[key] for key in entry if not key.endswith("_seconds")} for entry in run.history()]
+        saved = {
+            pointer: [
+                (path.name, zlib.crc32(path.read_bytes())) for path in sorted(run.checkpoint(pointer).glob("*.saf*"))
+            ]
+            for pointer in ("best", "last", "average")
+        }
+        return history, saved, {pointer: run.checkpoint(pointer).name for pointer in saved}
+
+
+def damages(
+    path: Path, foreign: Path, chance: random.Random, n_cuts: int, n_bits: int
+) -> Iterator[tuple[str, bytes | None]]:
+    """Yield the kind of each damage to a file, and what is in the file then (None: it is gone)."""
+    content = path.read_bytes()
+    for place in sorted(chance.sample(range(1, max(2, len(content))), min(n_cuts, max(0, len(content) - 1)))):
+        yield "cut", content[:place]
+    for bit in sorted(chance.sample(range(8 * len(content)), min(n_bits, 8 * len(content)))):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        yield "bit", bytes(flipped)
+    if content:
+        yield "emptied", b""
+    alike = [other for other in sorted(path.parent.iterdir()) if other.is_file() and other.suffix == path.suffix]
+    alike += sorted(path.parent.parent.glob(f"*/{path.name}"))
+    contents = dict.fromkeys(each.read_bytes() for each in alike)
+    yield from (("sibling", other) for other in list(contents)[:4] if other != content)
+    if foreign.is_file() and foreign.read_bytes() != content:
+        yield "foreign", foreign.read_bytes()
+    yield "deleted", None
+
+
+class Trial:
+    """A project whose files are damaged one at a time."""
+
+    def __init__(self, project: Path, uses: list[Callable[[Path], object]], log: list[str]) -> None:
+        self.project = project
+        self.log = log
+        self.expected = {use: use(project) for use in uses}
+
+    def outcome(self, table: Table, *, in_full: bool) -> tuple[str, str]:
+        """Use the damaged project. Returns refused, harmless, edit said or missed, and more about the last.
+
+        in_full: go on training even if something before it was refused.
+        """
+        refused = said = False
+        for use, expected in self.expected.items():
+            if refused and use is go_on and not in_full:
+                break
+            reading.say_once.cache_clear()
+            self.log.clear()
+            try:
+                found = use(self.project)
+            except TfmError as error:
+                if "\n" in str(error):
+                    return "missed", f"{use.__name__}: more than one line: {error}"
+                table.said.append(str(error))
+                refused = True
+            except Exception as error:
+                return "missed", f"{use.__name__}: {type(error).__name__}: {error}"
+            else:
+                if repr(found) != repr(expected):
+                    if not any("config.yaml: edited since tfm wrote it" in line for line in self.log):
+                        return "missed", f"{use.__name__}: another result"
+                    said = True
+        return ("refused" if refused else "edit said" if said else "harmless"), ""
+
+    def damage(
+        self,
+        path: Path,
+        foreign: Path,
+        table: Table,
+        chance: random.Random,
+        n_cuts: int,
+        n_bits: int,
+        *,
+        in_full: bool = True,
+    ) -> None:
+        """Damage one file in all ways, and count how each ends."""
+        content, times = path.read_bytes(), path.stat()
+        seen: set[str] = set()
+        # a list, because the damaged file is one of its siblings
+        for kind, damaged in list(damages(path, foreign, chance, n_cuts, n_bits)):
+            if damaged is None:
+                path.unlink()
+            else:
+                path.write_bytes(damaged)
+            outcome, why = self.outcome(table, in_full=in_full and kind not in seen)
+            seen.add(kind)
+            table.counts[kind, outcome] += 1
+            if outcome == "missed":
+                table.missed.append(f"{path.relative_to(self.project)}: {kind}: {why}")
+            path.write_bytes(content)
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def try_all(
+    folder: Path, tokens: str, *, n_cuts: int, n_bits: int, every: int = 1, seed: int = 0, in_full: bool = True
+) -> dict[str, Table]:
+    """Damage every file of a dataset, and of a run of it. tokens: words or subwords. Returns the two tables.
+
+    every: take only every so many-th file. in_full: after the first damage of each kind to a file, go on training even
+    if something else was refused.
+    """
+    project, other = folder / tokens, folder / f"other {tokens}"
+    for place, number in ((project, 1), (other, 2)):
+        make_project(place, tokens, number)
+    (data,), (other_data,) = (sorted((place / "data").iterdir()) for place in (project, other))
+    keeper = _Keeper()
+    log = logging.getLogger("transformer_cli")
+    log.addHandler(keeper)
+    log.setLevel(logging.INFO)
+    tables = {"dataset": Table(), "run": Table()}
+    chance = random.Random(seed)
+    try:
+        trial = Trial(project, [read_data, prepare_again, go_on], keeper.lines)
+        for path in sorted(data.iterdir())[::every]:
+            trial.damage(path, other_data / path.name, tables["dataset"], chance, n_cuts, n_bits, in_full=in_full)
+        trial = Trial(project, [translate, draw, go_on], keeper.lines)
+        for path in sorted(path for path in (project / "runs").rglob("*") if path.is_file())[::every]:
+            foreign = other / path.relative_to(project)
+            trial.damage(path, foreign, tables["run"], chance, n_cuts, n_bits, in_full=in_full)
+    finally:
+        log.removeHandler(keeper)
+    return tables
+
+
+class _Keeper(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def make_quick() -> None:
+    """Leave out what takes time and changes nothing here: syncing, drawing, and making spaCy's tokenisers anew."""
+    os.fsync = lambda fd: None
+    plots.draw_curves = lambda histories, path: path.touch()
+    words._blank_tokenizer = cache(words._blank_tokenizer)
+    torch.set_num_threads(1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cuts", type=int, default=20)
+    parser.add_argument("--bits", type=int, default=50)
+    options = parser.parse_args()
+    make_quick()
+    missed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for tokens in TOKENS:
+            with redirect_stderr(io.StringIO()):
+                tables = try_all(Path(folder), tokens, n_cuts=options.cuts, n_bits=options.bits)
+            for name, table in tables.items():
+                print(f"{name} of {tokens}\n{table}\n", flush=True)
+                missed += len(table.missed)
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

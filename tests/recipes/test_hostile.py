@@ -1,0 +1,36 @@
+"""Damaged files of a dataset and a run: a seeded part of what `make hostile` tries. Nothing is missed."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+import hostile
+
+
+@pytest.mark.parametrize(("tokens", "seed"), [("words", 1), ("subwords", 2)])
+def test_every_damage_is_refused_with_one_line_or_changes_nothing(
+    tmp_path: Path, tokens: str, seed: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.fsync", lambda fd: None)
+    tables = hostile.try_all(tmp_path, tokens, n_cuts=1, n_bits=2, every=4, seed=seed, in_full=False)
+    for table in tables.values():
+        assert table.missed == []
+        tried = {kind: sum(n for (each, _), n in table.counts.items() if each == kind) for kind in hostile.KINDS}
+        assert min(tried.values()) > 0, tried
+        assert sum(n for (_, outcome), n in table.counts.items() if outcome == "refused") > 15
+        assert all(line.count("\n") == 0 and ";" in line for line in table.said)
+
+
+def test_a_miss_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some/file").write_bytes(b"abcdefgh")
+
+    def use(project: Path) -> bytes:
+        return (project / "some/file").read_bytes()
+
+    table, trial = hostile.Table(), hostile.Trial(tmp_path, [use], [])
+    trial.damage(tmp_path / "some/file", tmp_path / "none", table, random.Random(0), 2, 3)
+    assert sum(table.counts.values()) == len(table.missed) == 2 + 3 + 1 + 1
+    assert table.missed[-1].startswith("some/file: deleted: use: FileNotFoundError")
+    assert str(table).splitlines()[-8].split() == ["all", "7", "0", "0", "0", "7"]

@@ -1,0 +1,146 @@
+"""`tfm verify`, and what else a user sees of sums: notes, warnings, and which run is the newest."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sealed import edit_sealed, make_older, reseal
+from transformer_cli.runs.run import Run, find_run
+from transformer_cli.training.trainer import Trainer
+
+Tfm = Callable[..., tuple[int, str, str]]
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_an_undamaged_dataset_and_run_are_as_they_were_written(tfm: Tfm, project: Path) -> None:
+    (data,) = (project / "data").iterdir()
+    code, out, err = tfm("verify", data, "tiny", cwd=project)
+    assert (code, err) == (0, "")
+    first, second = out.splitlines()
+    assert first.startswith(f"{data}: {len(list(data.iterdir()))} files, ")
+    assert second.startswith("runs/tiny: ")
+    assert first.endswith(" MB: as they were written")
+    assert tfm("verify", cwd=project)[1] == f"{second}\n"
+
+
+def test_every_damaged_file_is_listed(tfm: Tfm, workspace: Path) -> None:
+    (data,) = (workspace / "data").iterdir()
+    run = workspace / "runs/tiny"
+    damaged = [data / "train.source.txt", data / "test.target.ids.npy"]
+    damaged += [*sorted(run.glob("checkpoints/*/state.safetensors")), run / "history.jsonl"]
+    for path in damaged:
+        flip(path)
+    code, out, err = tfm("verify", data, run, cwd=workspace)
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.startswith(f"tfm: error: damaged: {data} (2), {run} ({len(damaged) - 2})")
+    assert all(any(line.startswith(f"{path}: damaged: ") for line in out.splitlines()) for path in damaged), out
+
+
+def test_what_has_no_sums_cannot_be_verified(tfm: Tfm, workspace: Path) -> None:
+    (data,) = (workspace / "data").iterdir()
+    for place in (data, workspace / "runs/tiny"):
+        make_older(place)
+        code, out, err = tfm("verify", place, cwd=workspace)
+        assert (code, out) == (1, "")
+        assert f"tfm: error: {place}: an older tfm" in err
+    assert "verify: no such run" not in tfm("verify", "nowhere", cwd=workspace)[2]
+
+
+def test_a_run_and_a_dataset_of_an_older_version_work_with_a_note(
+    tfm: Tfm, corpus: Path, project: Path, workspace: Path
+) -> None:
+    expected = tfm("evaluate", "--json", cwd=project)[1]
+    for place in (*(workspace / "data").iterdir(), workspace / "runs/tiny"):
+        make_older(place)
+    (workspace / "runs/latest").write_text("tiny\n")
+    code, out, err = tfm("evaluate", "--json", cwd=workspace)
+    assert code == 0
+    assert json.loads(out)["results"][0]["bleu"] == json.loads(expected)["results"][0]["bleu"]
+    assert [line.split(": ")[1][:15] for line in err.splitlines() if "older tfm" in line] == [
+        "an older tfm be",
+        "an older tfm pr",
+    ]
+    code, _, err = tfm("train", "--config", corpus / "tiny.yaml", "--set", "training.epochs=7", cwd=workspace)
+    assert (code, "epoch 7/7" in err) == (0, True)
+    assert (workspace / "runs/tiny/last").read_text() == "step-0000091\n"
+
+
+@pytest.mark.parametrize("command", [("translate", "Hallo"), ("inspect", "Hund", "--json")])
+def test_another_version_of_the_tokeniser_is_said(tfm: Tfm, workspace: Path, command: tuple[str, ...]) -> None:
+    assert "cut its training text" not in tfm(*command, cwd=workspace)[2]
+    edit_sealed(workspace / "runs/tiny/run.json", lambda value: value["tokenizer"].update(version="2.0.18"))
+    code, _, err = tfm(*command, cwd=workspace)
+    assert code == 0
+    assert err.startswith("warning: runs/tiny: spacy 2.0.18 cut its training text, and ")
+    assert "`pip install spacy==2.0.18` if that matters\n" in err
+
+
+def test_an_edited_config_is_followed_and_said(tfm: Tfm, workspace: Path) -> None:
+    path = workspace / "runs/tiny/config.yaml"
+    path.write_text(path.read_text().replace("beam_size: 1", "beam_size: 3"))
+    code, _, err = tfm("translate", "Hallo", cwd=workspace)
+    assert (code, err) == (0, "runs/tiny/config.yaml: edited since tfm wrote it; its settings count as they are now\n")
+    path.write_text(path.read_text().replace("num_heads: 2", "num_heads: 4"))
+    code, out, err = tfm("translate", "Hallo", cwd=workspace)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "not the settings that the run was begun with (model.num_heads: 2 → 4); put the old ones back" in err
+
+
+def test_the_newest_run_is_one_that_has_something_to_use(
+    tfm: Tfm, corpus: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = ("train", "--config", corpus / "tiny.yaml", "--set")
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "run_epochs", lambda _: None)
+        assert tfm(*train, "name=begun", cwd=workspace)[0] == 0
+        assert find_run(None, workspace / "runs").name == "tiny"
+        assert tfm(*train, "training.seed=1", "--fresh", cwd=workspace)[0] == 0
+    assert find_run(None, workspace / "runs").name == "tiny.old-1"  # it was moved, and is still what there is to use
+    assert tfm(*train, "training.epochs=1", "--set", "name=begun", cwd=workspace)[0] == 0
+    assert find_run(None, workspace / "runs").name == "begun"
+
+
+@pytest.mark.parametrize("content", [b"tinz 12345678\n", b"\xff", b"../tiny\n", b"", b"tiny 12345678\n", b"tiny\n"])
+def test_latest_names_its_run_and_no_other(tfm: Tfm, workspace: Path, content: bytes) -> None:
+    shutil.copytree(workspace / "runs/tiny", workspace / "runs/tinz")
+    (workspace / "runs/latest").write_bytes(content)
+    code, out, err = tfm("translate", "Hallo", cwd=workspace)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "runs/latest" in err
+    assert "name a run with --run" in err
+
+
+def test_curves_of_a_damaged_history_are_refused(tfm: Tfm, workspace: Path) -> None:
+    path = workspace / "runs/tiny/history.jsonl"
+    first, *rest = path.read_text().splitlines()
+    for line, message in (
+        ("{}", "damaged: line 1: epoch is missing"),
+        (first.replace('"epoch": 1', '"epoch": 5'), "damaged: line 1: epoch: 5 should be 1"),
+        (first.replace('"valid_ppl"', '"valid_pll"'), "damaged: line 1: valid_ppl is missing"),
+        (
+            first.replace('"train_loss": ', '"train_loss": 1'),
+            "damaged: its first 6 lines are not those of step-0000078",
+        ),
+    ):
+        path.write_text("\n".join([line, *rest, ""]))
+        code, out, err = tfm("curves", cwd=workspace)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert f"runs/tiny/history.jsonl: {message}" in err
+
+
+def test_a_batch_that_no_epoch_has_is_damage_and_not_a_rate_too_high(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+    checkpoint = Run.open(workspace / "runs/tiny").checkpoint("last")
+    state = json.loads((checkpoint / "state.json").read_text())
+    (checkpoint / "state.json").write_text(json.dumps({**state, "batch": 99999}))
+    reseal(checkpoint)
+    code, out, err = tfm("train", "--config", corpus / "tiny.yaml", "--set", "training.epochs=7", cwd=workspace)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert f"{checkpoint.relative_to(workspace)}/state.json: damaged: batch: 99999, but an epoch has 13; restore" in err

@@ -1,0 +1,33 @@
+"""`tfm verify`: a dataset or a run → whether all of its files are as they were written."""
+
+from typing import Annotated
+
+import typer
+
+from transformer_cli.commands import completion
+from transformer_cli.errors import DataError
+
+
+def verify(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[DATA|RUN]...",
+            help="Folders of datasets; names of runs under runs/, or their folders.",
+            show_default="the newest run",
+            autocompletion=completion.runs,
+        ),
+    ] = None,
+) -> None:
+    """Compare every file of a dataset or a run with the sum that was kept when it was written."""
+    from transformer_cli.verification import verify
+
+    verified = [verify(target) for target in targets or (None,)]
+    for found in verified:
+        for line in found.damaged:
+            print(line)
+        if not found.damaged:
+            print(f"{found.folder}: {found.n_files} files, {found.n_bytes / 1e6:,.1f} MB: as they were written")
+    damaged = [f"{found.folder} ({len(found.damaged)})" for found in verified if found.damaged]
+    if damaged:
+        raise DataError(f"damaged: {', '.join(damaged)}; restore what standard output names, or make it again")
