@@ -13,7 +13,7 @@ import transformer_cli
 
 PACKAGE = Path(transformer_cli.__file__).parent
 GROUPS = (
-    {"errors", "files", "progress"},
+    {"errors", "files", "locks", "progress", "unfinished"},
     {"config"},
     {"compute"},
     {"data", "model"},

@@ -12,7 +12,7 @@ Knows nothing of how a validation is computed.
 """
 
 import json
-import shutil
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from transformer_cli.files import new_folder, write_json, write_text
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import RESTORE, Run
 from transformer_cli.runs.weights import load_weights, save_weights
+from transformer_cli.unfinished import delete
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,7 @@ class Average:
 def save_epoch(run: Run, model: Transformer, epoch: int) -> None:
     """Keep the weights at the end of an epoch."""
     folder = _epoch_folder(run, epoch)
-    if folder.exists():  # from before a kill, which came before the save of this epoch
-        shutil.rmtree(folder)
+    delete(folder)  # it may be there from before a kill, which came before the save of this epoch
     with new_folder(folder) as unfinished:
         save_weights(model, unfinished)
 
@@ -51,7 +51,8 @@ def forget_epochs(run: Run, *, before: int) -> None:
     for folder in (run.folder / "checkpoints").glob("epoch-*"):
         epoch = folder.name.removeprefix("epoch-")  # or somebody's copy, such as epoch-0003 (copy)
         if epoch.isdecimal() and int(epoch) < before:
-            shutil.rmtree(folder, ignore_errors=True)  # on NFS another process may read it; the next epoch tries again
+            with suppress(OSError):  # on NFS another process may read it; the next epoch tries again
+                delete(folder)
 
 
 def load_mean(run: Run, epochs: range) -> Transformer:
@@ -74,8 +75,7 @@ def load_mean(run: Run, epochs: range) -> Transformer:
 def save_average(run: Run, model: Transformer, average: Average) -> None:
     """Write the checkpoint, and point `average` at it. Training goes on from `last`, never from here."""
     place = run.folder / "checkpoints" / f"average-{average.step:07d}"
-    if place.exists():  # from before a kill, which came before the pointer
-        shutil.rmtree(place)
+    delete(place)  # it may be there from before a kill, which came before the pointer
     with new_folder(place) as folder:
         save_weights(model, folder)
         write_json(folder / "average.json", asdict(average))

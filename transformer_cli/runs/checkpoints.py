@@ -12,7 +12,6 @@ Knows nothing of how a step or a validation is computed.
 import json
 import logging
 import math
-import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,11 +21,12 @@ import torch
 from torch import Tensor
 
 from transformer_cli.errors import CheckpointError
-from transformer_cli.files import new_folder, sweep, write_json, write_text
+from transformer_cli.files import new_folder, write_json, write_text
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.averages import Average, load_average, save_average
 from transformer_cli.runs.run import RESTORE, UNSAVED, Run
 from transformer_cli.runs.weights import load_tensors, load_weights, one_line, save_tensors, save_weights
+from transformer_cli.unfinished import delete, sweep
 
 POINTERS = ("best", "last", "average")
 
@@ -203,7 +203,7 @@ def _clean_up(run: Run) -> dict[Path, str]:
     for folder in (run.folder / "checkpoints").glob("*-*"):
         if folder not in kept and folder.name.startswith(("step-", "average-")):
             try:
-                shutil.rmtree(folder)
+                delete(folder)
             except OSError as error:  # on NFS: another process has a file open
                 failed[folder] = error.strerror or str(error)
     return failed

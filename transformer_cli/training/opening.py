@@ -14,7 +14,8 @@ from transformer_cli.config.load import differences, dump_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.errors import ConfigError
-from transformer_cli.files import exclusive, write_text
+from transformer_cli.files import write_text
+from transformer_cli.locks import exclusive
 from transformer_cli.runs.checkpoints import load_state
 from transformer_cli.runs.run import Run, find_codec, is_new, lost
 from transformer_cli.training.pretrained import NOTHING, Initial, read_initial
