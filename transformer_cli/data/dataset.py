@@ -11,19 +11,20 @@ data/multi30k.de-en-1a2b3c4d/
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.config.data import DataConfig
+from transformer_cli.config.data import DataConfig, FilePair
 from transformer_cli.data.codec import SIDES, Codecs, codec_sums
 from transformer_cli.data.mapped_lines import MappedLines
 from transformer_cli.errors import DataError
+from transformer_cli.files import sha256
 
 FORMAT_VERSION = 1
 _REMAKE = "delete the folder and run `tfm prepare` again"
@@ -159,6 +160,32 @@ def settings(data: DataConfig) -> dict[str, Any]:
     }
 
 
+def shape(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings in a manifest without the places of the user's files: what counts is what stands in them."""
+    return {key: value for key, value in settings.items() if key != "files"}
+
+
+def is_text_of(manifest: Mapping[str, Any], files: Mapping[str, FilePair]) -> bool:
+    """Whether a dataset was made from the user's own files, wherever they have been moved since.
+
+    Their content decides. A file that is gone is taken for the one of the same name. Raises OSError if one of them
+    cannot be read.
+    """
+    recorded, sums = manifest["settings"].get("files", {}), manifest["sources"]
+    if recorded.keys() != files.keys():
+        return False
+    read = cache(sha256)  # a file may be both sides
+    for split, pair in files.items():
+        for side, path in (("source", pair.source), ("target", pair.target)):
+            if path.is_file():
+                is_same = read(path) == sums.get(f"{split}.{side}")
+            else:
+                is_same = path.name == Path(recorded[split][side]).name
+            if not is_same:
+                return False
+    return True
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read a dataset's manifest. Raises DataError if the folder holds no dataset of this format version."""
     try:
@@ -173,12 +200,12 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None) -> Path:
-    """Returns the folder of the pinned fingerprint, else the newest one prepared with these settings.
+    """Returns the folder of the pinned fingerprint, else the newest one prepared with these settings from this text.
 
     codec_dir: with data.codec, the folder of the run that it names (None: data.codec is a folder); not read if a
     fingerprint is pinned. Raises DataError if there is no such folder.
     """
-    wanted = settings(data)
+    wanted = shape(settings(data))
     given: dict[str, str] | None = None  # any: the fingerprint says which
     if data.fingerprint is None:
         given = codec_sums(codec_dir or Path(data.codec), data) if data.codec else {}
@@ -189,12 +216,15 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
             manifest = read_manifest(folder)
         except DataError:
             continue  # a dataset of an older format is not what we look for
-        if data.fingerprint not in (None, manifest["fingerprint"]) or manifest["settings"] != wanted:
+        if data.fingerprint not in (None, manifest["fingerprint"]) or shape(manifest["settings"]) != wanted:
+            continue
+        if data.fingerprint is None and data.files and not is_text_of(manifest, data.files):
             continue
         if given in (None, manifest.get("codec", {})):
             found.append(folder)
     if not found:
-        which, remedy = "these settings", "the same --config and --set"
+        which = "these settings" + (" and this text" if data.files else "")
+        remedy = "the same --config and --set"
         if data.fingerprint:
             which, remedy = f"fingerprint {data.fingerprint}", "the run's config.yaml as --config"
         raise DataError(

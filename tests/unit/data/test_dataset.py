@@ -218,7 +218,7 @@ def test_preparing_again_makes_a_dataset_the_newest(folder: Path) -> None:
 def test_other_settings_find_nothing(folder: Path, changes: dict[str, Any]) -> None:
     data = data_config(folder, **changes)
     message = (
-        f"^{folder.parent}/: no dataset files {data.source}→en with these settings; "
+        f"^{folder.parent}/: no dataset files {data.source}→en with these settings and this text; "
         "run `tfm prepare` with the same --config and --set$"
     )
     with pytest.raises(DataError, match=message):
