@@ -25,22 +25,28 @@ def write_bytes(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
-    with new_file(path.resolve()) as file:  # replaces the file that a link points to, not the link
+    # of a link, the file that it points to is replaced, and the link stays
+    with new_file(path.resolve() if path.is_symlink() else path) as file:
         file.write(content)
 
 
 def append_line(path: Path, line: str) -> None:
     """Append one line of text in a single write: processes that append at the same time do not mix their lines.
 
-    If a full disk cuts the line, what was written of it is taken back. Raises OSError.
+    If a full disk cuts the line, or it cannot be synced, what was written of it is taken back. Raises OSError.
     """
     content = f"{line}\n".encode()
-    with path.open("ab", buffering=0) as file:
+    with _named(path, None), path.open("ab", buffering=0) as file:
         written = file.write(content)
-        if written < len(content):
-            file.truncate(file.tell() - written)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        _sync(file.fileno())
+        end = file.tell()
+        try:
+            if written < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            _sync(file.fileno())
+        except OSError:
+            if os.fstat(file.fileno()).st_size == end:  # else somebody has appended another line
+                file.truncate(end - written)
+            raise
 
 
 @contextmanager
@@ -50,8 +56,9 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     The file is written beside `path`, synced and renamed. After an error nothing of it is left. An OSError of the
     system names `path`.
     """
-    with _named(path, path.parent):
+    with _named(path, None):
         path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path.parent)
         temporary, file = begin_file(path)
     with _named(path, temporary), file:
         try:
@@ -79,7 +86,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     Raises FileExistsError if something is at `path` already, even if it has just appeared: a folder cannot replace
     another one in one step, so each needs a new name.
     """
-    with _named(path, path.parent):
+    with _named(path, None):
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent)
         temporary, lock = begin_folder(path)
@@ -94,8 +101,9 @@ def new_folder(path: Path) -> Iterator[Path]:
             with suppress(OSError):  # the next `sweep` tries again
                 delete(temporary)
             raise
+        lock.close()  # NFS keeps a file that is open
+        end_folder(temporary)
         _sync_folder(path.parent)
-    end_folder(temporary)
 
 
 def sha256(path: Path) -> str:
@@ -108,13 +116,18 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def _named(path: Path, temporary: Path) -> Iterator[None]:
-    """Let errors of the system name what the user knows: `path`, or a file below it, instead of the temporary place."""
+def _named(path: Path, temporary: Path | None) -> Iterator[None]:
+    """Let errors of the system name what the user knows: `path`, or a file below it, instead of the temporary place.
+
+    temporary: None if any error is about `path` itself.
+    """
     try:
         yield
     except OSError as error:
         if error.errno is not None:  # else it is somebody's own error, of requests for example
-            name = temporary if error.filename in (None, -1) else Path(os.fsdecode(error.filename))
+            if temporary is None or error.filename in (None, -1):
+                raise OSError(error.errno, error.strerror, str(path)) from error
+            name = Path(os.fsdecode(error.filename))
             if name.is_relative_to(temporary):
                 raise OSError(error.errno, error.strerror, str(path / name.relative_to(temporary))) from error
         raise

@@ -9,6 +9,7 @@ The first number is that of this boot of this system, the second is random. Know
 """
 
 import hashlib
+import os
 import platform
 import re
 import secrets
@@ -25,7 +26,7 @@ PATIENCE_S = 24 * 3600.0  # without a write, where no lock can tell whether some
 LOCK = "lock"
 NAME = re.compile(
     r"\..+\.(?:unfinished-(?P<system>[0-9a-f]{8})-[0-9a-f]{8}"
-    r"|[0-9a-f]{8}-\d+\.[0-9a-f]{8})",  # of tfm 0.1: the machine's name, hashed, and the process
+    r"|[0-9a-f]{8}-\d+\.[0-9a-f]{8})",  # of earlier versions: the machine's name, hashed, and the process
     re.DOTALL,
 )
 
@@ -45,17 +46,22 @@ def begin_folder(path: Path) -> tuple[Path, BinaryIO]:
     while True:
         temporary = _beside(path)
         temporary.mkdir()
-        with suppress(FileNotFoundError):  # swept before it had a lock
+        try:
             lock = (temporary / LOCK).open("xb")
-            if try_lock(lock) is not Lock.TAKEN and (temporary / LOCK).exists():
-                return temporary, lock
-            lock.close()
+        except FileNotFoundError:  # swept before it had a lock
+            continue
+        except OSError:
+            end_folder(temporary)
+            raise
+        if try_lock(lock) is not Lock.TAKEN and (temporary / LOCK).exists():
+            return temporary, lock
+        lock.close()
 
 
 def end_folder(temporary: Path) -> None:
     """Delete what is left of a folder that `begin_folder` made, when its content is in its place. Raises no error."""
     with suppress(OSError):  # else the next `sweep` does it
-        (temporary / LOCK).unlink()
+        (temporary / LOCK).unlink(missing_ok=True)
         temporary.rmdir()
 
 
@@ -66,12 +72,11 @@ def sweep(folder: Path) -> None:
     somebody still writes, it goes after a day without a write: if the file system has no locks, if there is none, or
     if another system began it, since some file systems show a lock only to the system that holds it.
     """
-    with suppress(OSError):
-        for left in folder.glob(".*"):
-            name = NAME.fullmatch(left.name)
-            if name and not left.is_symlink():
-                with suppress(OSError):  # somebody else's
-                    _sweep(left, is_ours=name["system"] == _system())
+    with suppress(OSError), os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if entry.name.startswith(".") and not entry.is_symlink()]
+        for name in filter(None, map(NAME.fullmatch, names)):
+            with suppress(OSError):  # somebody else's
+                _sweep(folder / name[0], is_ours=name["system"] == _system())
 
 
 def delete(path: Path) -> None:

@@ -17,7 +17,7 @@ from transformer_cli.files import new_file, new_folder
 from transformer_cli.locks import Lock, try_lock
 from transformer_cli.unfinished import begin_file, begin_folder, delete, sweep
 
-OLD = "01234567-99999999.0123abcd"  # the name that tfm 0.1 gave: the machine's name, hashed, and the process
+OLD = "01234567-99999999.0123abcd"  # the name that earlier versions gave: the machine's name, hashed, and the process
 
 
 def names(folder: Path) -> list[str]:

@@ -26,7 +26,7 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.averages import Average, load_average, save_average
 from transformer_cli.runs.run import RESTORE, UNSAVED, Run
 from transformer_cli.runs.weights import load_tensors, load_weights, one_line, save_tensors, save_weights
-from transformer_cli.unfinished import delete, sweep
+from transformer_cli.unfinished import delete
 
 POINTERS = ("best", "last", "average")
 
@@ -158,7 +158,6 @@ def save(
     left = _clean_up(run)  # a kill may have left a folder of this name
     if place in left:
         raise CheckpointError(f"{place} is in the way and could not be deleted ({left[place]}); delete it, and go on")
-    sweep(run.folder)
     with new_folder(place) as folder:
         save_weights(model, folder)
         save_tensors(_moments(model, optimizer), folder / "state.safetensors")
