@@ -69,11 +69,10 @@ def _place(data: DataConfig, corpus: Corpus, codec_dir: Path | None, data_dir: P
     Raises DataError if `data` pins the fingerprint of another dataset.
     """
     prefix, (library, version) = f"{data.corpus}.{data.source}-{data.target}-", _library(data)
-    found = _fingerprint(shape(settings(data)), data, corpus, codec_dir)
-    if data.fingerprint == _fingerprint(
-        settings(data), data, corpus, codec_dir
-    ):  # as tfm 0.1 made it: see `_find_made`
-        found = data.fingerprint
+    # the second as earlier versions made it: see `_find_made`
+    found, older = (_fingerprint(each, data, corpus, codec_dir) for each in (shape(settings(data)), settings(data)))
+    if data.fingerprint == older:
+        found = older
     folder = data_dir / f"{prefix}{found}"
     if folder.exists() and data.fingerprint in (None, found):
         return folder, found
@@ -90,7 +89,7 @@ def _place(data: DataConfig, corpus: Corpus, codec_dir: Path | None, data_dir: P
 def _find_made(data_dir: Path, prefix: str, data: DataConfig, corpus: Corpus, codec_dir: Path | None) -> Path | None:
     """Returns a dataset on disk of the same text, settings and tokens, whatever its name is; None if there is none.
 
-    The fingerprints of tfm 0.1 counted the places of the user's files as well.
+    The fingerprints of earlier versions counted the places of the user's files as well.
     """
     wanted = (corpus.sums, shape(settings(data)), _given(data, codec_dir).get("codec"), _library(data)[1])
     for folder in sorted(data_dir.glob(f"{prefix}*")):

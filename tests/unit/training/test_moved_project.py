@@ -39,7 +39,7 @@ def resume(folder: Path, config: Config) -> AbstractContextManager[Opened]:
 
 
 def make_older(data_dir: Path, config: Config) -> Path:
-    """Make the dataset one that tfm 0.1 has made: its fingerprint has the places of the files in it."""
+    """Make the dataset one that an earlier version has made: its fingerprint has the places of the files in it."""
     (folder,) = data_dir.iterdir()
     corpus = preparing.open_corpus(config.data)
     fingerprint = preparing._fingerprint(settings(config.data), config.data, corpus, None)
