@@ -1,10 +1,10 @@
 # make demo: install, then prepare, train, evaluate, translate and draw, in a few minutes.  make test: all that CI checks.
-# make benchmark: speed and memory beside plain references (docs/benchmarks.md).
+# make benchmark: speed and memory beside plain references (docs/benchmarks.md).  make torture: kills it at random moments.
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test benchmark install clean
+.PHONY: demo test benchmark torture install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -18,6 +18,9 @@ test: install
 benchmark: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[benchmark]"
 	$(BIN)/python scripts/benchmark.py
+
+torture: install
+	$(BIN)/python scripts/torture.py
 
 install: .venv/installed
 
