@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from unittest import mock
 
 from disturb import Disturbance, disturbed
 from transformer_cli.cli import main
@@ -28,8 +29,8 @@ def start(arguments: Sequence[str], place: Path, strike: Callable[[Disturbance],
         log = os.open(place / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        word_corpus.FEW, word_corpus.available_cores = 50, lambda: 2  # so that `tfm prepare` starts two workers
-        with disturbed(Disturbance(place, strike)) if strike else nullcontext():
+        two_workers = mock.patch.multiple(word_corpus, FEW=50, available_cores=lambda: 2)  # of `tfm prepare`
+        with two_workers, disturbed(Disturbance(place, strike)) if strike else nullcontext():
             main(arguments)
     except SystemExit as ending:
         code = ending.code or 0

@@ -86,11 +86,12 @@ class Found:
 
     def row(self, name: str) -> list[str]:
         """For the table; "identical" or the files that differ."""
+        whole = [path for path in self.different if ".unfinished-" not in path]  # else it was left, which is wrong too
         cells = [name, *map(str, (self.by_clock, self.on_disk, self.in_writing, self.ended))]
         for part in PARTS.values():
-            wrong = sorted(path for path in self.different if Path(path).name == part)
+            wrong = sorted(path for path in whole if Path(path).name == part)
             cells.append("DIFFERENT" if wrong else "identical")
-        others = sorted(path for path in self.different if Path(path).name not in PARTS.values())
+        others = sorted(path for path in self.different if path not in whole or Path(path).name not in PARTS.values())
         return [*cells, " ".join(others) or "identical"]
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from transformer_cli.unfinished import begin_file, begin_folder, delete, end_folder, sweep
+from transformer_cli.unfinished import begin_file, begin_folder, discard, end_folder, sweep
 
 UNSYNCED = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EBADF}  # it cannot be synced at all
 IN_THE_WAY = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
@@ -99,7 +99,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             _rename(content, path)
         except BaseException:
             with suppress(OSError):  # the next `sweep` tries again
-                delete(temporary)
+                discard(temporary)
             raise
         lock.close()  # NFS keeps a file that is open
         end_folder(temporary)

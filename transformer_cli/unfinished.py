@@ -58,6 +58,20 @@ def begin_folder(path: Path) -> tuple[Path, BinaryIO]:
         lock.close()
 
 
+def discard(temporary: Path) -> None:
+    """Delete an unfinished file or folder. Raises OSError.
+
+    Of a folder the lock goes last: if a kill comes before that, the next `sweep` still sees that nobody holds it.
+    """
+    if temporary.is_dir():
+        for path in temporary.iterdir():
+            if path.name != LOCK:
+                delete(path)
+        end_folder(temporary)
+    else:
+        temporary.unlink()
+
+
 def end_folder(temporary: Path) -> None:
     """Delete what is left of a folder that `begin_folder` made, when its content is in its place. Raises no error."""
     with suppress(OSError):  # else the next `sweep` does it
@@ -97,12 +111,12 @@ def _sweep(left: Path, *, is_ours: bool) -> None:
         with suppress(OSError):
             left.rmdir()  # if it is empty: whoever has just made it makes another one
         if _is_idle(left):
-            delete(left)
+            discard(left)
         return
     with file:
         lock = try_lock(file)
         if (lock is Lock.HELD and is_ours) or (lock is not Lock.TAKEN and _is_idle(left)):
-            delete(left)
+            discard(left)
 
 
 def _is_idle(left: Path) -> bool:

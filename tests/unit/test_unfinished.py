@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -77,6 +77,28 @@ def test_a_folder_that_a_kill_left_in_any_state_is_swept(tmp_path: Path, stage: 
     delete(temporary / "new")
     if stage == "before its lock":
         (temporary / "lock").unlink()
+    sweep(tmp_path)
+    assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("function", ["unlink", "rmdir"])
+@pytest.mark.parametrize("number", range(3))
+def test_a_sweep_that_is_killed_in_the_middle_is_completed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, number: int
+) -> None:
+    temporary = leave(tmp_path)
+    (temporary / "new" / "other half").touch()
+    plain, calls = getattr(os, function), iter(range(100))
+
+    def killed(*arguments: object, **options: object) -> None:
+        if next(calls) == number:
+            raise KeyboardInterrupt
+        plain(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, function, killed)
+        with suppress(KeyboardInterrupt):
+            sweep(tmp_path)
     sweep(tmp_path)
     assert names(tmp_path) == []
 

@@ -21,6 +21,7 @@ from transformer_cli.data.word_corpus import encode_by_words
 from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.errors import DataError
 from transformer_cli.files import new_folder, write_json
+from transformer_cli.unfinished import sweep
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def prepare(
         warn_of_overlap(manifest)
         with suppress(OSError):  # the folder may be somebody else's, or read-only
             os.utime(folder)  # `tfm train` uses the dataset that was prepared last
+        sweep(data_dir)
         return Prepared(folder, manifest, created=False)
     try:
         with new_folder(folder) as unfinished:

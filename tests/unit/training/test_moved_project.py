@@ -11,6 +11,7 @@ import torch
 from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data import prepare as preparing
+from transformer_cli.data.corpora import open_corpus
 from transformer_cli.data.dataset import find_dataset, settings
 from transformer_cli.data.prepare import prepare
 from transformer_cli.errors import ConfigError, DataError
@@ -41,7 +42,7 @@ def resume(folder: Path, config: Config) -> AbstractContextManager[Opened]:
 def make_older(data_dir: Path, config: Config) -> Path:
     """Make the dataset one that an earlier version has made: its fingerprint has the places of the files in it."""
     (folder,) = data_dir.iterdir()
-    corpus = preparing.open_corpus(config.data)
+    corpus = open_corpus(config.data)
     fingerprint = preparing._fingerprint(settings(config.data), config.data, corpus, None)
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     (folder / "manifest.json").write_text(json.dumps({**manifest, "fingerprint": fingerprint}), encoding="utf-8")
