@@ -68,8 +68,7 @@ class Found:
     """What the kills of one command led to."""
 
     by_clock: int = 0
-    on_disk: int = 0
-    """kills at an operation on the disk"""
+    on_disk: int = 0  # at an operation on the disk
     in_writing: int = 0
     """kills that left something unfinished"""
     workers: int = 0
