@@ -1,12 +1,13 @@
 # make demo: install, then prepare, train, evaluate, translate and draw, in a few minutes.  make test: all that CI checks.
 # make speedrun: train to the tutorials' validation loss, five times (docs/speedrun.md).
 # make hostile: damage every file of a dataset and of a run, and count what is refused; takes some minutes.
-# make benchmark: speed and memory beside plain references (docs/benchmarks.md).  make long: the tests that take minutes.
+# make torture: kill it at random moments.  make long: the tests that take minutes.
+# make benchmark: speed and memory beside plain references (docs/benchmarks.md).
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test long benchmark speedrun hostile install clean
+.PHONY: demo test long benchmark speedrun hostile torture install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -29,6 +30,9 @@ speedrun: install
 
 hostile: install
 	$(BIN)/python -W error scripts/hostile.py
+
+torture: install
+	$(BIN)/python scripts/torture.py
 
 install: .venv/installed
 

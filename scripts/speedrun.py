@@ -29,8 +29,9 @@ from oracles.plain import PlainTransformer, plain_step
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import collate, plan_epoch, target_tokens
-from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.lengths import Rows
+from transformer_cli.data.manifest import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.evaluation.losses import corpus_losses
 from transformer_cli.evaluation.spread import p_of_t

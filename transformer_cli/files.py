@@ -3,26 +3,18 @@
 import errno
 import hashlib
 import json
-import logging
 import os
-import platform
-import re
-import secrets
-import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from transformer_cli import streams
+from transformer_cli.unfinished import begin_file, begin_folder, discard, end_folder, sweep
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-log = logging.getLogger(__name__)
+UNSYNCED = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EBADF}  # it cannot be synced at all
+IN_THE_WAY = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
 
 
 def write_text(path: Path, text: str) -> None:
@@ -35,46 +27,55 @@ def write_bytes(path: Path, content: bytes) -> None:
     if (descriptor := streams.stream_named(path)) is not None:
         streams.write_to(descriptor, content)
         return
-    path = path.resolve()  # replaces the file that a link points to, not the link
     if path.exists() and not path.is_file():
         path.write_bytes(content)
         return
-    with new_file(path) as file:
+    # of a link, the file that it points to is replaced, and the link stays
+    with new_file(path.resolve() if path.is_symlink() else path) as file:
         file.write(content)
 
 
 def append_line(path: Path, line: str) -> None:
     """Append one line of text in a single write: processes that append at the same time do not mix their lines.
 
-    If a full disk cuts the line, what was written of it is taken back. Raises OSError.
+    If a full disk cuts the line, or it cannot be synced, what was written of it is taken back. Raises OSError.
     """
     content = f"{line}\n".encode()
-    with path.open("ab", buffering=0) as file:
+    with _named(path, None), path.open("ab", buffering=0) as file:
         written = file.write(content)
-        if written < len(content):
-            file.truncate(file.tell() - written)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        os.fsync(file.fileno())
+        end = file.tell()
+        try:
+            if written < len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            _sync(file.fileno())
+        except OSError:
+            if os.fstat(file.fileno()).st_size == end:  # else somebody has appended another line
+                file.truncate(end - written)
+            raise
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
     """Write a file that appears at `path`, or replaces it, only if the block ends without an error.
 
-    The file is written beside `path`, synced and renamed. After an error nothing of it is left.
+    The file is written beside `path`, synced and renamed. After an error nothing of it is left. An OSError of the
+    system names `path`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _beside(path)
-    try:
-        with temporary.open("wb") as file:
+    with _named(path, None):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path.parent)
+        temporary, file = begin_file(path)
+    with _named(path, temporary), file:
+        try:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
+            _sync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):  # the error above is the one to tell
+                temporary.unlink(missing_ok=True)
+            raise
+        _sync_folder(path.parent)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -86,58 +87,28 @@ def write_json(path: Path, value: Any) -> None:
 def new_folder(path: Path) -> Iterator[Path]:
     """Fill a folder that appears at `path` only if the block ends without an error; otherwise nothing is left.
 
-    Yields a hidden folder beside `path` to write into. Raises FileExistsError if `path` exists already: a folder
-    cannot replace another one in one step, so each needs a new name.
+    Yields a folder to write into, on the same file system. An OSError of the system names the place below `path`.
+    Raises FileExistsError if something is at `path` already, even if it has just appeared: a folder cannot replace
+    another one in one step, so each needs a new name.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sweep(path.parent)
-    temporary = _beside(path)
-    temporary.mkdir()
-    try:
-        yield temporary
-        for file in temporary.rglob("*"):
-            if file.is_file():
-                _sync(file)
-        if path.exists():
-            raise FileExistsError(path)
-        os.rename(temporary, path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    _sync_folder(path.parent)
-
-
-@contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Hold a lock on the file `path` during the block; the system releases it when the process ends, however it ends.
-
-    Raises BlockingIOError at once if the lock is held already, by this process or another one. If the file system has
-    no locks (some NFS and FUSE systems), a warning says so and no lock is held; on Windows no lock is held.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise
-            except OSError as error:
-                log.warning(
-                    "%s cannot be locked (%s); make sure that nobody else does this meanwhile", path, error.strerror
-                )
-        yield
-
-
-def sweep(folder: Path) -> None:
-    """Delete half-written files and folders that killed processes of this machine left in `folder`."""
-    written_here = re.compile(rf"\..+\.{_machine()}-(\d+)\.[0-9a-f]{{8}}")  # the names that `_beside` gives
-    for left in folder.glob(".*"):
-        owner = written_here.fullmatch(left.name)
-        if owner and not _is_running(int(owner[1])):
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                left.unlink(missing_ok=True)
+    with _named(path, None):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path.parent)
+        temporary, lock = begin_folder(path)
+    content = temporary / path.name
+    with lock, _named(path, content):
+        try:
+            content.mkdir()
+            yield content
+            _sync_all(content)
+            _rename(content, path)
+        except BaseException:
+            with suppress(OSError):  # the next `sweep` tries again
+                discard(temporary)
+            raise
+        lock.close()  # NFS keeps a file that is open
+        end_folder(temporary)
+        _sync_folder(path.parent)
 
 
 def kind_of(path: Path) -> str:
@@ -159,35 +130,60 @@ def sha256(path: Path) -> str:
     return total.hexdigest()
 
 
-def _beside(path: Path) -> Path:
-    """Returns a unique name in the same folder, which says which process of which machine writes there."""
-    return path.with_name(f".{path.name}.{_machine()}-{os.getpid()}.{secrets.token_hex(4)}")
+@contextmanager
+def _named(path: Path, temporary: Path | None) -> Iterator[None]:
+    """Let errors of the system name what the user knows: `path`, or a file below it, instead of the temporary place.
 
-
-def _machine() -> str:
-    """A hash of this machine's name. Machines that share a folder cannot see each other's processes, only this name."""
-    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
-
-
-def _is_running(process_id: int) -> bool:
+    temporary: None if any error is about `path` itself.
+    """
     try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):  # another user's process; not a process id
-        return True
-    return True
+        yield
+    except OSError as error:
+        if error.errno is not None:  # else it is somebody's own error, of requests for example
+            if temporary is None or error.filename in (None, -1):
+                raise OSError(error.errno, error.strerror, str(path)) from error
+            name = Path(os.fsdecode(error.filename))
+            if name.is_relative_to(temporary):
+                raise OSError(error.errno, error.strerror, str(path / name.relative_to(temporary))) from error
+        raise
 
 
-def _sync(file: Path) -> None:
-    with file.open("rb") as opened:
-        os.fsync(opened.fileno())
+def _rename(folder: Path, path: Path) -> None:
+    """Give a folder its place. Raises FileExistsError if that is taken."""
+    if os.path.lexists(path):  # an empty folder would be replaced
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    try:
+        os.rename(folder, path)
+    except OSError as error:
+        if error.errno in IN_THE_WAY:  # it has just appeared
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        raise
+
+
+def _sync_all(folder: Path) -> None:
+    """Sync all files below a folder, then the folders, innermost first, and the folder itself: their lists of names."""
+    for name, _, files in os.walk(folder, topdown=False):
+        for file in files:
+            with open(os.path.join(name, file), "rb") as opened:
+                _sync(opened.fileno())
+        _sync_folder(Path(name))
 
 
 def _sync_folder(folder: Path) -> None:
-    if os.name == "posix":
+    try:
         descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    except PermissionError:  # one may write there, but not list it
+        return
+    try:
+        _sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync(descriptor: int) -> None:
+    """Wait until a file or folder is on the disk, as far as its file system can do that: some cannot for folders."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in UNSYNCED:
+            raise

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformer_cli.data.codec import SIDES
-from transformer_cli.data.dataset import Dataset, read_manifest
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.manifest import read_manifest
 from transformer_cli.errors import CheckpointError, DataError, TfmError
 from transformer_cli.runs.averages import load_average
 from transformer_cli.runs.run import Run, find_run, is_new

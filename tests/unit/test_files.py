@@ -3,7 +3,6 @@
 import errno
 import hashlib
 import os
-import platform
 import stat
 import subprocess
 import sys
@@ -12,17 +11,7 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.files import append_line, exclusive, new_folder, sha256, sweep, write_json, write_text
-
-HERE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]  # which machine, in the names of unfinished files
-
-
-@pytest.fixture(scope="module")
-def dead() -> int:
-    """The id of a process that has ended."""
-    with subprocess.Popen([sys.executable, "-S", "-c", ""]) as process:
-        pass
-    return process.pid
+from transformer_cli.files import append_line, new_folder, sha256, write_json, write_text
 
 
 def names(folder: Path) -> list[str]:
@@ -33,8 +22,13 @@ def refuse(*_: Any, **__: Any) -> None:
     raise OSError("no")
 
 
-def refuse_with(number: int) -> None:
-    raise OSError(number, os.strerror(number))
+def failing(number: int) -> Any:
+    """Returns a function that fails as the system does."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
 
 
 # Text
@@ -82,7 +76,7 @@ def test_a_folder_appears_when_its_block_ends(tmp_path: Path) -> None:
     with new_folder(path) as unfinished:
         (unfinished / "sub").mkdir()
         (unfinished / "sub" / "a").write_text("a")
-        assert unfinished.parent == path.parent
+        assert unfinished.parent.parent == path.parent
         assert not path.exists()
     assert (path / "sub" / "a").read_text() == "a"
     assert names(path.parent) == ["new"]
@@ -110,35 +104,83 @@ def test_a_folder_never_replaces_a_folder(tmp_path: Path) -> None:
     assert names(tmp_path) == ["new"]
 
 
-def test_a_new_folder_sweeps_what_killed_processes_left(tmp_path: Path, dead: int) -> None:
-    for left in (f".new.{HERE}-{dead}.0123abcd", f".other-name.v2.{HERE}-{dead}.ffffffff"):
-        (tmp_path / left).mkdir()
-        (tmp_path / left / "half").write_text("half")
+def test_a_folder_that_appears_meanwhile_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = os.rename
+
+    def overtaken(old: Path, new: Path) -> None:
+        (new / "sub").mkdir(parents=True)
+        rename(old, new)  # Linux: ENOTEMPTY
+
+    monkeypatch.setattr(os, "rename", overtaken)
+    with pytest.raises(FileExistsError) as refused, new_folder(tmp_path / "new"):
+        pass
+    assert (refused.value.filename, refused.value.strerror) == (str(tmp_path / "new"), "File exists")
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["new", "new/sub"]
+
+
+@pytest.mark.parametrize("kind", ["a file", "a link to nothing", "an empty folder"])
+def test_a_folder_never_replaces_what_is_there(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "new"
+    {"a file": path.touch, "a link to nothing": lambda: path.symlink_to("gone"), "an empty folder": path.mkdir}[kind]()
+    before = path.lstat()
+    with pytest.raises(FileExistsError), new_folder(path):
+        pass
+    assert (path.lstat().st_ino, names(tmp_path)) == (before.st_ino, ["new"])
+
+
+# The disk
+
+
+def test_all_of_a_folder_is_synced_before_it_appears_and_its_place_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = []
+    fsync, rename = os.fsync, os.rename
+
+    def noted_sync(descriptor: int) -> None:
+        done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    def noted_rename(old: Path, new: Path) -> None:
+        done.append("renamed")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "rename", noted_rename)
+    with new_folder(tmp_path / "new") as unfinished:
+        (unfinished / "sub").mkdir()
+        (unfinished / "sub" / "a").write_text("a")
+        inside = [str(unfinished / "sub" / "a"), str(unfinished / "sub"), str(unfinished)]
+    assert done == [*inside, "renamed", str(tmp_path)]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_that_cannot_sync_folders_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(os, "fsync", failing(number))
+    write_text(tmp_path / "a.txt", "text")
+    append_line(tmp_path / "a.txt", "line")
     with new_folder(tmp_path / "new"):
         pass
-    assert names(tmp_path) == ["new"]
+    assert names(tmp_path) == ["a.txt", "new"]
 
 
-def test_sweeping_spares_the_living_and_what_is_not_ours(tmp_path: Path, dead: int) -> None:
-    not_ours = (".cache", ".git.old.x", f".notes.{dead}.swp", f"new.{HERE}-{dead}.0123abcd", f".new.{HERE}-{dead}.x")
-    elsewhere = f".new.{'0' * 8}-{dead}.0123abcd"
-    living = (f".new.{HERE}-{os.getpid()}.0123abcd", f".new.{HERE}-99999999999999999999.0123abcd")
-    spared = sorted([*not_ours, elsewhere, *living])
-    for name in spared:
-        (tmp_path / name).mkdir()
-    (tmp_path / f".file.{HERE}-{dead}.0123abcd").write_text("half a file")
-    sweep(tmp_path)
-    assert names(tmp_path) == spared
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("function", ["fsync", "rename", "replace", "mkdir"])
+def test_errors_name_the_place_that_the_user_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, function: str
+) -> None:
+    def fill() -> None:
+        with new_folder(tmp_path / "new") as unfinished:
+            write_text(unfinished / "a.txt", "text")
 
-
-def test_sweeping_spares_the_processes_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dead: int) -> None:
-    def not_yours(process_id: int, _: int) -> None:
-        raise PermissionError(process_id)
-
-    monkeypatch.setattr(os, "kill", not_yours)
-    (tmp_path / f".new.{HERE}-{dead}.0123abcd").mkdir()
-    sweep(tmp_path)
-    assert names(tmp_path) == [f".new.{HERE}-{dead}.0123abcd"]
+    monkeypatch.setattr(os, function, failing(number))
+    with pytest.raises(OSError, match=os.strerror(number)) as refused:
+        fill()
+    assert refused.value.filename in {str(tmp_path / "new"), str(tmp_path / "new" / "a.txt")}
+    assert (refused.value.errno, refused.value.filename2) == (number, None)
+    assert names(tmp_path) == []
 
 
 # Sums
@@ -148,46 +190,6 @@ def test_sweeping_spares_the_processes_of_others(tmp_path: Path, monkeypatch: py
 def test_sha256_is_that_of_the_bytes(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a").write_bytes(content)
     assert sha256(tmp_path / "a") == hashlib.sha256(content).hexdigest()
-
-
-# Locks
-
-
-def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path) -> None:
-    path = tmp_path / "runs" / ".mine.lock"
-    with exclusive(path), pytest.raises(BlockingIOError), exclusive(path):
-        pass
-    with exclusive(path):
-        pass
-
-
-def test_the_lock_of_a_killed_process_is_lifted(tmp_path: Path) -> None:
-    hold = "from pathlib import Path; from transformer_cli.files import exclusive; "
-    hold += f"lock = exclusive(Path({str(tmp_path)!r}, 'lock')); lock.__enter__(); print(flush=True); input()"
-    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.readline()
-        with pytest.raises(BlockingIOError), exclusive(tmp_path / "lock"):
-            pass
-        process.kill()
-        process.wait()
-        with exclusive(tmp_path / "lock"):
-            pass
-
-
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP])
-def test_a_file_system_without_locks_is_warned_of(
-    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("fcntl.flock", lambda *_: refuse_with(number))
-    reached = False
-    with exclusive(tmp_path / "lock"):
-        reached = True
-    assert reached
-    reason = os.strerror(number)
-    assert caplog.messages == [
-        f"{tmp_path}/lock cannot be locked ({reason}); make sure that nobody else does this meanwhile"
-    ]
 
 
 # Links, pipes, permissions

@@ -13,7 +13,19 @@ import transformer_cli
 
 PACKAGE = Path(transformer_cli.__file__).parent
 GROUPS = (
-    {"errors", "files", "progress", "reading", "reports", "signals", "streams", "sums", "terminal"},
+    {
+        "errors",
+        "files",
+        "locks",
+        "progress",
+        "reading",
+        "reports",
+        "signals",
+        "streams",
+        "sums",
+        "terminal",
+        "unfinished",
+    },
     {"config"},
     {"compute"},
     {"data", "model"},

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from transformer_cli.config.data import DataConfig
 from transformer_cli.config.schema import Config
 from transformer_cli.data.codec import Codecs, codec_sums
 from transformer_cli.data.corpora import Corpus, open_corpus
-from transformer_cli.data.dataset import FORMAT_VERSION, read_manifest, settings
+from transformer_cli.data.manifest import FORMAT_VERSION, read_manifest, settings, shape
 from transformer_cli.data.overlap import count_overlap, warn_of_overlap
 from transformer_cli.data.subword_corpus import encode_by_subwords
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
@@ -21,6 +22,7 @@ from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.errors import DataError
 from transformer_cli.files import new_folder
 from transformer_cli.sums import file_sums, write_sealed
+from transformer_cli.unfinished import sweep
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,7 @@ def prepare(
     """
     codec_dir = codec_dir or (Path(config.data.codec) if config.data.codec else None)
     corpus = open_corpus(config.data, source_dir=source_dir)
-    fingerprint = _fingerprint(config.data, corpus, codec_dir)
-    library = " ".join(_library(config.data))
-    if config.data.fingerprint not in (None, fingerprint):
-        raise DataError(
-            f"data.fingerprint is {config.data.fingerprint}, but this text with {library} makes {fingerprint}; use the "
-            f"same files and the same {library.split()[0]}, or copy the dataset's folder to {data_dir}/"
-        )
-    folder = data_dir / f"{config.data.corpus}.{config.data.source}-{config.data.target}-{fingerprint}"
+    folder, fingerprint = _place(config.data, corpus, codec_dir, data_dir)
     if folder.exists():
         manifest = read_manifest(folder)
         if not folder.name.endswith(f"-{manifest['fingerprint']}"):
@@ -61,8 +56,9 @@ def prepare(
                 "`tfm prepare` again"
             )
         warn_of_overlap(manifest)
-        with suppress(PermissionError):  # the folder may be somebody else's
+        with suppress(OSError):  # the folder may be somebody else's, or read-only
             os.utime(folder)  # `tfm train` uses the dataset that was prepared last
+        sweep(data_dir)
         return Prepared(folder, manifest, created=False)
     try:
         with new_folder(folder) as unfinished:
@@ -75,11 +71,50 @@ def prepare(
     return Prepared(folder, manifest, created=True)
 
 
-def _fingerprint(data: DataConfig, corpus: Corpus, codec_dir: Path | None) -> str:
+def _place(data: DataConfig, corpus: Corpus, codec_dir: Path | None, data_dir: Path) -> tuple[Path, str]:
+    """Returns the folder of the dataset, which may exist, and the fingerprint that it gets if it does not.
+
+    Raises DataError if `data` pins the fingerprint of another dataset.
+    """
+    prefix, (library, version) = f"{data.corpus}.{data.source}-{data.target}-", _library(data)
+    # the second as earlier versions made it: see `_find_made`
+    found, older = (_fingerprint(each, data, corpus, codec_dir) for each in (shape(settings(data)), settings(data)))
+    if data.fingerprint == older:
+        found = older
+    folder = data_dir / f"{prefix}{found}"
+    if folder.exists() and data.fingerprint in (None, found):
+        return folder, found
+    if made := _find_made(data_dir, prefix, data, corpus, codec_dir):
+        return made, found
+    if data.fingerprint not in (None, found):
+        raise DataError(
+            f"data.fingerprint is {data.fingerprint}, but this text with {library} {version} makes {found}; use the "
+            f"same files and the same {library}, or copy the dataset's folder to {data_dir}/"
+        )
+    return folder, found
+
+
+def _find_made(data_dir: Path, prefix: str, data: DataConfig, corpus: Corpus, codec_dir: Path | None) -> Path | None:
+    """Returns a dataset on disk of the same text, settings and tokens, whatever its name is; None if there is none.
+
+    The fingerprints of earlier versions counted the places of the user's files as well.
+    """
+    wanted = (corpus.sums, shape(settings(data)), _given(data, codec_dir).get("codec"), _library(data)[1])
+    for folder in sorted(data_dir.glob(f"{prefix}*")):
+        with suppress(DataError):
+            manifest = read_manifest(folder)
+            version = manifest.get("tokenizer", {}).get("version")
+            found = (manifest.get("sources"), shape(manifest.get("settings", {})), manifest.get("codec"), version)
+            if found == wanted and data.fingerprint in (None, manifest.get("fingerprint")):
+                return folder
+    return None
+
+
+def _fingerprint(shape: Mapping[str, Any], data: DataConfig, corpus: Corpus, codec_dir: Path | None) -> str:
     library, version = _library(data)
     shaped_by = {
         "format": FORMAT_VERSION,
-        "settings": settings(data),
+        "settings": shape,
         "sums": corpus.sums,
         library.lower(): version,
         **_given(data, codec_dir),

@@ -5,6 +5,7 @@ Never holds a whole file in memory.
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,10 @@ class SplitWriter:
 
     def __init__(self, folder: Path, name: str, size: int | None) -> None:
         """size: about how many pairs there will be, or None if that is unknown."""
-        self._sides = [_SideWriter(folder / f"{name}.{side}") for side in SIDES]
-        self._bar = progress.bar(f"prepare {name}", size, " sentences")
+        with ExitStack() as opened:
+            self._sides = [opened.enter_context(closing(_SideWriter(folder / f"{name}.{side}"))) for side in SIDES]
+            self._bar = opened.enter_context(closing(progress.bar(f"prepare {name}", size, " sentences")))
+            self._opened = opened.pop_all()  # closes all of them, even if one cannot write what is left
         self._sentences = 0
 
     def add(self, chunk: Chunk[CutSide], ids: Sequence[NDArray[np.int32]]) -> None:
@@ -62,18 +65,18 @@ class SplitWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.close()
-        for writer in self._sides:
-            writer.close()
+        self._opened.close()
 
 
 class _SideWriter:
     """Writes one side of a split: raw text, ids and offsets."""
 
     def __init__(self, stem: Path) -> None:
-        self._text = open(f"{stem}.txt", "wb")
-        self._ids = _ArrayWriter(Path(f"{stem}.ids.npy"), np.dtype(np.int32))
-        self._offsets = _ArrayWriter(Path(f"{stem}.offsets.npy"), np.dtype(np.int64))
+        with ExitStack() as opened:
+            self._text = opened.enter_context(open(f"{stem}.txt", "wb"))
+            self._ids = opened.enter_context(closing(_ArrayWriter(Path(f"{stem}.ids.npy"), np.dtype(np.int32))))
+            self._offsets = opened.enter_context(closing(_ArrayWriter(Path(f"{stem}.offsets.npy"), np.dtype(np.int64))))
+            self._opened = opened.pop_all()
         self._offsets.extend(np.zeros(1))
         self._unknown = self._longest = 0
 
@@ -94,9 +97,7 @@ class _SideWriter:
         return {"tokens": tokens, "unknown_rate": self._unknown / max(1, tokens), "longest": self._longest}
 
     def close(self) -> None:
-        self._text.close()
-        self._ids.close()
-        self._offsets.close()
+        self._opened.close()
 
 
 class _ArrayWriter:
@@ -127,9 +128,9 @@ class _ArrayWriter:
         return n_unknown
 
     def close(self) -> None:
-        self._file.seek(0)
-        self._write_header()
-        self._file.close()
+        with self._file:
+            self._file.seek(0)
+            self._write_header()
 
     def _write_header(self) -> None:
         header = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": (self.length,)}

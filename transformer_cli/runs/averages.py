@@ -12,7 +12,7 @@ average                                     a text file that names this checkpoi
 Knows nothing of how a validation is computed.
 """
 
-import shutil
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from transformer_cli.runs.identity import RESTORE
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.seals import check_sealed, seal
 from transformer_cli.runs.weights import load_weights, save_weights
+from transformer_cli.unfinished import delete
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,7 @@ class Average:
 def save_epoch(run: Run, model: Transformer, epoch: int) -> None:
     """Keep the weights at the end of an epoch."""
     folder = _epoch_folder(run, epoch)
-    if folder.exists():  # from before a kill, which came before the save of this epoch
-        shutil.rmtree(folder)
+    delete(folder)  # it may be there from before a kill, which came before the save of this epoch
     with new_folder(folder) as unfinished:
         save_weights(model, unfinished)
         seal(unfinished, folder.name, run=run.folder, run_id=run.identity.id)
@@ -55,7 +55,8 @@ def forget_epochs(run: Run, *, before: int) -> None:
     for folder in (run.folder / "checkpoints").glob("epoch-*"):
         epoch = folder.name.removeprefix("epoch-")  # or somebody's copy, such as epoch-0003 (copy)
         if epoch.isdecimal() and int(epoch) < before:
-            shutil.rmtree(folder, ignore_errors=True)  # on NFS another process may read it; the next epoch tries again
+            with suppress(OSError):  # on NFS another process may read it; the next epoch tries again
+                delete(folder)
 
 
 def load_mean(run: Run, epochs: range) -> Transformer:
@@ -78,8 +79,7 @@ def load_mean(run: Run, epochs: range) -> Transformer:
 def save_average(run: Run, model: Transformer, average: Average) -> None:
     """Write the checkpoint, and point `average` at it. Training goes on from `last`, never from here."""
     place = run.folder / "checkpoints" / f"average-{average.step:07d}"
-    if place.exists():  # from before a kill, which came before the pointer
-        shutil.rmtree(place)
+    delete(place)  # it may be there from before a kill, which came before the pointer
     with new_folder(place) as folder:
         save_weights(model, folder)
         write_json(folder / "average.json", asdict(average))

@@ -12,7 +12,6 @@ Knows nothing of how a step or a validation is computed.
 
 import logging
 import math
-import shutil
 from collections.abc import Callable, Mapping, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,7 +21,7 @@ from torch import Tensor
 
 from transformer_cli.compute.memory import room_for
 from transformer_cli.errors import CheckpointError, FileError
-from transformer_cli.files import new_folder, sweep, write_json
+from transformer_cli.files import new_folder, write_json
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.reading import as_record, read_json
 from transformer_cli.runs.averages import Average, load_average, save_average
@@ -31,6 +30,7 @@ from transformer_cli.runs.pointers import steadily, write_latest
 from transformer_cli.runs.run import UNSAVED, Run
 from transformer_cli.runs.seals import check_sealed, seal
 from transformer_cli.runs.weights import load_tensors, load_weights, one_line, save_tensors, save_weights
+from transformer_cli.unfinished import delete
 
 POINTERS = ("best", "last", "average")
 
@@ -180,7 +180,6 @@ def save(
     left = _clean_up(run)  # a kill may have left a folder of this name
     if place in left:
         raise CheckpointError(f"{place} is in the way and could not be deleted ({left[place]}); delete it, and go on")
-    sweep(run.folder)
     with new_folder(place) as folder:
         save_weights(model, folder)
         save_tensors(_moments(model, optimizer), folder / "state.safetensors")
@@ -231,7 +230,7 @@ def _clean_up(run: Run) -> dict[Path, str]:
     for folder in (run.folder / "checkpoints").glob("*-*"):
         if folder not in kept and folder.name.startswith(("step-", "average-")):
             try:
-                shutil.rmtree(folder)
+                delete(folder)
             except OSError as error:  # on NFS: another process has a file open
                 failed[folder] = error.strerror or str(error)
     return failed

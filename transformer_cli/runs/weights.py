@@ -1,5 +1,7 @@
 """Weights and other tensors in files. The one owner of safetensors: no pickle, so reading runs no foreign code."""
 
+import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +19,7 @@ from transformer_cli.runs.seals import check_sealed
 
 
 def save_weights(model: Transformer, folder: Path) -> None:
-    """Write a model's weights into a folder; a tied matrix is written once. Raises CheckpointError."""
+    """Write a model's weights into a folder; a tied matrix is written once. Raises OSError."""
     with _writing(folder / FILE) as path:
         save_model(model, path)
 
@@ -35,7 +37,7 @@ def load_weights(run: Run, folder: Path) -> Transformer:
 
 
 def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write named tensors. Raises CheckpointError, say on a full disk."""
+    """Write named tensors. Raises OSError, say on a full disk."""
     with _writing(path) as name:
         save_file(dict(tensors), name)
 
@@ -54,8 +56,10 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 def _writing(path: Path) -> Iterator[str]:
     try:
         yield str(path)
-    except SafetensorError as error:  # safetensors turns the system's errors into its own
-        raise CheckpointError(f"{path}: cannot be written: {one_line(error)}; make space, and go on") from None
+    except SafetensorError as error:  # safetensors turns the system's errors into its own, which end "(os error 28)…"
+        if not (number := re.search(r"\(os error (\d+)\)", str(error))):
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
 
 
 def one_line(error: Exception) -> str:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +10,14 @@ import torch
 
 from transformer_cli.compute.devices import choose_precision
 from transformer_cli.compute.world import ALONE, World
+from transformer_cli.config.data import FilePair
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.load import differences
-from transformer_cli.config.schema import Config
-from transformer_cli.data.dataset import Dataset, find_dataset
-from transformer_cli.errors import ConfigError
-from transformer_cli.files import exclusive
+from transformer_cli.config.schema import Config, is_file
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.manifest import find_dataset, is_text_of, read_manifest
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.locks import exclusive
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import load_state
 from transformer_cli.runs.identity import MAY_CHANGE
@@ -52,7 +54,7 @@ def open_run(
     data = config.data
     if is_begun:
         run = Run.open(folder)
-        _check_settings(run, config)  # before the dataset, which need not be there any more
+        _check_settings(run, config, data_dir)  # before the dataset, which need not be there any more
         data = run.config.data
     codec_dir = find_codec(data, folder.parent) if data.fingerprint is None else None
     dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))  # first: its error leaves no trace in runs_dir
@@ -60,7 +62,7 @@ def open_run(
     refuse_without_room(config.model, sizes, device=device, frozen=_frozen(config), processes=world.local_size)
     with locked(folder):
         if is_begun:
-            opened = Opened(_resume(folder, config), dataset)
+            opened = Opened(_resume(folder, config, data_dir), dataset)
         else:
             opened = _begin(folder, config, dataset, device=device, fresh=fresh)
         yield opened
@@ -109,20 +111,28 @@ def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:
     )
 
 
-def _resume(folder: Path, config: Config) -> Run:
-    """Returns the run on disk; the settings that may change come from `config`."""
+def _resume(folder: Path, config: Config, data_dir: Path) -> Run:
+    """Returns the run on disk; the settings that may change come from `config`, and so do the places of files."""
     run = Run.open(folder)  # once more, now that the lock is held: somebody may have trained it since `open_run` looked
-    _check_settings(run, config)
+    _check_settings(run, config, data_dir)
     _check_saved(run)
     update = {key.split(".")[1]: getattr(config.training, key.split(".")[1]) for key in MAY_CHANGE}
     training = run.config.training.model_copy(update=update)
-    resolved = run.config.model_copy(update={"training": training, "decoding": config.decoding})
+    resolved = run.config.model_copy(
+        update={
+            "data": run.config.data.model_copy(update={"files": config.data.files}),
+            "model": run.config.model.model_copy(update={"vectors": config.model.vectors}),
+            "training": training,
+            "decoding": config.decoding,
+        }
+    )
     return run.with_config(resolved)
 
 
-def _check_settings(run: Run, config: Config) -> None:
+def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
     """Raises ConfigError if the run was begun with other settings, except for the settings that may change."""
     ignore = [*MAY_CHANGE, *(f"decoding.{key}" for key in DecodingConfig.model_fields)]
+    ignore += _moved(run.config, config, data_dir)
     if config.data.fingerprint is None:
         ignore.append("data.fingerprint")
     if config.training.precision == "auto":
@@ -140,6 +150,25 @@ def _check_settings(run: Run, config: Config) -> None:
             f"training.epochs: {config.training.epochs}, but the cosine schedule of {run.folder} falls to 0 over "
             f"{run.config.training.epochs}; give that to go on, another name, or --fresh to begin anew"
         )
+
+
+def _moved(old: Config, new: Config, data_dir: Path) -> list[str]:
+    """Returns the keys of files that have other places now, and are still the same: the project was moved.
+
+    Text is the same if its content is that of the run's dataset. Vectors are in the weights since the run was begun,
+    and are not read again: they are the same if the file has the same name and is gone from its old place.
+    """
+    keys = []
+    if old.data.files and new.data.files and old.data.files != new.data.files:
+        with suppress(DataError):  # without the dataset the places decide
+            if is_text_of(read_manifest(find_dataset(old.data, data_dir)), new.data.files):
+                keys = [f"data.files.{split}.{side}" for split in new.data.files for side in FilePair.model_fields]
+    for side in ("source", "target"):
+        before, now = getattr(old.model.vectors, side), getattr(new.model.vectors, side)
+        are_files = before and now and is_file(before) and is_file(now)
+        if are_files and Path(before).name == Path(now).name and not Path(before).exists():
+            keys.append(f"model.vectors.{side}")
+    return keys
 
 
 def _check_saved(run: Run) -> None:

@@ -144,12 +144,9 @@ class Trainer:
 
     def refuse_impossible_batch(self) -> None:
         """Raises CheckpointError if the state says more batches than an epoch has."""
-        if self.state.batch > len(self.plan()) and self.state.epoch <= self.settings.epochs:
-            path = self.run.checkpoint("last") / "state.json"
-            n_batches = len(self.plan())
-            raise CheckpointError(
-                f"{path}: damaged: batch: {self.state.batch}, but an epoch has {n_batches}; {RESTORE}"
-            )
+        if self.state.epoch <= self.settings.epochs and self.state.batch > len(self.plan()):
+            what = f"batch: {self.state.batch}, but an epoch has {len(self.plan())}"
+            raise CheckpointError(f"{self.run.checkpoint('last') / 'state.json'}: damaged: {what}; {RESTORE}")
 
     def run_epochs(self) -> None:
         """Train until the epochs or the patience run out. Raises Interrupted, after a save, on a signal."""
@@ -172,12 +169,9 @@ class Trainer:
 
     def plan(self) -> Sequence[Rows]:
         """Returns the batches of the epoch that the state is in, in order."""
-        if self._planned[0] != self.state.epoch:
-            sentences = self.train_sentences
-            self._planned = (
-                self.state.epoch,
-                plan_epoch(sentences.split, sentences.rows, self.settings, self.state.epoch),
-            )
+        sentences, epoch = self.train_sentences, self.state.epoch
+        if self._planned[0] != epoch:
+            self._planned = (epoch, plan_epoch(sentences.split, sentences.rows, self.settings, epoch))
         return self._planned[1]
 
     def step(self, batches: Sequence[Rows]) -> None:
@@ -226,8 +220,7 @@ class Trainer:
 
     def _learning_rate(self, step: int, batch: int) -> float:
         """Returns the rate of a step of this epoch, which begins with the given batch of the plan."""
-        num_steps = self._steps_of_epoch()
-        done = batch / self.settings.accumulate / num_steps  # of the epoch
+        done = batch / self.settings.accumulate / self._steps_of_epoch()  # of the epoch
         return learning_rate(self.settings, step, (self.state.epoch - 1 + done) / self.settings.epochs)
 
     def _steps_of_epoch(self) -> int:

@@ -12,7 +12,8 @@ import pytest
 from sealed import edit_sealed, make_older
 from transformer_cli.config.data import DataConfig
 from transformer_cli.config.schema import Config
-from transformer_cli.data.dataset import Dataset, find_dataset, read_manifest, settings
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.manifest import find_dataset, read_manifest, settings
 from transformer_cli.data.prepare import prepare
 from transformer_cli.data.specials import UNK
 from transformer_cli.errors import DataError
@@ -266,7 +267,7 @@ def test_preparing_again_makes_a_dataset_the_newest(folder: Path) -> None:
 def test_other_settings_find_nothing(folder: Path, changes: dict[str, Any]) -> None:
     data = data_config(folder, **changes)
     message = (
-        f"^{folder.parent}/: no dataset files {data.source}→en with these settings; "
+        f"^{folder.parent}/: no dataset files {data.source}→en with these settings and this text; "
         "run `tfm prepare` with the same --config and --set$"
     )
     with pytest.raises(DataError, match=message):

@@ -225,6 +225,18 @@ def test_an_old_checkpoint_that_cannot_be_deleted_is_a_warning_until_a_later_sav
     assert caplog.messages == [said]
 
 
+def test_a_checkpoint_that_is_a_link_goes_as_a_link(run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    save_after(run, 1)
+    old = run.folder / "checkpoints/step-0000001"
+    elsewhere = old.rename(tmp_path / "on-another-disk")
+    old.symlink_to(elsewhere)
+    content = sorted(elsewhere.iterdir())
+    assert load_state(run).step == 1
+    save_after(run, 2)
+    assert (checkpoints(run), caplog.messages) == (["step-0000002"], [])
+    assert sorted(elsewhere.iterdir()) == content
+
+
 def test_a_save_that_fails_leaves_the_last(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError("no space left")

@@ -1,0 +1,184 @@
+"""Stands between Python and the disk: counts what a process changes there, and fails it or stops the process at one.
+
+An operation is anything that changes the disk: opening a file to write, a write, a sync, a rename, making or deleting a
+file or a folder, below a folder that is named. Half of a write that is disturbed has happened. Knows nothing of tfm,
+except that safetensors writes its files itself.
+"""
+
+import builtins
+import errno
+import io
+import os
+import pathlib
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+FUNCTIONS = ("mkdir", "rmdir", "unlink", "remove", "rename", "replace", "utime", "truncate", "symlink", "link", "fsync")
+NEED_SPACE = ("open", "write", "mkdir", "rename", "replace")  # what a full disk refuses; it still deletes
+
+
+@dataclass
+class Disturbance:
+    """What happens at which operation; afterwards, what happened."""
+
+    folder: Path
+    """operations elsewhere do not count"""
+    strike: Callable[["Disturbance"], None] = lambda _: None
+    """called at each operation, before it happens or (a write) in the middle of it; it may raise OSError"""
+    operations: list[str] = field(default_factory=list)
+    """so far: "replace last", "write target.joins.json"; of an unfinished file, the name that it will have"""
+    hits: int = 0
+    """how many of them failed"""
+
+    def note(self, what: str, path: Any) -> None:
+        """Count an operation on a path, or on an open file."""
+        if name := self.name(path):
+            self.operations.append(f"{what} {name}")
+            try:
+                self.strike(self)
+            except OSError as error:
+                self.hits += 1
+                error.filename = None if what in ("write", "fsync") else os.fspath(path)  # as the system does it
+                raise
+
+    def name(self, path: Any) -> str:
+        """Returns the name of a file or folder below the folder; "" for one elsewhere."""
+        if isinstance(path, int):
+            path = os.readlink(f"/proc/self/fd/{path}")
+        full = os.path.abspath(os.fsdecode(path))
+        if not full.startswith(f"{self.folder}{os.sep}"):
+            return ""
+        name = os.path.basename(full)
+        return name[1:].partition(".unfinished-")[0] if name.startswith(".") else name
+
+
+def fail_at(number: int, reason: int) -> Callable[[Disturbance], None]:
+    """Fail the operation of a number, counted from 1. A disk that is full, or read-only, stays so from then on."""
+
+    def strike(seen: Disturbance) -> None:
+        now, what = len(seen.operations), seen.operations[-1].partition(" ")[0]
+        stays = (reason == errno.EROFS) or (reason == errno.ENOSPC and what in NEED_SPACE)
+        if now == number or (now > number and stays):
+            raise OSError(reason, os.strerror(reason))
+
+    return strike
+
+
+def stop_at(number: int) -> Callable[[Disturbance], None]:
+    """Stop this process, for somebody to kill, at the operation of a number, counted from 1."""
+
+    def strike(seen: Disturbance) -> None:
+        if len(seen.operations) == number:
+            os.write(2, f"stopped at operation {number}: {seen.operations[-1]}\n".encode())
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    return strike
+
+
+@contextmanager
+def disturbed(disturbance: Disturbance) -> Iterator[Disturbance]:
+    """During this block, all that this process changes below the folder is noted. Not for several threads at once."""
+    with ExitStack() as patches:
+        for module in (os, getattr(pathlib, "_NormalAccessor", None)):  # Python 3.10 has its own copies there
+            for name in FUNCTIONS if module else ():
+                if hasattr(module, name):
+                    patches.enter_context(mock.patch.object(module, name, _noted(name, disturbance)))
+        for owner in (builtins, io, getattr(pathlib, "_NormalAccessor", None)):
+            if owner:
+                patches.enter_context(mock.patch.object(owner, "open", _open(disturbance)))
+        patches.enter_context(mock.patch.object(os, "open", _system_open(disturbance)))
+        patches.enter_context(mock.patch("safetensors.torch.serialize_file", _serialize_file(disturbance)))
+        yield disturbance
+
+
+@contextmanager
+def small_disk(place: Path, size: int) -> Iterator[Path]:
+    """A disk of so many KiB. Raises PermissionError if it may not be mounted."""
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(place)], capture_output=True
+    ).returncode:
+        raise PermissionError("mount")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def _noted(name: str, disturbance: Disturbance) -> Callable[..., Any]:
+    function = getattr(os, name)
+
+    def noted(path: Any, *others: Any, **options: Any) -> Any:
+        folder = options.get("dir_fd")  # of shutil.rmtree
+        place = path if folder is None else os.path.join(os.readlink(f"/proc/self/fd/{folder}"), path)
+        # a rename is about the name that appears
+        disturbance.note(name, others[0] if name in ("rename", "replace") else place)
+        return function(path, *others, **options)
+
+    return noted
+
+
+def _system_open(disturbance: Disturbance) -> Callable[..., int]:
+    system_open = os.open
+
+    def opened(path: Any, flags: int, *others: Any, **options: Any) -> int:
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT) and "dir_fd" not in options:
+            disturbance.note("open", path)
+        return system_open(path, flags, *others, **options)
+
+    return opened
+
+
+class _Raw(io.FileIO):
+    """A file whose writes are noted: before they happen, or with a buffer (whose errors come late) halfway."""
+
+    def __init__(self, path: Any, mode: str, disturbance: Disturbance, *, in_halves: bool) -> None:
+        super().__init__(path, mode)
+        self._disturbance = disturbance
+        self._in_halves = in_halves
+
+    def write(self, content: Any) -> int:
+        content = bytes(content)
+        first = super().write(content[: len(content) // 2]) if self._in_halves else 0
+        self._disturbance.note("write", self.fileno())
+        return first + super().write(content[first:])
+
+
+def _open(disturbance: Disturbance) -> Callable[..., Any]:
+    plain_open = io.open
+
+    def opened(file: Any, mode: str = "r", buffering: int = -1, *others: Any, **options: Any) -> Any:
+        if isinstance(file, int) or not set(mode) & set("wxa+") or not disturbance.name(file):
+            return plain_open(file, mode, buffering, *others, **options)
+        if mode != "r+b":  # else it exists
+            disturbance.note("open", file)
+        raw = _Raw(file, mode.replace("b", "").replace("t", ""), disturbance, in_halves=buffering != 0)
+        if buffering == 0:
+            return raw
+        buffered = io.BufferedRandom(raw) if "+" in mode else io.BufferedWriter(raw)
+        return buffered if "b" in mode else io.TextIOWrapper(buffered, *others, **options)
+
+    return opened
+
+
+def _serialize_file(disturbance: Disturbance) -> Callable[..., Any]:
+    import safetensors.torch
+    from safetensors import SafetensorError
+
+    serialize_file = safetensors.torch.serialize_file  # type: ignore[attr-defined]
+
+    def serialized(tensors: Any, path: Any, *others: Any, **options: Any) -> Any:
+        try:
+            disturbance.note("write", path)
+        except OSError as error:  # as safetensors words it
+            raise SafetensorError(
+                f"Error while serializing: I/O error: {error.strerror} (os error {error.errno})"
+            ) from None
+        return serialize_file(tensors, path, *others, **options)
+
+    return serialized

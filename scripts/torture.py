@@ -1,0 +1,300 @@
+"""Kills `tfm` again and again, gives the same command until it is done, and compares the end with an undisturbed one's.
+
+`make torture` does all of it. Training is killed by the clock at random moments, and in turns at a random operation on
+the disk (in the middle of a write, between two renames), in several setups that save after every step: weights,
+moments, history (without seconds), pointers and all else must be those of an undisturbed run, bit for bit. A dataset
+must be whole or absent after every kill of `tfm prepare`, and none of its workers may be left. Last, training runs on a
+disk that is too small and grows (to mount it needs root).
+
+All with training.num_threads=1: with two threads, float32 differs in its last digits between some processes on some
+machines, disturbed or not (docs/design.md). Linux only. What is disturbed runs in forks of this process, so that a
+moment is never lost on imports; what is not is a `tfm` of its own. --seed N repeats the moments: those on the disk
+exactly, those by the clock as far as the machine is as fast.
+"""
+
+import argparse
+import json
+import os
+import random
+import re
+import secrets
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import transformer_cli.data.prepare
+import transformer_cli.plots.curves
+import transformer_cli.training.trainer  # noqa: F401  # all of it before the first fork
+from disturb import Disturbance, small_disk, stop_at
+from forks import PATIENCE_S, end_of, is_left, kill, last_line, run, start
+from measure.figures import table
+from transformer_cli.data import captions
+
+CONFIG = """\
+name: run
+data:
+  corpus: files
+  files: {train: {source: train.de, target: train.en}, valid: {source: valid.de, target: valid.en}}
+model: {d_model: 16, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 32, max_length: 80}
+training: {epochs: 3, batch_size: 32, learning_rate: 5e-3, save_minutes: 1e-6, num_threads: 1, precision: float32,
+  device: cpu}
+"""
+SAMPLED = ("data.tokens=subwords", "data.subwords.size=400", "data.subwords.dropout=0.1")
+TOKENS = ("training.batch_by=tokens", "training.batch_size=300")
+WARM_UP = ("training.schedule=inverse_sqrt", "training.warmup_steps=5")
+SETUPS = {
+    "words, sentences, label smoothing": ("training.label_smoothing=0.1",),
+    "words, sentences, patience": ("training.learning_rate=0.3", "training.epochs=8", "training.patience=1"),
+    "words, tokens, accumulation, warm-up": (*TOKENS, "training.accumulate=3", *WARM_UP),
+    "sampled subwords, sentences, averaging": (*SAMPLED, "training.average=2"),
+    "sampled subwords, tokens, accumulation, warm-up, averaging": (
+        *(*SAMPLED, *TOKENS, *WARM_UP, "training.accumulate=2", "training.average=3", "training.batch_order=bucketed"),
+    ),
+}
+SHORT = list(SETUPS)[-1:]
+PARTS = {"weights": "model.safetensors", "moments": "state.safetensors", "history": "history.jsonl", "best": "best"}
+FULL = re.compile(r"tfm: error: \S+: No space left on device; .*")
+
+
+@dataclass
+class Found:
+    """What the kills of one command led to."""
+
+    by_clock: int = 0
+    on_disk: int = 0  # at an operation on the disk
+    in_writing: int = 0
+    """kills that left something unfinished"""
+    workers: int = 0
+    """processes that the killed ones had started"""
+    ended: int = 0
+    """times that the command came to its end, after kills"""
+    different: set[str] = field(default_factory=set)
+    """files that were not those of an undisturbed run"""
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def kills(self) -> int:
+        return self.by_clock + self.on_disk
+
+    def row(self, name: str) -> list[str]:
+        """For the table; "identical" or the files that differ."""
+        whole = [path for path in self.different if ".unfinished-" not in path]  # else it was left, which is wrong too
+        cells = [name, *map(str, (self.by_clock, self.on_disk, self.in_writing, self.ended))]
+        for part in PARTS.values():
+            wrong = sorted(path for path in whole if Path(path).name == part)
+            cells.append("DIFFERENT" if wrong else "identical")
+        others = sorted(path for path in self.different if path not in whole or Path(path).name not in PARTS.values())
+        return [*cells, " ".join(others) or "identical"]
+
+
+class Torture:
+    """A folder with text, in which each command works in a folder of its own."""
+
+    def __init__(self, folder: Path, seed: int, *, in_forks: bool) -> None:
+        """in_forks: also run what is not disturbed in forks, which begin at once."""
+        self.folder, self.seed, self._in_forks = folder, seed, in_forks
+        self._places = iter(range(1_000_000))
+        self._config = folder / "config.yaml"
+        self._config.write_text(CONFIG, encoding="utf-8")
+        pairs = captions.write(200, 0)
+        for split, n in (("train", 160), ("valid", 30)):
+            for index, language in enumerate(("de", "en")):
+                text = "".join(f"{pair[index]}\n" for pair in pairs[split][:n])
+                (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
+
+    def command(self, name: str, settings: Sequence[str]) -> list[str]:
+        """A command of `tfm` with settings."""
+        return [name, "--config", str(self._config), *(part for each in settings for part in ("--set", each))]
+
+    def place(self, data: Path | None = None) -> Path:
+        """A new folder to work in, with a link to a folder of datasets."""
+        place = self.folder / str(next(self._places))
+        place.mkdir()
+        if data:
+            (place / "data").symlink_to(data)
+        return place
+
+    def undisturbed(self, command: Sequence[str], data: Path | None = None) -> Path:
+        """Run a command to its end in a folder of its own. Returns the folder."""
+        place = self.place(data)
+        if self._in_forks:
+            code = run(command, place)
+        else:
+            with (place / "log").open("ab") as log:
+                arguments = [sys.executable, "-m", "transformer_cli", *command]
+                code = subprocess.run(arguments, cwd=place, stdout=log, stderr=log).returncode
+        if code:
+            sys.exit(f"torture: undisturbed, {command[0]} fails: {(place / 'log').read_text(encoding='utf-8')}")
+        return place
+
+    def kill(self, command: Sequence[str], kills: int, whole: Path, data: Path | None, name: str) -> Found:
+        """Kill a command so many times, in one folder after another: a new one each time that it came to its end."""
+        found, chance = Found(), random.Random(f"{self.seed} {name}")
+        n_operations, seconds = self._measure(command, self.place(data))
+        share = 1 if command[0] == "prepare" else 3  # training goes on where it was: several kills for each end
+        while found.kills < kills:
+            place, code = self.place(data), None
+            while found.kills < kills and code is None:
+                moment, number = chance.uniform(0.0, seconds / share), chance.randint(1, n_operations // share)
+                code = self._attempt(command, place, found, *((moment, 0) if found.kills % 2 else (None, number)))
+                found.in_writing += code is None and any(place.rglob("*.unfinished-*"))
+                if command[0] == "prepare":
+                    found.different |= half_made(place, whole)
+            code = run(command, place) if code is None else code
+            if code:
+                log = (place / "log").read_text(encoding="utf-8", errors="replace")
+                found.failures.append(f"{name}: exit code {code}: {log}")
+                break
+            found.ended += 1
+            found.different |= differences(place, whole)
+            shutil.rmtree(place)
+        return found
+
+    def _attempt(
+        self, command: Sequence[str], place: Path, found: Found, moment: float | None, number: int
+    ) -> int | None:
+        """Give a command, and kill it after so many seconds (None: at an operation on the disk).
+
+        Returns its exit code if it has ended before, or None.
+        """
+        process = start(command, place, None if moment is not None else stop_at(number))
+        code = end_of(process, within_s=PATIENCE_S if moment is None else moment)
+        if code is None:
+            workers = kill(process)
+            found.by_clock += moment is not None
+            found.on_disk += moment is None
+            found.workers += len(workers)
+            found.failures += [f"a worker is left: process {worker}" for worker in workers if is_left(worker)]
+        return code
+
+    def _measure(self, command: Sequence[str], place: Path) -> tuple[int, float]:
+        """Returns how many operations on the disk a command takes, and how many seconds."""
+        counts = os.open(self.folder / "operations", os.O_RDWR | os.O_CREAT)
+
+        def strike(seen: Disturbance) -> None:
+            os.pwrite(counts, str(len(seen.operations)).encode(), 0)
+
+        started = time.monotonic()
+        code = run(command, place, strike)
+        seconds = time.monotonic() - started
+        assert code == 0, (place / "log").read_text(encoding="utf-8")
+        number = int(os.pread(counts, 100, 0))
+        os.close(counts)
+        (self.folder / "operations").unlink()
+        return number, seconds
+
+    def fill_disk(self, command: Sequence[str], whole: Path, data: Path) -> tuple[int, Found]:
+        """Run a command on a disk that is too small, and enlarge it until it ends. Returns also how often it was full.
+
+        Raises PermissionError without the right to mount.
+        """
+        found, size, n_full = Found(), 60, 0
+        with small_disk(self.place(), size) as place:
+            (place / "data").symlink_to(data)
+            while run(command, place):
+                line, _ = last_line(place), (place / "log").write_text("", encoding="utf-8")
+                if not FULL.fullmatch(line) or ".unfinished" in line:
+                    found.failures.append(f"on a disk of {size} KiB: {line}")
+                n_full, size = n_full + 1, size + 24
+                subprocess.run(["mount", "-o", f"remount,size={size}k", str(place)], check=True)
+            found.ended = 1
+            found.different = differences(place, whole)
+        return n_full, found
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files below a folder: the history without seconds; of pictures, logs and locks only that they are there."""
+    found = {}
+    for path in folder.rglob("*"):
+        if path.is_file() and path.name != "log":
+            content = b"" if path.suffix == ".png" else path.read_bytes()
+            if path.name == "history.jsonl":
+                entries = [json.loads(line) for line in content.splitlines()]
+                kept = [{key: each[key] for key in each if not key.endswith("_seconds")} for each in entries]
+                content = json.dumps(kept).encode()
+            found[str(path.relative_to(folder))] = content
+    return found
+
+
+def differences(one: Path, other: Path) -> set[str]:
+    """The files that two folders do not both have with the same content."""
+    ours, theirs = contents(one), contents(other)
+    return {name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name)}
+
+
+def half_made(place: Path, whole: Path) -> set[str]:
+    """The files of the datasets that can be seen in a folder, if they are not those of a whole one."""
+    if not any(place.glob("data/[!.]*")):
+        return set()
+    return {name for name in differences(place, whole) if name.startswith("data/") and "/." not in name}
+
+
+def torture(folder: Path, options: argparse.Namespace) -> list[str]:
+    """Do all of it, and print the tables. Returns what failed."""
+    victim, failures = Torture(folder, options.seed, in_forks=options.short), []
+    kinds = {kind: victim.command("prepare", kind) for kind in ((), SAMPLED)}
+    datasets = {kind: victim.undisturbed(command) for kind, command in kinds.items()}
+    rows = [["tfm train", "clock", "on disk", "in writing", "ended", *PARTS, "all else"]]
+    for name in options.only or (SHORT if options.short else SETUPS):
+        data = datasets[SAMPLED if SAMPLED[0] in SETUPS[name] else ()] / "data"
+        command = victim.command("train", SETUPS[name])
+        whole = victim.undisturbed(command, data)
+        if "patience" in name:
+            assert len((whole / "runs/run/history.jsonl").read_text(encoding="utf-8").splitlines()) < 8, "no patience"
+        found = victim.kill(command, options.kills, whole, data, name)
+        rows.append(found.row(name))
+        failures += [*found.failures, *sorted(found.different)]
+        print(f"{name}: {found.kills} kills", file=sys.stderr, flush=True)
+    print(table(rows), flush=True)
+    for kind, command in kinds.items():
+        found = victim.kill(command, options.prepare_kills // 2, datasets[kind], None, f"prepare {kind}")
+        failures += [*found.failures, *sorted(found.different)]
+        print(
+            f"tfm prepare ({'subwords' if kind else 'words'}): {found.by_clock} kills by the clock, {found.on_disk} on "
+            f"disk, {found.in_writing} in writing; {found.ended} datasets, "
+            f"{'DIFFERENT' if found.different else 'identical'}; {found.workers} workers were at work, none is left",
+            flush=True,
+        )
+    if not options.short:
+        try:
+            name = SHORT[0]
+            command, data = victim.command("train", SETUPS[name]), datasets[SAMPLED] / "data"
+            n_full, found = victim.fill_disk(command, victim.undisturbed(command, data), data)
+            failures += [*found.failures, *sorted(found.different)]
+            verdict = "DIFFERENT" if found.different else "identical"
+            print(f"a disk that is too small: tfm train, {n_full} times full, one line each; in the end {verdict}")
+        except PermissionError:
+            print("a disk that is too small: left out, because it cannot be mounted here")
+    return failures
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, help="of each setup of training (50; with --short 6)")
+    parser.add_argument("--prepare-kills", type=int, help="of `tfm prepare` (20; with --short 4)")
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000), help="repeats a torture")
+    parser.add_argument("--only", action="append", choices=SETUPS, help="only this setup; repeatable")
+    parser.add_argument("--short", action="store_true", help="one setup, a few kills, no disk that is too small")
+    options = parser.parse_args(arguments)
+    options.kills = options.kills or (6 if options.short else 50)
+    options.prepare_kills = options.prepare_kills or (4 if options.short else 20)
+    print(f"torture with --seed {options.seed}; PyTorch on 1 thread", flush=True)
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="torture-") as folder:
+        failures = torture(Path(folder), options)
+    for failure in failures:
+        print(f"FAILED: {failure}")
+    print(f"{'NOT ' if failures else ''}all identical, after {time.monotonic() - started:.0f} s")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""No room and no rights: each operation on the disk fails in turn, and it is one line that costs nothing.
+
+A table for each command: every kind of operation (such as "write .json", "rename step-…") fails once, as it does on a
+full disk, on one that has become read-only, without permission, and with an error of the hardware, in turns. What
+was there before stays, nothing unfinished is left, and the same command ends as if nothing had happened once it can.
+"""
+
+import errno
+import itertools
+import json
+import re
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from disturb import Disturbance, disturbed, fail_at
+
+Tfm = Callable[..., tuple[int, str, str]]
+
+REASONS = (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO)
+REFUSED = re.compile(
+    r"tfm: error: \S+: ((No space left on device|Read-only file system|Permission denied|Input/output error); correct "
+    r"the path, the permissions or the space left|cannot be written: .*; name another file)"
+)
+WARNED = re.compile(r"(curves\.png could not be drawn|\S+: this result is not kept there|.* could not be deleted)")
+BRIEF = ("--set", "training.epochs=2", "--set", "training.batch_size=100")
+TRAIN = ("train", "--config", "CORPUS/tiny.yaml", *BRIEF, "--set", "training.average=2")
+COMMANDS = {
+    "prepare words": ("prepare", "--config", "CORPUS/tiny.yaml"),
+    "prepare subwords": ("prepare", "--config", "CORPUS/subwords.yaml"),
+    "train": (*TRAIN, "--set", "training.save_minutes=1e-6"),
+    "evaluate": ("evaluate", "--split", "valid", "--output", "out/a.txt", "--output-tokens", "out/b.txt"),
+    "draw": ("inspect", "--kind", "cross", "--layer", "1", "--head", "1", "--output", "out/a.png", "Hund"),
+}
+NEEDS = {"prepare words": (), "prepare subwords": (), "train": ("data",)}
+SECONDS = re.compile(r'"(train_seconds|valid_seconds|date|seconds|[a-z_]+_per_second)": ?("[^"]*"|[\d.e+-]+)')
+
+
+def state(folder: Path) -> dict[str, str]:
+    """Every file that is not unfinished, without seconds and dates; of pictures only that they are there."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.name.endswith(".lock") and ".unfinished-" not in str(path):
+            content = path.read_bytes().decode("latin-1")
+            content = "" if path.suffix == ".png" else SECONDS.sub(r"\1", content)
+            if path.name == "evaluations.jsonl":  # a second call has appended the same
+                content = "\n".join(sorted(set(content.split("\n"))))
+            found[str(path.relative_to(folder))] = content
+    return found
+
+
+def kind(operation: str) -> str:
+    """Which operations are of one kind: those of one function on pointers, or on files of one suffix."""
+    what, name = operation.split()
+    return f"{what} {Path(name).suffix or re.sub(r'[0-9]+', '…', name)}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_operation_that_fails_is_one_line_and_nothing_is_lost(
+    tfm: Tfm, corpus: Path, project: Path, tmp_path: Path, name: str
+) -> None:
+    command = [part.replace("CORPUS", str(corpus)) for part in COMMANDS[name]]
+    numbers = itertools.count()
+
+    def begin() -> Path:
+        folder = tmp_path / str(next(numbers))
+        folder.mkdir()
+        for part in NEEDS.get(name, ("data", "runs")):
+            if part == "data":
+                (folder / part).symlink_to(project / part)
+            else:
+                shutil.copytree(project / part, folder / part)
+        return folder
+
+    whole = begin()
+    with disturbed(Disturbance(whole)) as undisturbed:
+        assert tfm(*command, cwd=whole)[0] == 0
+    wanted = state(whole)
+    counted = {"refused": 0, "harmless": 0}
+    first = {kind(operation): number for number, operation in reversed([*enumerate(undisturbed.operations, 1)])}
+    for number, reason in zip(sorted(first.values()), itertools.cycle(REASONS), strict=False):
+        folder = begin()
+        before = state(folder)
+        case = f"{undisturbed.operations[number - 1]}: {errno.errorcode[reason]}"
+        with disturbed(Disturbance(folder, fail_at(number, reason))) as seen:
+            code, _, err = tfm(*command, cwd=folder)
+        lines = err.rstrip("\n").split("\n")
+        assert seen.hits, case
+        assert ".unfinished" not in err, case
+        if code:
+            assert code == 1, f"{case}: {err}"
+            assert REFUSED.fullmatch(lines[-1]), f"{case}: {err}"
+            counted["refused"] += 1
+        else:
+            assert state(folder) == wanted or any(map(WARNED.search, lines)), f"{case}: {err}"
+            counted["harmless"] += 1
+        after = state(folder)
+        for path, content in before.items():
+            assert after.get(path) in (content, wanted.get(path)), case
+        if reason in (errno.EACCES, errno.EIO) and code:  # the others do not even let it delete what is unfinished
+            assert not [*folder.rglob("*.unfinished-*")], case
+        code, _, err = tfm(*command, cwd=folder)
+        assert code == 0, f"{case}: {err}"
+        assert json.dumps(state(folder)) == json.dumps(wanted), case
+        assert not [*folder.rglob("*.unfinished-*")], case
+        shutil.rmtree(folder)
+    sys.stdout.write(f"{name}: {sum(counted.values())} tried, {counted}, missed: 0\n")  # shown by pytest -s
+    assert counted["refused"] > 3

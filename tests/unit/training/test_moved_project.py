@@ -1,0 +1,142 @@
+"""A project's folder may be moved: what stands in the files counts, not where they are."""
+
+import json
+import shutil
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+import torch
+
+from transformer_cli.config.load import dump_config, load_config
+from transformer_cli.config.schema import Config
+from transformer_cli.data import prepare as preparing
+from transformer_cli.data.corpora import open_corpus
+from transformer_cli.data.manifest import find_dataset, settings
+from transformer_cli.data.prepare import prepare
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.runs.run import Run
+from transformer_cli.training.opening import Opened, open_run
+
+SPLITS = [f"{split}.{language}" for split in ("train", "valid", "test") for language in ("de", "en")]
+
+
+@pytest.fixture
+def moved(corpus: Path, project: Path, tmp_path: Path) -> Path:
+    """The corpus, the data and the runs, all of them elsewhere."""
+    folder = tmp_path / "elsewhere"
+    shutil.copytree(corpus, folder)
+    shutil.copytree(project / "runs", folder / "runs")
+    shutil.copytree(project / "data", folder / "data")
+    return folder
+
+
+def config(folder: Path) -> Config:
+    return load_config(folder / "tiny.yaml")
+
+
+def resume(folder: Path, config: Config) -> AbstractContextManager[Opened]:
+    return open_run(folder / "runs/tiny", config, device=torch.device("cpu"), data_dir=folder / "data", fresh=False)
+
+
+def make_older(data_dir: Path, config: Config) -> Path:
+    """Make the dataset one that an earlier version has made: its fingerprint has the places of the files in it."""
+    (folder,) = data_dir.iterdir()
+    corpus = open_corpus(config.data)
+    fingerprint = preparing._fingerprint(settings(config.data), config.data, corpus, None)
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    (folder / "manifest.json").write_text(json.dumps({**manifest, "fingerprint": fingerprint}), encoding="utf-8")
+    return folder.rename(folder.with_name(f"files.de-en-{fingerprint}"))
+
+
+def test_a_run_goes_on_where_its_project_was_moved(moved: Path) -> None:
+    with resume(moved, config(moved)) as opened:
+        assert opened.run.config.data.files == config(moved).data.files
+        assert Run.open(moved / "runs/tiny").config == opened.run.config
+    with resume(moved, load_config(moved / "runs/tiny/config.yaml")):  # its own config, which it has written anew
+        pass
+
+
+def test_a_run_goes_on_where_its_text_was_not_moved_along(moved: Path) -> None:
+    for name in SPLITS:
+        (moved / name).unlink()
+    with resume(moved, config(moved)):
+        pass
+
+
+@pytest.mark.parametrize("change", ["other text", "another name"])
+def test_a_run_does_not_go_on_with_another_text(moved: Path, change: str) -> None:
+    path = moved / "train.en"
+    if change == "other text":
+        path.write_bytes(path.read_bytes() + b"One more.\n")
+    else:
+        text = (moved / "tiny.yaml").read_text(encoding="utf-8")
+        (moved / "tiny.yaml").write_text(text.replace("target: train.en", "target: other.en"), encoding="utf-8")
+    with (
+        pytest.raises(ConfigError, match=r"begun with other settings \(data\.files\.train"),
+        resume(moved, config(moved)),
+    ):
+        pass
+
+
+def test_a_dataset_is_made_once_wherever_its_text_lies(moved: Path) -> None:
+    prepared = prepare(config(moved), data_dir=moved / "data")
+    assert not prepared.created
+    assert find_dataset(config(moved).data, moved / "data") == prepared.folder
+
+
+def test_text_that_has_changed_finds_no_dataset(moved: Path) -> None:
+    (moved / "test.en").write_bytes((moved / "test.en").read_bytes().upper())
+    with pytest.raises(DataError, match="with these settings and this text; run `tfm prepare`"):
+        find_dataset(config(moved).data, moved / "data")
+
+
+@pytest.mark.parametrize("pins", [False, True])
+def test_a_dataset_of_an_older_version_is_found_where_its_text_was_moved(corpus: Path, moved: Path, pins: bool) -> None:
+    older = make_older(moved / "data", config(corpus))
+    data = config(moved).data
+    if pins:
+        data = data.model_copy(update={"fingerprint": older.name.rpartition("-")[2]})
+    assert find_dataset(data, moved / "data") == older
+    prepared = prepare(Config(data=data), data_dir=moved / "data")
+    assert (prepared.folder, prepared.created) == (older, False)
+
+
+def test_a_dataset_of_an_older_version_can_be_made_again(moved: Path) -> None:
+    older = make_older(moved / "data", config(moved))
+    shutil.rmtree(older)
+    data = config(moved).data.model_copy(update={"fingerprint": older.name.rpartition("-")[2]})
+    prepared = prepare(Config(data=data), data_dir=moved / "data")
+    assert (prepared.folder, prepared.created) == (older, True)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_left", "same"),
+    [
+        ("old/a.vec", "new/a.vec", False, True),
+        ("old/a.vec", "new/a.vec", True, False),
+        ("old/a.vec", "new/b.vec", False, False),
+        ("old/a.vec", None, False, False),
+        ("glove-100", "glove-200", False, False),
+    ],
+)
+def test_vectors_are_the_same_if_their_file_was_moved(
+    moved: Path, before: str, now: str | None, is_left: bool, same: bool
+) -> None:
+    def with_vectors(config: Config, name: str | None) -> Config:
+        where = name and (str(moved / name) if "/" in name else name)
+        vectors = config.model.vectors.model_copy(update={"source": where})
+        return config.model_copy(update={"model": config.model.model_copy(update={"vectors": vectors})})
+
+    run = Run.open(moved / "runs/tiny")
+    (run.folder / "config.yaml").write_text(dump_config(with_vectors(run.config, before)), encoding="utf-8")
+    if is_left:
+        (moved / "old").mkdir()
+        (moved / before).touch()
+    wanted = with_vectors(config(moved), now)
+    if same:
+        with resume(moved, wanted) as opened:
+            assert opened.run.config.model.vectors == wanted.model.vectors
+    else:
+        with pytest.raises(ConfigError, match=r"other settings \(model\.vectors\.source"), resume(moved, wanted):
+            pass
