@@ -78,7 +78,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=Path("data"), help="where the dataset is, or will be")
     parser.add_argument("--skip-speed", action="store_true", help="losses only, for a machine that is not quiet")
     options = parser.parse_args(arguments)
-    _start_log()
     config, default = load_config(options.config, ["training.precision=float32"]), load_config()
     if config.data.model_copy(update={"fingerprint": None}) != default.data:
         parser.error(f"--config {options.config}: its data section must be that of configs/multi30k.yaml")
@@ -167,5 +166,6 @@ def _start_log() -> None:
 
 if __name__ == "__main__":
     started = time.monotonic()
+    _start_log()
     main()
     say(f"{time.monotonic() - started:.0f} s")

@@ -23,9 +23,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
@@ -210,17 +211,32 @@ class Torture:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files below a folder: the history without seconds; of pictures, logs and locks only that they are there."""
-    found = {}
-    for path in folder.rglob("*"):
-        if path.is_file() and path.name != "log":
-            content = b"" if path.suffix == ".png" else path.read_bytes()
-            if path.name == "history.jsonl":
-                entries = [json.loads(line) for line in content.splitlines()]
-                kept = [{key: each[key] for key in each if not key.endswith("_seconds")} for each in entries]
-                content = json.dumps(kept).encode()
-            found[str(path.relative_to(folder))] = content
-    return found
+    """All files below a folder, without what differs between two runs of the same: see `lasting`."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "log")
+    return {str(path.relative_to(folder)): lasting(path) for path in files}
+
+
+def lasting(path: Path) -> bytes:
+    """A file's content without seconds, a run's random id, and the sums that depend on them; of pictures nothing."""
+    content = b"" if path.suffix == ".png" else path.read_bytes()
+    if path.name == "history.jsonl":
+        entries = [json.loads(line) for line in content.splitlines()]
+        content = json.dumps([_without(each, lambda key: key.endswith("_seconds")) for each in entries]).encode()
+    elif path.name in ("run.json", "sums.json"):  # of state.json, which has seconds, the content is compared
+        value = _without(json.loads(content), lambda key: key in ("id", "run", "history", "sum"))
+        content = json.dumps({**value, "files": _without(value["files"], lambda name: name == "state.json")}).encode()
+    elif path.name == "state.json":
+        value = json.loads(content)
+        content = json.dumps({**value, "running": _without(value["running"], lambda key: key == "seconds")}).encode()
+    elif path.name == "config.yaml":
+        content = b"".join(line for line in content.splitlines() if not line.startswith(b"# the sum "))
+    elif path.name == "latest":
+        content = content.split()[0]
+    return content
+
+
+def _without(mapping: Mapping[str, Any], is_left_out: Callable[[str], bool]) -> dict[str, Any]:
+    return {key: value for key, value in mapping.items() if not is_left_out(key)}
 
 
 def differences(one: Path, other: Path) -> set[str]:

@@ -7,6 +7,7 @@ FileError, which begins with the file's path. Who knows what the user can do abo
 import json
 import logging
 import math
+import os
 import stat
 from dataclasses import fields, is_dataclass
 from functools import cache
@@ -28,7 +29,8 @@ def read_bytes(path: Path, *, most: int = LARGEST) -> bytes:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for somebody who writes into it
             raise FileError(f"{path}: not a file, but {'a folder' if path.is_dir() else 'a pipe or a device'}")
         with path.open("rb") as file:
-            content = file.read(most + 1)
+            size = os.fstat(file.fileno()).st_size  # read(n) takes n bytes of memory, however small the file is
+            content = file.read(min(size, most) + 1)
     except FileNotFoundError:
         raise MissingFile(f"{path}: missing") from None
     except OSError as error:

@@ -1,7 +1,6 @@
 """How a run translates: what its config says, what `--set` says, and what a flag says; and several runs together."""
 
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from sealed import reseal, set_config
 from transformer_cli import plots
+from transformer_cli.config.load import load_config
 
 Tfm = Callable[..., tuple[int, str, str]]
 
@@ -20,8 +21,8 @@ SAMPLE = ("--set", "decoding.sample=true", "--set", "decoding.temperature=4", "-
 @pytest.fixture
 def beamed(workspace: Path) -> Path:
     """A working folder whose run keeps a beam of 3 in its config."""
-    config = workspace / "runs/tiny/config.yaml"
-    config.write_text(re.sub("beam_size: 1", "beam_size: 3", config.read_text(encoding="utf-8")), encoding="utf-8")
+    config = load_config(workspace / "runs/tiny/config.yaml", ["decoding.beam_size=3"])
+    set_config(workspace / "runs/tiny", config)
     return workspace
 
 
@@ -149,6 +150,7 @@ def test_several_runs_translate_and_are_judged_together(tfm: Tfm, workspace: Pat
     for key in ("loss", "loss_batch_mean", "bleu"):
         assert together["results"][0][key] == pytest.approx(alone["results"][0][key], rel=1e-5)
     (workspace / "runs/twin/target.vocab.txt").write_text("<unk>\n<pad>\n<sos>\n<eos>\n", encoding="utf-8")
+    reseal(workspace / "runs/twin")
     for command in (("translate", SENTENCE), ("evaluate",)):
         code, out, err = tfm(*command, *both, cwd=workspace)
         assert (code, out, err.count("\n")) == (1, "", 1)

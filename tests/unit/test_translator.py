@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import torch
 
+from sealed import reseal, set_config
 from transformer_cli import translator as module
 from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.load import load_config
 from transformer_cli.data.codec import WordCodec
 from transformer_cli.data.fitting import Fitting
 from transformer_cli.data.specials import EOS, SOS
@@ -428,13 +430,17 @@ def test_an_ensemble_of_a_run_with_itself_translates_as_the_run(
             '{"glue_left": [], "glue_right": [], "glued_pairs": [], "spaced_pairs": []}',
             "target.joins.json",
         ),
-        ("config.yaml", "data: {source: fr, target: en}", "data.source: de and fr"),
-        ("config.yaml", "data: {lowercase: false}", "data.lowercase: true and false"),
+        ("config.yaml", "data.source=fr", "data.source: de and fr"),
+        ("config.yaml", "data.lowercase=false", "data.lowercase: true and false"),
     ],
 )
 def test_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path, file: str, text: str, difference: str) -> None:
     unlike = Path(shutil.copytree(tiny.folder, tmp_path / "unlike"))
-    (unlike / file).write_text(text, encoding="utf-8")
+    if file == "config.yaml":
+        set_config(unlike, load_config(unlike / file, [text]))
+    else:
+        (unlike / file).write_text(text, encoding="utf-8")
+        reseal(unlike)
     with pytest.raises(ConfigError) as refused:
         Translator.load(tiny.folder, unlike, device="cpu")
     assert str(refused.value) == (

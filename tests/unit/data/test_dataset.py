@@ -226,7 +226,9 @@ def test_a_manifest_that_lacks_something_stops_nobody_else(
     assert said.startswith(f"{other}/manifest.json: damaged: {key}")
     assert "is missing; it is left out" in said
     shutil.rmtree(folder)
-    with pytest.raises(DataError, match=rf"no dataset files en→en with these settings \(left out: {other}/manif"):
+    with pytest.raises(
+        DataError, match=rf"no dataset files en→en with these settings and this text \(left out: {other}/manif"
+    ):
         find_dataset(data, folder.parent)
 
 

@@ -227,5 +227,5 @@ def test_a_pinned_dataset_is_found_without_the_run(
     pinned = f"data.fingerprint={made.manifest['fingerprint']}"
     wanted = config("data.lowercase=true", f"data.codec={codec_dir}", pinned).data
     assert find_dataset(wanted, tmp_path / "data") == made.folder
-    with pytest.raises(DataError, match=f"^{re.escape(str(codec_dir))}/source.subwords.model: not a model of subwords"):
+    with pytest.raises(DataError, match=f"^{re.escape(str(codec_dir))}/source.subwords.model: missing"):
         make("data.lowercase=true", f"data.codec={codec_dir}")

@@ -215,7 +215,7 @@ def test_the_config_says_how_a_codec_samples(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (None, r"\[Errno 2\] No such file"),
+        (None, "missing"),
         (b"", "not a model of SentencePiece"),
         (b"<unk>\n", "not a model of SentencePiece"),
         (MODELS["bpe"][:500], "not a model of SentencePiece"),
@@ -227,7 +227,7 @@ def test_a_damaged_model_is_one_line_that_names_the_file(tmp_path: Path, content
     path.unlink()
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(DataError, match=f"^{path}: not a model of subwords: {reason}") as caught:
+    with pytest.raises(DataError, match=f"^{path}: {reason}") as caught:
         Codecs.load(tmp_path, DATA)
     assert "\n" not in str(caught.value)
 

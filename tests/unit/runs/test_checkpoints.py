@@ -341,7 +341,7 @@ def test_a_damaged_checkpoint_says_where(
     [
         ("model.safetensors", cut, open_best, "the weights cannot be read: .*incomplete"),
         ("state.safetensors", cut, load_last, "the training state cannot be read: .*incomplete"),
-        ("state.safetensors", lose_moments, load_last, "the training state cannot be read: it lacks step.decoder"),
+        ("state.safetensors", lose_moments, load_with_moments, "the training state cannot be read: it lacks exp_avg."),
         ("state.safetensors", add_moment, load_last, "the training state cannot be read: exp_avg.nobody does not fit"),
         ("state.json", cut, load_last, "not JSON at line"),
         ("state.json", lambda path: path.write_text("{}"), load_last, "damaged: step is missing"),

@@ -96,7 +96,7 @@ def test_asked_for_late_they_begin_with_the_first_epoch(train_tiny: TrainTiny, t
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_a_resumed_run_takes_back_what_its_history_has_lost(train_tiny: TrainTiny, tmp_path: Path, epochs: int) -> None:
     run = train_tiny(tmp_path, *ON, "training.epochs=1")
-    ahead = [*run.history(), {**run.history()[-1], "step": 3, "valid_loss": 0.0}]  # validated, then killed
+    ahead = [*run.history(), {**run.history()[-1], "epoch": 2, "step": 3, "valid_loss": 0.0}]  # validated, then killed
     run.write_history(ahead)
     EventFile(run.folder / "tensorboard", ahead)
     train_tiny(tmp_path, *ON, f"training.epochs={epochs}")

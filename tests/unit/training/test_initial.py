@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from sealed import reseal
 from transformer_cli.config.load import load_config
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.runs.checkpoints import load_last
@@ -72,6 +73,7 @@ def test_another_shape_is_named(train_tiny: TrainTiny, runs: Path) -> None:
 def test_other_ids_are_named_with_what_to_do(train_tiny: TrainTiny, runs: Path) -> None:
     lines = (runs / "base/source.vocab.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     (runs / "base/source.vocab.txt").write_text("".join([*lines[:-2], lines[-1], lines[-2]]), encoding="utf-8")
+    reseal(runs / "base")
     with pytest.raises(ConfigError, match=r"the ids of .* are not those of .*/base: .* with data.codec=base, and"):
         train_tiny(runs, *SHORT, "training.initialize_from=base")
 

@@ -1,6 +1,5 @@
 """A project's folder may be moved: what stands in the files counts, not where they are."""
 
-import json
 import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from sealed import edit_sealed
 from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data import prepare as preparing
@@ -44,8 +44,7 @@ def make_older(data_dir: Path, config: Config) -> Path:
     (folder,) = data_dir.iterdir()
     corpus = open_corpus(config.data)
     fingerprint = preparing._fingerprint(settings(config.data), config.data, corpus, None)
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    (folder / "manifest.json").write_text(json.dumps({**manifest, "fingerprint": fingerprint}), encoding="utf-8")
+    edit_sealed(folder / "manifest.json", lambda manifest: manifest.update(fingerprint=fingerprint))
     return folder.rename(folder.with_name(f"files.de-en-{fingerprint}"))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from sealed import reseal
 from transformer_cli.decoding import decoder
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import MemoryShortage
@@ -69,10 +70,12 @@ def test_a_run_from_elsewhere_is_counted_before_it_is_built(tfm: Tfm, workspace:
     text = config.read_text(encoding="utf-8")
     huge = text.replace("d_ff: 64", "d_ff: 1048576").replace("d_model: 32", "d_model: 1048576")
     config.write_text(huge, encoding="utf-8")
+    reseal(workspace / "runs/tiny")
     code, out, err = tfm("translate", "Hallo", cwd=workspace)
-    assert (code, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith("tfm: error: runs/tiny: the model's 17,592,328,650,777 parameters need 70,369.3 GB just")
-    assert " GB just to be loaded, but only " in err
+    edited, last = err.splitlines()
+    assert (code, out, "edited since" in edited) == (1, "", True)
+    assert last.startswith("tfm: error: runs/tiny: the model's 17,592,328,650,777 parameters need 70,369.3 GB just")
+    assert " GB just to be loaded, but only " in last
     config.write_text(text.replace("num_encoder_layers: 1", "num_encoder_layers: 200000000"), encoding="utf-8")
     code, out, err = tfm("translate", "Hallo", cwd=workspace)
     assert (code, out, err.count("\n")) == (1, "", 1)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from oracles.draws import Draws
 from outcomes import PowerCut, outcome
+from sealed import reseal
 from transformer_cli.config.load import load_config
 from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.lengths import Rows
@@ -303,7 +304,8 @@ def test_a_place_beyond_the_epoch_is_damage(train_tiny: TrainTiny, tmp_path: Pat
     run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1")
     path = run.checkpoint("last") / "state.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"batch": 0', '"batch": 99999'), encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"state\.json: damaged: batch 99999 of 2; restore it"):
+    reseal(path.parent)
+    with pytest.raises(CheckpointError, match=r"state\.json: damaged: batch: 99999, but an epoch has 2; restore it"):
         train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")
 
 
