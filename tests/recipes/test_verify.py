@@ -73,14 +73,18 @@ def test_a_run_and_a_dataset_of_an_older_version_work_with_a_note(
     assert (workspace / "runs/tiny/last").read_text() == "step-0000091\n"
 
 
+@pytest.mark.parametrize("library", ["spacy", "sentencepiece"])
 @pytest.mark.parametrize("command", [("translate", "Hallo"), ("inspect", "Hund", "--json")])
-def test_another_version_of_the_tokeniser_is_said(tfm: Tfm, workspace: Path, command: tuple[str, ...]) -> None:
+def test_another_version_of_the_tokeniser_is_said(
+    tfm: Tfm, workspace: Path, command: tuple[str, ...], library: str
+) -> None:
     assert "cut its training text" not in tfm(*command, cwd=workspace)[2]
-    edit_sealed(workspace / "runs/tiny/run.json", lambda value: value["tokenizer"].update(version="2.0.18"))
+    made_by = {"library": library, "version": "0.0.18"}
+    edit_sealed(workspace / "runs/tiny/run.json", lambda value: value.update(tokenizer=made_by))
     code, _, err = tfm(*command, cwd=workspace)
     assert code == 0
-    assert err.startswith("warning: runs/tiny: spacy 2.0.18 cut its training text, and ")
-    assert "`pip install spacy==2.0.18` if that matters\n" in err
+    assert err.startswith(f"warning: runs/tiny: {library} 0.0.18 cut its training text, and ")
+    assert f"`pip install {library}==0.0.18` if that matters\n" in err
 
 
 def test_an_edited_config_is_followed_and_said(tfm: Tfm, workspace: Path) -> None:
