@@ -60,9 +60,9 @@ def test_a_model_without_room_is_refused_before_anything_is_written(
         assert answer == (
             1,
             "",
-            "tfm: error: the model's 130,016,601 parameters need 2.1 GB with their gradients and Adam's moments, but "
-            "only 1.0 GB of memory is free; lower model.d_ff, model.d_model or model.num_decoder_layers, or free "
-            "some\n",
+            "tfm: error: the model's 130,016,601 parameters need 2.1 GB with their gradients and the optimiser's "
+            "moments, but only 1.0 GB of memory is free; lower model.d_ff, model.d_model or "
+            "model.num_decoder_layers, or free some\n",
         )
     assert sorted(path.name for path in (workspace / "runs").rglob("*")) == before
 
