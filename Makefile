@@ -1,4 +1,5 @@
-# make demo: install, then prepare, train, evaluate, translate and draw, in a few minutes.  make test: all that CI checks.
+# make demo: install, then prepare, train, evaluate, translate and draw, in a few minutes.
+# make test: all that CI checks.
 # make speedrun: train to the tutorials' validation loss, five times (docs/speedrun.md).
 # make hostile: damage every file of a dataset and of a run, and count what is refused; takes some minutes.
 # make torture: kill it at random moments.  make long: the tests that take minutes.

@@ -12,6 +12,7 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.manifest import read_manifest
 from transformer_cli.errors import CheckpointError, DataError, TfmError
 from transformer_cli.runs.averages import load_average
+from transformer_cli.runs.pointers import steadily
 from transformer_cli.runs.run import Run, find_run, is_new
 from transformer_cli.runs.seals import read_seal
 from transformer_cli.sums import check_file
@@ -78,9 +79,12 @@ def verify_run(folder: Path) -> Verified:
     for pointer in ("best", "last", "average"):
         if run.has_checkpoint(pointer):
             found.n_files += 1
-            found.check(lambda pointer=pointer: run.checkpoint(pointer))  # type: ignore[misc]
+            found.check(lambda name=pointer: steadily(folder / name, lambda: run.checkpoint(name)))  # type: ignore[misc]
     for path in sorted((folder / "checkpoints").glob("[!.]*-*")):
+        n_damaged = len(found.damaged)
         found.check(lambda path=path: _verify_checkpoint(path, run, found))  # type: ignore[misc]
+        if not path.exists():  # training goes on, and has deleted it meanwhile
+            del found.damaged[n_damaged:]
     found.check(lambda: validations_so_far(run))
     found.check(lambda: load_average(run))
     return found

@@ -2,13 +2,16 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sealed import edit_sealed, make_older, reseal
+from transformer_cli import verification
 from transformer_cli.runs.run import Run, find_run
+from transformer_cli.runs.seals import read_seal
 from transformer_cli.training.trainer import Trainer
 
 Tfm = Callable[..., tuple[int, str, str]]
@@ -42,6 +45,21 @@ def test_every_damaged_file_is_listed(tfm: Tfm, workspace: Path) -> None:
     assert (code, err.count("\n")) == (1, 1)
     assert err.startswith(f"tfm: error: damaged: {data} (2), {run} ({len(damaged) - 2})")
     assert all(any(line.startswith(f"{path}: damaged: ") for line in out.splitlines()) for path in damaged), out
+
+
+def test_a_checkpoint_that_training_deletes_meanwhile_is_not_damaged(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = workspace / "runs/tiny/checkpoints"
+    (checkpoints / "step-0000001").mkdir()
+
+    def read_late(path: Path, run_id: str) -> Mapping[str, Any] | None:
+        if path.name == "step-0000001":
+            path.rmdir()
+        return read_seal(path, run_id)
+
+    monkeypatch.setattr(verification, "read_seal", read_late)
+    assert verification.verify(workspace / "runs/tiny").damaged == []
 
 
 def test_what_has_no_sums_cannot_be_verified(tfm: Tfm, workspace: Path) -> None:

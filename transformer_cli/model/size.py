@@ -9,7 +9,7 @@ from transformer_cli.config.schema import ModelConfig
 from transformer_cli.errors import MemoryShortage
 
 BYTES = 4  # of a float32
-COPIES = 4  # of what learns: weights, gradients, and Adam's two moments
+MOMENTS = 2  # Adam's, of each weight that learns
 
 
 def count_by_part(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> dict[str, int]:
@@ -33,6 +33,16 @@ def count_by_part(config: ModelConfig, source_vocabulary: int, target_vocabulary
     }
 
 
+def count_in_matrices(config: ModelConfig) -> dict[str, int]:
+    """Returns how many parameters of each part stand in matrices of attention and of feed-forward networks."""
+    inner = config.num_heads * (config.head_dim or config.d_model // config.num_heads)
+    attention, feed_forward = 4 * inner * config.d_model, 2 * config.d_model * config.d_ff
+    return {
+        "encoder": config.num_encoder_layers * (attention + feed_forward),
+        "decoder": config.num_decoder_layers * (2 * attention + feed_forward),
+    }
+
+
 def refuse_without_room(
     config: ModelConfig,
     vocabularies: tuple[int, int],
@@ -40,18 +50,24 @@ def refuse_without_room(
     whose: str = "",
     device: torch.device | None = None,
     frozen: Collection[str] | None = None,
+    by_muon: bool = False,
     processes: int = 1,
 ) -> None:
     """Raises MemoryShortage, with both numbers, if a model needs more memory than is free.
 
     vocabularies: the sizes of the source's and the target's. whose: what the error begins with. frozen: the parts that
-    will not be trained (None: the model is only loaded). processes: how many of them share the memory of the CPU.
+    will not be trained (None: the model is only loaded). by_muon: whether matrices of the layers have one
+    moment, not two. processes: how many of them share the memory of the CPU.
     """
     parts = count_by_part(config, *vocabularies)
     total = sum(parts.values())
-    learning = 0 if frozen is None else sum(count for part, count in parts.items() if part not in frozen)
+    kept = total  # numbers in all: weights, gradients and moments
+    if frozen is not None:
+        kept += sum((1 + MOMENTS) * count for part, count in parts.items() if part not in frozen)
+        if by_muon:
+            kept -= sum(count for part, count in count_in_matrices(config).items() if part not in frozen)
     sharing = 1 if device is not None and device.type == "cuda" else processes
-    need, free = (total + learning * (COPIES - 1)) * BYTES * sharing, free_memory(device)
+    need, free = kept * BYTES * sharing, free_memory(device)
     if free is None or need <= free:
         return
     largest = max(parts, key=lambda part: parts[part])
@@ -60,7 +76,7 @@ def refuse_without_room(
         "encoder": "model.d_ff, model.d_model or model.num_encoder_layers",
         "decoder": "model.d_ff, model.d_model or model.num_decoder_layers",
     }.get(largest, "model.d_model, or take a smaller vocabulary")
-    purpose = "just to be loaded" if frozen is None else "with their gradients and Adam's moments"
+    purpose = "just to be loaded" if frozen is None else "with their gradients and the optimiser's moments"
     purpose += f" in {sharing} processes" if sharing > 1 else ""
     where = f"on {device}" if device is not None and device.type == "cuda" else "of memory"
     remedy = f"lower {lower}, or free some" if frozen is not None else "free some, or use a machine with more"

@@ -193,23 +193,27 @@ def save(
 
 
 def finish_save(run: Run, state: TrainingState) -> None:
-    """Set `best` if a kill came between the pointers of the last save. state: what that save left."""
+    """Set `best` and `latest` if a kill came between the pointers of the last save. state: what that save left."""
     _settle_best(run, state)
+    if run.has_checkpoint("best"):
+        write_latest(run.folder, run.identity.id)
     _clean_up(run)
 
 
 def keep_average(run: Run, model: Transformer, average: Average, state: TrainingState) -> bool:
     """Save averaged weights after the last save, whose state this is. Returns whether they are the best now."""
     save_average(run, model, average)
-    finish_save(run, state)
+    _settle_best(run, state)
+    _clean_up(run)
     return run.checkpoint("best") == run.checkpoint("average")
 
 
 def _settle_best(run: Run, state: TrainingState) -> None:
     """Point `best` at the last save or at the averaged weights, if either is better than what it names.
 
-    Then `latest` names the run, which has a best checkpoint that others can use.
+    With its first one `latest` names the run, which others can use now.
     """
+    had_best = run.has_checkpoint("best")
     loss = math.inf if state.best_valid_loss is None else state.best_valid_loss
     averaged = load_average(run, "best")
     if averaged and averaged.valid_loss <= loss:
@@ -219,7 +223,7 @@ def _settle_best(run: Run, state: TrainingState) -> None:
     average = load_average(run)
     if average and average.valid_loss < loss:
         run.point("best", run.checkpoint("average").name)
-    if run.has_checkpoint("best"):  # not before there is something to use
+    if run.has_checkpoint("best") and not had_best:  # not at each save: runs that are trained side by side take turns
         write_latest(run.folder, run.identity.id)
 
 

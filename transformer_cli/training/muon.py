@@ -42,32 +42,38 @@ class AdamAndMuon(torch.optim.Adam):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Update every weight that has a gradient."""
+        """Update every weight that has a gradient.
+
+        All that takes memory comes before any weight or moment changes: where it does not suffice, nothing has changed.
+        """
         gradients = {weight: weight.grad for weight in self._matrices if weight.grad is not None}
-        for weight in gradients:
-            weight.grad = None  # Adam leaves out weights without a gradient
-        super().step(closure)
         updates: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}  # matrices of one shape, and their momenta
         for weight, gradient in gradients.items():
             parts = self._matrices[weight]
             momentum = self._momentum(weight, gradient)
             for matrix, update in zip(weight.chunk(parts), momentum.chunk(parts), strict=True):
                 updates.setdefault(matrix.shape, []).append((matrix, update))
-        for shape, pairs in updates.items():
+        moves = []
+        while updates:  # each shape's momenta are freed when their directions are known
+            shape, pairs = updates.popitem()
             rate = self._times_lr * self.param_groups[0]["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
             directions = orthogonalized(torch.stack([update for _, update in pairs]).to(self._dtype))
-            for (matrix, _), direction in zip(pairs, directions, strict=True):
-                matrix.sub_(direction, alpha=rate)
+            moves += [(matrix, direction, rate) for (matrix, _), direction in zip(pairs, directions, strict=True)]
+        for weight in gradients:
+            weight.grad = None  # Adam leaves out weights without a gradient
+        super().step(closure)
+        for matrix, direction, rate in moves:
+            matrix.sub_(direction, alpha=rate)
         for weight, gradient in gradients.items():
+            self.state[weight][MOMENTUM_KEY].lerp_(gradient, 1.0 - MOMENTUM)
             weight.grad = gradient
 
     def _momentum(self, weight: Tensor, gradient: Tensor) -> Tensor:
-        """Returns Nesterov's momentum of the gradients so far."""
+        """Returns Nesterov's momentum of the gradients so far and this one, which the state does not have yet."""
         state = self.state[weight]
         if MOMENTUM_KEY not in state:
             state[MOMENTUM_KEY] = torch.zeros_like(weight)
-        state[MOMENTUM_KEY].lerp_(gradient, 1.0 - MOMENTUM)
-        return gradient.lerp(state[MOMENTUM_KEY], MOMENTUM)
+        return gradient.lerp(state[MOMENTUM_KEY].lerp(gradient, 1.0 - MOMENTUM), MOMENTUM)
 
 
 def layer_matrices(model: nn.Module) -> dict[Tensor, int]:

@@ -59,7 +59,14 @@ def open_run(
     codec_dir = find_codec(data, folder.parent) if data.fingerprint is None else None
     dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))  # first: its error leaves no trace in runs_dir
     sizes = (len(dataset.codecs.source), len(dataset.codecs.target))
-    refuse_without_room(config.model, sizes, device=device, frozen=_frozen(config), processes=world.local_size)
+    refuse_without_room(
+        config.model,
+        sizes,
+        device=device,
+        frozen=_frozen(config),
+        by_muon=config.training.optimizer == "muon",
+        processes=world.local_size,
+    )
     with locked(folder):
         if is_begun:
             opened = Opened(_resume(folder, config, data_dir), dataset)

@@ -93,8 +93,10 @@ class Learner:
     def update(self, loss: BatchLoss | None) -> BatchLoss | None:
         """Change the weights by the gradient, unless it is not finite. loss: what `gradient` returned; returned too."""
         if loss is not None:
-            with room_for(lambda: f"Adam's moments do not fit in the memory of {self.device}; lower model.d_model"):
-                self.optimizer.step()  # the first one makes the moments, before it changes any weight
+            with room_for(
+                lambda: f"the optimiser's moments do not fit in the memory of {self.device}; lower model.d_model"
+            ):
+                self.optimizer.step()  # it takes memory before it changes any weight
         self.optimizer.zero_grad()
         return loss
 

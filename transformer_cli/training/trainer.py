@@ -243,7 +243,7 @@ class Trainer:
             self.record.keep(found)
             self.state.end_epoch(found.valid_loss, is_best=found.best)
             averaging.keep_epoch(self.run, self.learner, found.epoch)
-            self._save()
+        self._save()  # not held off for longer than it writes: it waits for all processes
         averaging.forget_old_epochs(self.run, self.learner, found.epoch)
         log.info(found.line(self.settings.epochs))
         self.record.show()

@@ -94,7 +94,8 @@ def validate(learner: Learner, sentences: Sentences, state: TrainingState) -> Va
 
 def diverged(learner: Learner, how: str) -> ConfigError:
     """Returns the error for a training that has come to numbers that are not finite."""
-    rate = learner.settings.learning_rate
-    return ConfigError(
-        f"training.learning_rate: {rate:g} made training diverge ({how}); lower it and train with --fresh"
-    )
+    settings = learner.settings
+    rates = f"training.learning_rate: {settings.learning_rate:g}"
+    if settings.optimizer == "muon":
+        rates += f" or muon_learning_rate: {settings.muon_learning_rate:g}"
+    return ConfigError(f"{rates} made training diverge ({how}); lower it and train with --fresh")

@@ -10,8 +10,9 @@ from transformer_cli.config.schema import ModelConfig
 from transformer_cli.data.specials import PAD
 from transformer_cli.errors import MemoryShortage
 from transformer_cli.model import size
-from transformer_cli.model.size import count_by_part, refuse_without_room
+from transformer_cli.model.size import count_by_part, count_in_matrices, refuse_without_room
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.training.muon import layer_matrices
 
 CHOICES: dict[str, list[Any]] = {
     "tie_embeddings": ["none", "target+output", "all"],
@@ -30,8 +31,9 @@ def test_it_is_as_large_as_it_is_counted(values: tuple[Any, ...]) -> None:
     model = Transformer(config, source_vocabulary=source, target_vocabulary=target, pad_id=PAD)
     parts = count_by_part(config, source, target)
     assert sum(parts.values()) == sum(each.numel() for each in model.parameters())
-    for part in ("encoder", "decoder"):
+    for part, in_matrices in count_in_matrices(config).items():
         assert parts[part] == sum(each.numel() for each in model.get_submodule(part).parameters())
+        assert in_matrices == sum(each.numel() for each in layer_matrices(model.get_submodule(part)))
 
 
 @pytest.mark.parametrize(
@@ -40,8 +42,8 @@ def test_it_is_as_large_as_it_is_counted(values: tuple[Any, ...]) -> None:
         (
             {"d_ff": 1_000_000},
             {"frozen": ()},
-            "the model's 3,080,438,925 parameters need 49.3 GB with their gradients and Adam's moments, but only 1.0 "
-            "GB of memory is free; lower model.d_ff, model.d_model or model.num_decoder_layers, or free some",
+            "the model's 3,080,438,925 parameters need 49.3 GB with their gradients and the optimiser's moments, but "
+            "only 1.0 GB of memory is free; lower model.d_ff, model.d_model or model.num_decoder_layers, or free some",
         ),
         (
             {"d_ff": 1_000_000},
@@ -49,10 +51,15 @@ def test_it_is_as_large_as_it_is_counted(values: tuple[Any, ...]) -> None:
             "need 12.3 GB with their gradients",
         ),
         (
+            {"d_ff": 1_000_000},
+            {"frozen": ("encoder",), "by_muon": True},
+            "need 24.7 GB with their gradients",  # 49.3 without the encoder's 12 bytes and the decoder's 4 per weight
+        ),
+        (
             {"max_length": 1_000_000},
             {"frozen": (), "processes": 4},
-            "need 33.0 GB with their gradients and Adam's moments in 4 processes, but only 1.0 GB of memory is free; "
-            "lower model.max_length, or",
+            "need 33.0 GB with their gradients and the optimiser's moments in 4 processes, but "
+            "only 1.0 GB of memory is free; lower model.max_length, or",
         ),
         (
             {"d_model": 65_536, "num_encoder_layers": 1, "num_decoder_layers": 1},
@@ -62,10 +69,10 @@ def test_it_is_as_large_as_it_is_counted(values: tuple[Any, ...]) -> None:
         (
             {"d_ff": 1_000_000},
             {"frozen": (), "device": torch.device("cuda:1"), "processes": 4},
-            "need 49.3 GB with their gradients and Adam's moments, but only 1.0 GB on cuda:1 is free; lower",
+            "need 49.3 GB with their gradients and the optimiser's moments, but only 1.0 GB on cuda:1 is free; lower",
         ),
     ],
-    ids=["layers", "frozen", "positions", "loaded", "gpu"],
+    ids=["layers", "frozen", "muon", "positions", "loaded", "gpu"],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_both_numbers(
     monkeypatch: pytest.MonkeyPatch, shape: dict[str, int], arguments: dict[str, Any], message: str

@@ -30,7 +30,7 @@ from transformer_cli.runs.checkpoints import (
     save,
     set_moments,
 )
-from transformer_cli.runs.run import Run
+from transformer_cli.runs.run import Run, find_run
 from transformer_cli.training.optim import make_optimizer, state_names
 
 CPU = torch.device("cpu")
@@ -266,6 +266,16 @@ def test_a_kill_between_the_pointers_loses_no_best(run: Run, monkeypatch: pytest
     assert state.best_valid_loss == 1.0
     finish_save(run, state)
     assert run.checkpoint("best").name == "step-0000002"
+
+
+def test_latest_stays_where_two_runs_take_turns_in_saving(run: Run) -> None:
+    runs_dir = run.folder.parent
+    other = make_run(runs_dir / "second")
+    for each, step in ((run, 1), (other, 1), (run, 2)):
+        save_after(each, step, best=step)
+    assert find_run(None, runs_dir) == other.folder
+    finish_save(run, load_state(run))  # as when it is resumed
+    assert find_run(None, runs_dir) == run.folder
 
 
 def test_resuming_within_an_epoch_or_after_a_worse_one_keeps_the_best(run: Run) -> None:

@@ -13,6 +13,8 @@ from transformer_cli.runs.checkpoints import load_last
 from transformer_cli.runs.run import Run
 from transformer_cli.training.muon import AdamAndMuon, layer_matrices, orthogonalized
 from transformer_cli.training.optim import make_optimizer, state_names
+from transformer_cli.training.step import Learner
+from transformer_cli.training.validation import diverged
 
 TrainTiny = Callable[..., Run]
 
@@ -120,6 +122,13 @@ def test_it_keeps_a_momentum_for_matrices_and_adams_moments_for_the_rest(model: 
     assert kept == state_names(model, MUON)
     assert "momentum_buffer.encoder.layers.0.self_attention.qkv.weight" in kept
     assert "exp_avg.output.weight" in kept
+
+
+def test_both_rates_are_named_where_training_diverges(model: Transformer) -> None:
+    message = str(diverged(Learner(model, MUON, torch.device("cpu")), "no finite loss"))
+    assert message.startswith(
+        "training.learning_rate: 0.01 or muon_learning_rate: 0.03 made training diverge (no finit"
+    )
 
 
 def test_a_run_goes_on_exactly(train_tiny: TrainTiny, tmp_path: Path) -> None:

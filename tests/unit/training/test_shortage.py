@@ -16,10 +16,12 @@ from transformer_cli.model import size
 from transformer_cli.model.loss import TokenLoss
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
+from transformer_cli.training import muon
 from transformer_cli.translator import Options, Translator
 
 Tfm = Callable[..., tuple[int, str, str]]
 TrainTiny = Callable[..., Run]
+SHAPES = 3  # of the matrices of a layer: those of attention, inner, outer
 SHORT = ("training.batch_size=50", "training.epochs=2")  # an epoch of four steps
 
 
@@ -58,9 +60,9 @@ def test_a_model_without_room_is_refused_before_anything_is_written(
         assert answer == (
             1,
             "",
-            "tfm: error: the model's 130,016,601 parameters need 2.1 GB with their gradients and Adam's moments, but "
-            "only 1.0 GB of memory is free; lower model.d_ff, model.d_model or model.num_decoder_layers, or free "
-            "some\n",
+            "tfm: error: the model's 130,016,601 parameters need 2.1 GB with their gradients and the optimiser's "
+            "moments, but only 1.0 GB of memory is free; lower model.d_ff, model.d_model or "
+            "model.num_decoder_layers, or free some\n",
         )
     assert sorted(path.name for path in (workspace / "runs").rglob("*")) == before
 
@@ -98,6 +100,20 @@ def test_what_was_learned_before_a_batch_without_room_is_saved(
     assert weights_of(train_tiny(tmp_path / "parts", *SHORT)) == weights_of(whole)
 
 
+@pytest.mark.parametrize("number", [1, 3])  # of the shapes of matrices, in the second step
+def test_a_step_of_muon_without_room_has_changed_nothing(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    by_muon = (*SHORT, "training.optimizer=muon")
+    lost = r"^the optimiser's moments do not fit .* from the save at step 1 where more"
+    whole = train_tiny(tmp_path / "whole", *by_muon)
+    with monkeypatch.context() as patch:
+        fail_in_call(patch, muon, "orthogonalized", SHAPES + number)
+        with pytest.raises(MemoryShortage, match=lost):
+            train_tiny(tmp_path / "parts", *by_muon)
+    assert weights_of(train_tiny(tmp_path / "parts", *by_muon)) == weights_of(whole)
+
+
 def test_a_device_without_room_for_the_model_is_told(
     train_tiny: TrainTiny, workspace: Path, tiny: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,7 +126,9 @@ def test_a_device_without_room_for_the_model_is_told(
 
 def test_moments_without_room_are_told(train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.optim.Adam, "step", lambda self: take_too_much())
-    with pytest.raises(MemoryShortage, match=r"^Adam's moments do not fit in the memory of cpu; lower model.d_model$"):
+    with pytest.raises(
+        MemoryShortage, match=r"^the optimiser's moments do not fit in the memory of cpu; lower model.d_model$"
+    ):
         train_tiny(tmp_path, *SHORT)
 
 
