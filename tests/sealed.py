@@ -34,7 +34,10 @@ def reseal(folder: Path) -> None:
 
 
 def make_older(folder: Path) -> None:
-    """Make a dataset or a run as an older version wrote it: without sums, and with bare names in pointers."""
+    """Make a dataset or a run as an older version wrote it.
+
+    That is without sums, with bare names in pointers, and without the steps that were skipped in a row.
+    """
     if (folder / "manifest.json").exists():
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         rest = {key: value for key, value in manifest.items() if key not in ("sum", "files")}
@@ -43,6 +46,10 @@ def make_older(folder: Path) -> None:
     (folder / "run.json").write_text('{"format_version": 1}\n', encoding="utf-8")
     for sums in folder.glob("checkpoints/*/sums.json"):
         sums.unlink()
+    for path in folder.glob("checkpoints/*/state.json"):
+        state = json.loads(path.read_text(encoding="utf-8"))
+        del state["skipped_in_a_row"]
+        path.write_text(json.dumps(state), encoding="utf-8")
     for pointer in ("best", "last", "average"):
         if (folder / pointer).exists():
             name = (folder / pointer).read_text(encoding="utf-8").split()[0]

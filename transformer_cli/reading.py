@@ -78,7 +78,8 @@ def as_record(kind: type[Record], value: Any, where: str = "") -> Record:
     """
     assert is_dataclass(kind)
     if not isinstance(value, dict):
-        raise ValueError(f"{where}{shown(value)} should be an object with keys")
+        field_name = f"{where.removesuffix('.')}: " if where else ""
+        raise ValueError(f"{field_name}{shown(value)} should be an object with keys")
     types = get_type_hints(kind)
     names = [field.name for field in fields(kind)]
     if missing := next((name for name in names if name not in value), None):

@@ -96,7 +96,7 @@ def test_a_record_has_its_fields_and_their_types() -> None:
         ({"x": 10**400}, "x: 1000"),
         ({"x": []}, r"x: \[\] should be a number or null"),
         ({"inner": {}}, "inner.a is missing"),
-        ({"inner": 5}, "inner.5 should be an object with keys"),
+        ({"inner": 5}, "inner: 5 should be an object with keys"),
         ({"inner": {"a": 1, "b": 2}}, "inner.'b' is not a key that belongs here"),
         ({"numbers": 5}, "numbers: 5 should be a list"),
         ({"numbers": [1, "x"]}, "numbers: 'x' should be a whole number"),

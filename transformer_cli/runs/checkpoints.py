@@ -142,7 +142,10 @@ def load_state(run: Run) -> TrainingState:
     path = run.checkpoint("last") / "state.json"
     check_sealed(path, run.identity.id)
     try:
-        state = as_record(TrainingState, read_json(path))
+        value = read_json(path)
+        if not run.identity.id and isinstance(value, dict):  # an older tfm did not count them
+            value = {"skipped_in_a_row": 0, **value}
+        state = as_record(TrainingState, value)
         if int(path.parent.name.removeprefix("step-")) != state.step:
             raise ValueError(f"step: {state.step} is not that of {path.parent.name}")
         if state.epoch < 1:

@@ -362,7 +362,7 @@ def test_a_damaged_checkpoint_says_where(
         ("state.json", set_state(epoch=-5), load_last, "damaged: epoch: -5 should be at least 0"),
         ("state.json", set_state(epoch=0), load_last, "damaged: epoch: 0 should be at least 1"),
         ("state.json", set_state(batch=True), load_last, "damaged: batch: true should be a whole number"),
-        ("state.json", set_state(running=[]), load_last, r"damaged: running.\[\] should be an object with keys"),
+        ("state.json", set_state(running=[]), load_last, r"damaged: running: \[\] should be an object with keys"),
         ("state.json", set_state(best_valid_loss=1e999), load_last, "Infinity is not a number that JSON has"),
     ],
 )
