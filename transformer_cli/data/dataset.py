@@ -163,8 +163,8 @@ class Dataset:
             raise _damaged(path, f"{len(offsets) - 1} sentences of {len(ids)} tokens", f"{sentences} of {tokens}")
         if offsets[0] != 0 or offsets[-1] != tokens or (np.diff(offsets) < 0).any():
             raise DataError(f"{places}: damaged: it should rise from 0 to {tokens}; {_REMAKE}")
-        is_small = "files" not in self.manifest and 0 < ids.nbytes <= SUMMED  # and has no sum, which says more
-        if is_small and not 0 <= ids.min() <= ids.max() < n_ids:
+        is_summed = "files" in self.manifest and ids.nbytes <= SUMMED  # a sum says more than bounds
+        if not is_summed and len(ids) and not 0 <= ids.min() <= ids.max() < n_ids:
             raise DataError(f"{path}: damaged: its ids should go from 0 to {n_ids - 1}; {_REMAKE}")
         return Side(ids, offsets)
 

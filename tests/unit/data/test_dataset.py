@@ -214,6 +214,18 @@ def test_a_large_file_is_compared_by_its_size_where_it_is_used(folder: Path, mon
         use_all(folder)
 
 
+def test_the_ids_of_a_large_file_are_within_their_bounds(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "train.source.ids.npy"
+    content = bytearray(path.read_bytes())
+    content[-2] ^= 1  # 65,536 more
+    path.write_bytes(content)
+    monkeypatch.setattr("transformer_cli.sums.check_file.__kwdefaults__", {"up_to": 100})
+    monkeypatch.setattr("transformer_cli.data.dataset.SUMMED", 100)
+    with pytest.raises(DataError, match=f"^{path}: damaged: its ids should go from 0 to "):
+        use_all(folder)
+
+
+
 @pytest.mark.parametrize("key", ["fingerprint", "settings", "vocabulary", "splits"])
 def test_a_manifest_that_lacks_something_stops_nobody_else(
     folder: Path, key: str, caplog: pytest.LogCaptureFixture
