@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=Path("data"), help="where the dataset is, or will be")
     parser.add_argument("--skip-speed", action="store_true", help="losses only, for a machine that is not quiet")
     options = parser.parse_args(arguments)
-    config, default = load_config(options.config, ["training.precision=float32"]), load_config()
+    config, default = (load_config(path, ["training.precision=float32"]) for path in (options.config, None))
     if config.data.model_copy(update={"fingerprint": None}) != default.data:
         parser.error(f"--config {options.config}: its data section must be that of configs/multi30k.yaml")
     prepare(config, data_dir=options.data)
