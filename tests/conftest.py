@@ -6,7 +6,7 @@ import random
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from itertools import product
 from pathlib import Path
 
@@ -159,12 +159,25 @@ def _pairs() -> list[tuple[str, str]]:
     return pairs
 
 
-def _tfm(*arguments: object, stdin: bytes = b"", cwd: Path) -> tuple[int, str, str]:
+@contextmanager
+def _log_put_back() -> Iterator[None]:
+    """Afterwards the package's log is as it was: `main` gives it a handler and a level of its own."""
     log = logging.getLogger("transformer_cli")
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+    with pytest.MonkeyPatch.context() as patch:
         for name in ("handlers", "level", "propagate"):
-            patch.setattr(log, name, getattr(log, name))  # put back afterwards: main sets its own
+            patch.setattr(log, name, getattr(log, name))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _log_of_each_test() -> Iterator[None]:
+    with _log_put_back():
+        yield
+
+
+def _tfm(*arguments: object, stdin: bytes = b"", cwd: Path) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with _log_put_back(), pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(cwd)
         patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         with pytest.raises(SystemExit) as ended:

@@ -40,9 +40,6 @@ def type_lines(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
                 return True
 
         monkeypatch.chdir(project)
-        for name in ("handlers", "level", "propagate"):
-            log = logging.getLogger("transformer_cli")
-            monkeypatch.setattr(log, name, getattr(log, name))  # put back afterwards: main sets its own
         monkeypatch.setattr("sys.stdin", Terminal())
         monkeypatch.setattr("sys.stdout", io.TextIOWrapper(shown, "utf-8"))
         with pytest.raises(SystemExit):
@@ -168,9 +165,6 @@ def test_escape_codes_of_a_vocabulary_are_shown_on_a_terminal(
     screen: Screen, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
-    for name in ("handlers", "level", "propagate"):
-        log = logging.getLogger("transformer_cli")
-        monkeypatch.setattr(log, name, getattr(log, name))
     monkeypatch.setattr("sys.stdout", screen.stream)
     monkeypatch.setattr("sys.stderr", screen.stream)
     with pytest.raises(SystemExit):
