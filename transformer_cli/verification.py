@@ -12,7 +12,7 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.manifest import read_manifest
 from transformer_cli.errors import CheckpointError, DataError, TfmError
 from transformer_cli.runs.averages import load_average
-from transformer_cli.runs.pointers import steadily
+from transformer_cli.runs.pointers import POINTERS, steadily
 from transformer_cli.runs.run import Run, find_run, is_new
 from transformer_cli.runs.seals import read_seal
 from transformer_cli.sums import check_file
@@ -76,7 +76,7 @@ def verify_run(folder: Path) -> Verified:
     found = Verified(folder, n_files=1, n_bytes=(folder / "run.json").stat().st_size)
     found.check_sums(folder, dict(run.identity.files))
     found.check(lambda: is_new(folder))
-    for pointer in ("best", "last", "average"):
+    for pointer in POINTERS:
         if run.has_checkpoint(pointer):
             found.n_files += 1
             found.check(lambda name=pointer: steadily(folder / name, lambda: run.checkpoint(name)))  # type: ignore[misc]

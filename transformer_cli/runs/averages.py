@@ -18,11 +18,10 @@ from pathlib import Path
 
 import torch
 
-from transformer_cli.errors import CheckpointError, FileError
 from transformer_cli.files import new_folder, write_json
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.reading import as_record, read_json
-from transformer_cli.runs.identity import RESTORE
+from transformer_cli.runs.identity import told_as_damage
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.seals import check_sealed, seal
 from transformer_cli.runs.weights import load_weights, save_weights
@@ -95,14 +94,10 @@ def load_average(run: Run, pointer: str = "average") -> Average | None:
     if not path.parent.name.startswith("average-"):
         return None
     check_sealed(path, run.identity.id)
-    try:
+    with told_as_damage(path):
         average = as_record(Average, read_json(path))
         if path.parent.name != f"average-{average.step:07d}":
             raise ValueError(f"step: {average.step} is not that of {path.parent.name}")
-    except FileError as error:
-        raise CheckpointError(f"{error}; {RESTORE}") from None
-    except ValueError as error:
-        raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
     return average
 
 

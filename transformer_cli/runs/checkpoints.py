@@ -20,19 +20,17 @@ import torch
 from torch import Tensor
 
 from transformer_cli.compute.memory import room_for
-from transformer_cli.errors import CheckpointError, FileError
+from transformer_cli.errors import CheckpointError
 from transformer_cli.files import new_folder, write_json
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.reading import as_record, read_json
 from transformer_cli.runs.averages import Average, load_average, save_average
-from transformer_cli.runs.identity import RESTORE
-from transformer_cli.runs.pointers import steadily, write_latest
+from transformer_cli.runs.identity import RESTORE, told_as_damage
+from transformer_cli.runs.pointers import POINTERS, steadily, write_latest
 from transformer_cli.runs.run import UNSAVED, Run
 from transformer_cli.runs.seals import check_sealed, seal
 from transformer_cli.runs.weights import load_tensors, load_weights, one_line, save_tensors, save_weights
 from transformer_cli.unfinished import delete
-
-POINTERS = ("best", "last", "average")
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +139,7 @@ def load_state(run: Run) -> TrainingState:
     """Load the state of training at the last save. Raises CheckpointError."""
     path = run.checkpoint("last") / "state.json"
     check_sealed(path, run.identity.id)
-    try:
+    with told_as_damage(path):
         value = read_json(path)
         if not run.identity.id and isinstance(value, dict):  # an older tfm did not count them
             value = {"skipped_in_a_row": 0, **value}
@@ -150,10 +148,6 @@ def load_state(run: Run) -> TrainingState:
             raise ValueError(f"step: {state.step} is not that of {path.parent.name}")
         if state.epoch < 1:
             raise ValueError(f"epoch: {state.epoch} should be at least 1")
-    except FileError as error:
-        raise CheckpointError(f"{error}; {RESTORE}") from None
-    except ValueError as error:
-        raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
     return state
 
 

@@ -10,7 +10,8 @@ edited one is not damaged, but said to be edited.
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -74,11 +75,28 @@ def write_identity(folder: Path, identity: Identity) -> None:
     write_sealed(folder / "run.json", {"format_version": FORMAT_VERSION, **asdict(identity)})
 
 
+@contextmanager
+def told_as_damage(path: Path) -> Iterator[None]:
+    """What is wrong with what a run's file says, a FileError or a ValueError, becomes a CheckpointError with a remedy.
+
+    path: what a ValueError is about; a FileError names its file.
+    """
+    try:
+        yield
+    except FileError as error:
+        raise CheckpointError(f"{error}; {RESTORE}") from None
+    except ValueError as error:
+        raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
+
+
 def read_identity(folder: Path) -> Identity:
     """Read run.json. Raises CheckpointError if it is missing, damaged, or of another format version."""
     path = folder / "run.json"
-    try:
-        value = read_sealed(path)
+    with told_as_damage(path):
+        try:
+            value = read_sealed(path)
+        except MissingFile:
+            raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one") from None
         version = look_up(value, "format_version", int)
         if version == UNSUMMED:
             say_once(log, f"{folder}: an older tfm began it, without sums of its files: damage may go unnoticed")
@@ -90,12 +108,6 @@ def read_identity(folder: Path) -> Identity:
         look_up(value, "sum", str)
         mappings = (look_up(value, key, dict) for key in ("settings", "tokenizer", "files"))
         return Identity(look_up(value, "id", str), *mappings)
-    except MissingFile:
-        raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one") from None
-    except FileError as error:
-        raise CheckpointError(f"{error}; {RESTORE}") from None
-    except ValueError as error:
-        raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
 
 
 def write_config(folder: Path, config: Config, identity: Identity) -> None:

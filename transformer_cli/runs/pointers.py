@@ -21,6 +21,7 @@ from transformer_cli.sums import text_sum
 Result = TypeVar("Result")
 
 MAY_NAME = {"best": r"(step|average)-\d{7,}", "last": r"step-\d{7,}", "average": r"average-\d{7,}"}
+POINTERS = tuple(MAY_NAME)
 MOST = 4096  # bytes
 WEIGHTS = "model.safetensors"
 

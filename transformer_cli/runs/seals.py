@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.errors import CheckpointError, FileError, MissingFile
+from transformer_cli.errors import CheckpointError, MissingFile
 from transformer_cli.reading import look_up, read_text, shown
-from transformer_cli.runs.identity import RESTORE
+from transformer_cli.runs.identity import RESTORE, told_as_damage
 from transformer_cli.sums import check_file, file_sums, read_sealed, text_sum, write_sealed
 
 FILE = "sums.json"
@@ -33,33 +33,28 @@ def read_seal(folder: Path, run_id: str) -> Mapping[str, Any] | None:
     Raises CheckpointError if it is missing or damaged, or belongs to another run or another checkpoint.
     """
     path = folder / FILE
-    try:
-        value = read_sealed(path)
+    with told_as_damage(path):
+        try:
+            value = read_sealed(path)
+        except MissingFile:
+            if run_id:
+                raise
+            return None
         for key, kind in (("sum", str), ("run", str), ("checkpoint", str), ("files", dict)):
             look_up(value, key, kind)
         if value["run"] != run_id:
             raise ValueError("it is of another run")
         if value["checkpoint"] != folder.name:
             raise ValueError(f"it is of {shown(value['checkpoint'])}")
-    except MissingFile as error:
-        if not run_id:
-            return None
-        raise CheckpointError(f"{error}; {RESTORE}") from None
-    except FileError as error:
-        raise CheckpointError(f"{error}; {RESTORE}") from None
-    except ValueError as error:
-        raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
     return value
 
 
 def check_sealed(path: Path, run_id: str, *, up_to: int | None = None) -> None:
     """Raises CheckpointError unless a file of a checkpoint has the sum that sums.json knows."""
     sealed = read_seal(path.parent, run_id)
-    try:
-        if sealed is not None:
+    if sealed is not None:
+        with told_as_damage(path):
             check_file(path, sealed["files"], up_to=up_to)
-    except FileError as error:
-        raise CheckpointError(f"{error}; {RESTORE}") from None
 
 
 def check_history(run: Path, checkpoint: Path, run_id: str, validations: int) -> None:
@@ -78,10 +73,8 @@ def history_sum(run: Path, validations: int) -> str:
 
 def history_lines(run: Path) -> list[str]:
     """Returns the lines of a run's history. Raises CheckpointError if it cannot be read."""
-    try:
+    with told_as_damage(run / HISTORY):
         *lines, rest = read_text(run / HISTORY).split("\n")
-    except FileError as error:
-        raise CheckpointError(f"{error}; {RESTORE}") from None
     if rest:
         raise CheckpointError(f"{run / HISTORY}: damaged: line {len(lines) + 1} is cut off; {RESTORE}")
     return lines
