@@ -21,16 +21,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import torch
-
 from benchmark import machine
 from measure.figures import alternate, say
-from oracles.plain import PlainTransformer, plain_step
+from measure.training import CPU, beside_plain, each
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.data.batching import collate, plan_epoch, target_tokens
+from transformer_cli.data.batching import target_tokens
 from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.lengths import Rows
 from transformer_cli.data.manifest import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.evaluation.losses import corpus_losses
@@ -45,7 +42,6 @@ PLAIN_EPOCHS = 8  # of the plain loop, which needs 7 to 9 for its best validatio
 LEVEL = 0.05
 BATCHES = 12  # that are timed, in each round
 ROUNDS = 5
-CPU = torch.device("cpu")
 CONFIGS = Path(__file__).parents[1] / "configs"
 
 
@@ -59,14 +55,14 @@ class Cost:
     plain_tokens_per_second: float
     validation_seconds: float
     """of all validations of a run together, that of averaged weights included"""
+    epoch_tokens: int
+    """target tokens of an epoch of the plain loop"""
 
     @property
     def ratio(self) -> float:
         """How many times as long the plain loop takes for its epochs."""
         plain = PLAIN_EPOCHS * self.epoch_tokens / self.plain_tokens_per_second
         return plain / (self.tokens / self.tokens_per_second + self.validation_seconds)
-
-    epoch_tokens: int = 409_190
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -115,46 +111,28 @@ def judged(losses: Sequence[float]) -> dict[str, Any]:
 def measured_cost(config: Config, default: Config, data_dir: Path) -> Cost:
     """Measure the steps of a config, the plain loop's, and a validation, all in turns on a quiet machine."""
     dataset = Dataset.open(find_dataset(config.data, data_dir))
-    with TemporaryDirectory() as folder:
-        trainers = [
-            Trainer.begin(Run.create(Path(folder) / name, each, dataset), dataset, CPU)
-            for name, each in (("ours", config), ("plain", default))
-        ]
-    ours, theirs = trainers
-    plain = PlainTransformer(theirs.learner.model)
-    optimizer = torch.optim.Adam(plain.parameters(), lr=default.training.learning_rate)
-    split, valid = ours.train_sentences.split, ours.valid_sentences
-
-    def plain_steps(batches: Sequence[Rows]) -> None:
-        for rows in batches:
-            batch = collate(split, rows)
-            plain_step(plain, optimizer, batch.source, batch.target)
-
-    def our_steps(batches: Sequence[Rows]) -> None:
-        for rows in batches:
-            ours.step([rows])
-
-    plan = plan_epoch(split, ours.train_sentences.rows, config.training, epoch=1)
-    plain_plan = plan_epoch(split, theirs.train_sentences.rows, default.training, epoch=1)
-    batches, plain_batches = plan[1 : BATCHES + 1], plain_plan[1 : BATCHES + 1]
-    our_steps(plan[:1])
-    plain_steps(plain_plan[:1])
-    say(f"{BATCHES} steps by ours, by the plain loop, and a validation")
-    seconds, plain_seconds, validation = alternate(
-        (
-            lambda: our_steps(batches),
-            lambda: plain_steps(plain_batches),
-            lambda: corpus_losses(ours.learner.model, valid.split, valid.rows),
-        ),
-        rounds=ROUNDS,
-    )
+    with TemporaryDirectory() as folder, beside_plain(default, data_dir, "float32", BATCHES) as reference:
+        trainer = Trainer.begin(Run.create(Path(folder) / "run", config, dataset), dataset, CPU)
+        valid = trainer.valid_sentences
+        plan = trainer.plan()
+        batches = plan[1 : BATCHES + 1]
+        trainer.step(plan[:1])
+        say(f"{BATCHES} steps by ours, by the plain loop, and a validation")
+        seconds, plain_seconds, validation = alternate(
+            (
+                each(lambda rows: trainer.step([rows]), batches),
+                reference.plain,
+                lambda: corpus_losses(trainer.learner.model, valid.split, valid.rows),
+            ),
+            rounds=ROUNDS,
+        )
     validations = config.training.epochs + bool(config.training.average)
     return Cost(
-        tokens=config.training.epochs * ours.train_sentences.target_tokens(plan),
-        tokens_per_second=ours.train_sentences.target_tokens(batches) / seconds,
-        plain_tokens_per_second=theirs.train_sentences.target_tokens(plain_batches) / plain_seconds,
+        tokens=config.training.epochs * trainer.train_sentences.target_tokens(plan),
+        tokens_per_second=trainer.train_sentences.target_tokens(batches) / seconds,
+        plain_tokens_per_second=reference.tokens / plain_seconds,
         validation_seconds=validations * validation,
-        epoch_tokens=int(target_tokens(split, theirs.train_sentences.rows).sum()),
+        epoch_tokens=int(target_tokens(reference.split, trainer.train_sentences.rows).sum()),
     )
 
 

@@ -1,6 +1,6 @@
 """Training: the Trainer's own step against the plain loop, on the same random batches, on the CPU."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +46,7 @@ def training_speed(config: Config, data_dir: Path, *, rounds: int = 5, batches: 
     if choose_precision("auto", CPU) == "bfloat16":
         precisions.append("bfloat16")
     for precision in precisions:
-        with _contest(config, data_dir, precision, batches) as contest:
+        with beside_plain(config, data_dir, precision, batches) as contest:
             say(f"train, {precision}: {batches} batches by ours, then by the plain loop")
             seconds, plain_seconds = alternate((contest.ours, contest.plain), rounds=rounds)
             rate = matrix_rate(torch.float32 if precision == "float32" else torch.bfloat16)
@@ -65,7 +65,7 @@ def flop_per_target_token(model: Transformer, split: EncodedSplit) -> float:
 
 def training_profile(config: Config, data_dir: Path, *, batches: int = 4) -> list[Figure]:
     """Measure the ten operators that take most of a step, ours and the plain loop's, in per cent of that step."""
-    with _contest(config, data_dir, choose_precision("auto", CPU), batches) as contest:
+    with beside_plain(config, data_dir, choose_precision("auto", CPU), batches) as contest:
         say(f"profile: {batches} batches by ours, then by the plain loop")
         ours, plain = (_operator_shares(way) for way in (contest.ours, contest.plain))
     top = {name for shares in (ours, plain) for name in sorted(shares, key=shares.__getitem__)[-TOP_OPERATORS:]}
@@ -74,8 +74,8 @@ def training_profile(config: Config, data_dir: Path, *, batches: int = 4) -> lis
 
 
 @contextmanager
-def _contest(config: Config, data_dir: Path, precision: Precision, batches: int) -> Iterator[Contest]:
-    """Yield both sides with the same weights, after a first step."""
+def beside_plain(config: Config, data_dir: Path, precision: Precision, batches: int) -> Iterator[Contest]:
+    """Yield a config's own steps and the plain loop's, with the same weights, after a first step of each."""
     training = config.training.model_copy(update={"precision": precision})
     config = config.model_copy(update={"training": training})
     dataset = Dataset.open(find_dataset(config.data, data_dir))
@@ -94,10 +94,12 @@ def _contest(config: Config, data_dir: Path, precision: Precision, batches: int)
         trainer.step([warm_up])
         step(warm_up)
         tokens = sum(int(target_tokens(split, rows).sum()) for rows in plan)
-        yield Contest(model, split, tokens, _each(lambda rows: trainer.step([rows]), plan), _each(step, plan))
+        yield Contest(model, split, tokens, each(lambda rows: trainer.step([rows]), plan), each(step, plan))
 
 
-def _each(step: Callable[[Rows], None], plan: list[Rows]) -> Callable[[], None]:
+def each(step: Callable[[Rows], None], plan: Sequence[Rows]) -> Callable[[], None]:
+    """Returns a function that takes the steps of a plan, one after another."""
+
     def take_all() -> None:
         for rows in plan:
             step(rows)
