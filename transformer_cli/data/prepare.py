@@ -47,7 +47,8 @@ def prepare(
     """
     codec_dir = codec_dir or (Path(config.data.codec) if config.data.codec else None)
     corpus = open_corpus(config.data, source_dir=source_dir)
-    folder, fingerprint = _place(config.data, corpus, codec_dir, data_dir)
+    given = {"codec": codec_sums(codec_dir, config.data)} if codec_dir else {}  # not where they are: what is in them
+    folder, fingerprint = _place(config.data, corpus, given, data_dir)
     if folder.exists():
         manifest = read_manifest(folder)
         if not folder.name.endswith(f"-{manifest['fingerprint']}"):
@@ -62,7 +63,7 @@ def prepare(
         return Prepared(folder, manifest, created=False)
     try:
         with new_folder(folder) as unfinished:
-            manifest = _write_dataset(unfinished, config.data, corpus, fingerprint, codec_dir)
+            manifest = _write_dataset(unfinished, config.data, corpus, fingerprint, codec_dir, given)
     except FileExistsError:
         if not folder.is_dir():
             raise
@@ -71,20 +72,22 @@ def prepare(
     return Prepared(folder, manifest, created=True)
 
 
-def _place(data: DataConfig, corpus: Corpus, codec_dir: Path | None, data_dir: Path) -> tuple[Path, str]:
+def _place(data: DataConfig, corpus: Corpus, given: Mapping[str, Any], data_dir: Path) -> tuple[Path, str]:
     """Returns the folder of the dataset, which may exist, and the fingerprint that it gets if it does not.
+
+    given: what the fingerprint and the manifest have of a run's codecs, their files' sums; empty without such a run.
 
     Raises DataError if `data` pins the fingerprint of another dataset.
     """
     prefix, (library, version) = f"{data.corpus}.{data.source}-{data.target}-", _library(data)
     # the second as earlier versions made it: see `_find_made`
-    found, older = (_fingerprint(each, data, corpus, codec_dir) for each in (shape(settings(data)), settings(data)))
+    found, older = (_fingerprint(each, data, corpus, given) for each in (shape(settings(data)), settings(data)))
     if data.fingerprint == older:
         found = older
     folder = data_dir / f"{prefix}{found}"
     if folder.exists() and data.fingerprint in (None, found):
         return folder, found
-    if made := _find_made(data_dir, prefix, data, corpus, codec_dir):
+    if made := _find_made(data_dir, prefix, data, corpus, given):
         return made, found
     if data.fingerprint not in (None, found):
         raise DataError(
@@ -94,12 +97,12 @@ def _place(data: DataConfig, corpus: Corpus, codec_dir: Path | None, data_dir: P
     return folder, found
 
 
-def _find_made(data_dir: Path, prefix: str, data: DataConfig, corpus: Corpus, codec_dir: Path | None) -> Path | None:
+def _find_made(data_dir: Path, prefix: str, data: DataConfig, corpus: Corpus, given: Mapping[str, Any]) -> Path | None:
     """Returns a dataset on disk of the same text, settings and tokens, whatever its name is; None if there is none.
 
     The fingerprints of earlier versions counted the places of the user's files as well.
     """
-    wanted = (corpus.sums, shape(settings(data)), _given(data, codec_dir).get("codec"), _library(data)[1])
+    wanted = (corpus.sums, shape(settings(data)), given.get("codec"), _library(data)[1])
     for folder in sorted(data_dir.glob(f"{prefix}*")):
         with suppress(DataError):
             manifest = read_manifest(folder)
@@ -110,21 +113,16 @@ def _find_made(data_dir: Path, prefix: str, data: DataConfig, corpus: Corpus, co
     return None
 
 
-def _fingerprint(shape: Mapping[str, Any], data: DataConfig, corpus: Corpus, codec_dir: Path | None) -> str:
+def _fingerprint(shape: Mapping[str, Any], data: DataConfig, corpus: Corpus, given: Mapping[str, Any]) -> str:
     library, version = _library(data)
     shaped_by = {
         "format": FORMAT_VERSION,
         "settings": shape,
         "sums": corpus.sums,
         library.lower(): version,
-        **_given(data, codec_dir),
+        **given,
     }
     return hashlib.sha256(json.dumps(shaped_by, sort_keys=True).encode()).hexdigest()[:8]
-
-
-def _given(data: DataConfig, codec_dir: Path | None) -> dict[str, Any]:
-    """Returns what the fingerprint and the manifest have of a run's codecs: their files' sums, not where they are."""
-    return {"codec": codec_sums(codec_dir, data)} if codec_dir else {}
 
 
 def _library(data: DataConfig) -> tuple[str, str]:
@@ -133,11 +131,16 @@ def _library(data: DataConfig) -> tuple[str, str]:
 
 
 def _write_dataset(
-    folder: Path, data: DataConfig, corpus: Corpus, fingerprint: str, codec_dir: Path | None
+    folder: Path,
+    data: DataConfig,
+    corpus: Corpus,
+    fingerprint: str,
+    codec_dir: Path | None,
+    given: Mapping[str, Any],
 ) -> dict[str, Any]:
-    given = Codecs.load(codec_dir, data) if codec_dir else None
+    codecs = Codecs.load(codec_dir, data) if codec_dir else None
     encode = encode_by_words if data.tokens == "words" else encode_by_subwords
-    encoded = encode(folder, data, corpus, given)
+    encoded = encode(folder, data, corpus, codecs)
     encoded.codecs.save(folder)
     manifest = {
         "format_version": FORMAT_VERSION,
@@ -150,7 +153,7 @@ def _write_dataset(
         "left_out": list(corpus.left_out),
         "overlap": count_overlap(folder, encoded.splits),
         **encoded.facts,
-        **_given(data, codec_dir),
+        **given,
     }
     warn_of_overlap(manifest)
     return write_sealed(folder / "manifest.json", {**manifest, "files": file_sums(folder)})

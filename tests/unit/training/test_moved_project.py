@@ -43,7 +43,7 @@ def make_older(data_dir: Path, config: Config) -> Path:
     """Make the dataset one that an earlier version has made: its fingerprint has the places of the files in it."""
     (folder,) = data_dir.iterdir()
     corpus = open_corpus(config.data)
-    fingerprint = preparing._fingerprint(settings(config.data), config.data, corpus, None)
+    fingerprint = preparing._fingerprint(settings(config.data), config.data, corpus, {})
     edit_sealed(folder / "manifest.json", lambda manifest: manifest.update(fingerprint=fingerprint))
     return folder.rename(folder.with_name(f"files.de-en-{fingerprint}"))
 
