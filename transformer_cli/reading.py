@@ -42,7 +42,11 @@ def read_bytes(path: Path, *, most: int = LARGEST) -> bytes:
 
 def read_text(path: Path, *, most: int = LARGEST) -> str:
     """Returns the UTF-8 text in a file, with its line ends as they are. Raises FileError, also for other bytes."""
-    content = read_bytes(path, most=most)
+    return decoded(read_bytes(path, most=most), path)
+
+
+def decoded(content: bytes, path: Path) -> str:
+    """Returns the UTF-8 text that was read from a file. Raises FileError for other bytes, which says where they are."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

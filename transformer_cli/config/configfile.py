@@ -10,7 +10,8 @@ import stat
 import time
 from pathlib import Path
 
-from transformer_cli.errors import ConfigError
+from transformer_cli.errors import ConfigError, FileError
+from transformer_cli.reading import decoded
 
 MOST_BYTES = 1_000_000
 PATIENCE_S = 10.0  # for a pipe or a terminal that says nothing
@@ -37,12 +38,9 @@ def read_config_text(path: Path) -> str:
     if len(content) > MOST_BYTES:
         raise ConfigError(f"{path}: has more than {MOST_BYTES:,} bytes, so it is not a config; name another file")
     try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError(
-            f"{path}: line {line}: byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        ) from None
+        return decoded(content, path)
+    except FileError as error:
+        raise ConfigError(f"{error}; save the file as UTF-8") from None
 
 
 def _read(path: Path) -> bytes:

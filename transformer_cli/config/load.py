@@ -9,10 +9,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from transformer_cli.config.configfile import read_config_text
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.mistakes import first_mistake
 from transformer_cli.config.schema import Config, is_file
-from transformer_cli.config.yamltext import as_line, as_text, parse_value, read_mapping
+from transformer_cli.config.yamltext import as_line, as_text, parse_mapping, parse_value
 from transformer_cli.errors import ConfigError
 
 
@@ -28,12 +29,16 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
     if path is not None:
         path = Path(path)
         origin = str(path)
-        tree = read_mapping(path)
-        _make_paths_absolute(tree, path.parent)
+        tree = _in_file(read_config_text(path), path)
     for override in overrides:
         _apply_override(tree, override)
     _make_paths_absolute(tree, Path())  # the paths from --set
     return _validated(tree, origin, {f"--set {override}": _key(override) for override in overrides})
+
+
+def parse_config(text: str, path: Path) -> Config:
+    """Like `load_config`, for the text that was read from a file."""
+    return _validated(_in_file(text, path), str(path), {})
 
 
 def override_decoding(
@@ -96,6 +101,12 @@ def _validated(tree: Mapping[str, Any], origin: str, origins: Mapping[str, str])
             if mistake.is_about(key):
                 origin = other
         raise ConfigError(f"{origin}: {mistake.sentence}") from None
+
+
+def _in_file(text: str, path: Path) -> dict[str, Any]:
+    tree = parse_mapping(text, path)
+    _make_paths_absolute(tree, path.parent)
+    return tree
 
 
 def _make_paths_absolute(tree: Mapping[str, Any], folder: Path) -> None:

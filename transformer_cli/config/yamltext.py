@@ -6,7 +6,6 @@ from typing import Any
 
 import yaml
 
-from transformer_cli.config.configfile import read_config_text
 from transformer_cli.errors import ConfigError
 
 DEEPEST = 20  # levels: a config has 4
@@ -64,9 +63,8 @@ for _class in (_Loader, _Dumper):
     )
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
-    """Returns the mapping in a file, {} if the file is empty. Raises ConfigError, which names the file and the line."""
-    text = read_config_text(path)
+def parse_mapping(text: str, path: Path) -> dict[str, Any]:
+    """Returns the mapping in a file's text, {} if it is empty. Raises ConfigError, which names the file and line."""
     try:
         tree = yaml.load(text, Loader=_Loader)
     except ConfigError as error:
@@ -97,7 +95,7 @@ def parse_value(text: str) -> Any:
 
 
 def as_text(tree: Any) -> str:
-    """Returns a YAML document, from which `read_mapping` reads an equal mapping."""
+    """Returns a YAML document, from which `parse_mapping` reads an equal mapping."""
     return yaml.dump(tree, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 

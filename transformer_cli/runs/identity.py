@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.config.load import dump_config, load_config, settings_by_key
+from transformer_cli.config.configfile import MOST_BYTES
+from transformer_cli.config.load import dump_config, parse_config, settings_by_key
 from transformer_cli.config.schema import Config
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.data.codec import codec_files
@@ -123,10 +124,10 @@ def read_config(folder: Path, identity: Identity) -> Config:
     run.
     """
     path = folder / "config.yaml"
-    text = read_text(path)
+    text = read_text(path, most=MOST_BYTES)
     if not text.strip():
         raise FileError(f"{path}: empty")
-    config = load_config(path)
+    config = parse_config(text, path)
     if identity.id:
         now = lasting(config)
         if changed := [key for key in now if key in identity.settings and identity.settings[key] != now[key]]:

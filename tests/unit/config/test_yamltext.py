@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.config.yamltext import as_line, as_text, parse_value, read_mapping
+from transformer_cli.config.yamltext import as_line, as_text, parse_mapping, parse_value
 from transformer_cli.errors import ConfigError
 
 
 def read(tmp_path: Path, text: str) -> dict[str, Any]:
     path = tmp_path / "some.yaml"
     path.write_text(text, encoding="utf-8")
-    return read_mapping(path)
+    return parse_mapping(path.read_text(encoding="utf-8"), path)
 
 
 @pytest.mark.parametrize(
