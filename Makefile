@@ -1,6 +1,7 @@
 # make demo: install, then prepare, train, evaluate, translate and draw, in a few minutes.
 # make test: all that CI checks.
 # make speedrun: train to the tutorials' validation loss, five times (docs/speedrun.md).
+# make best: train and judge the best translators of Multi30k; takes hours (docs/results.md).
 # make hostile: damage every file of a dataset and of a run, and count what is refused; takes some minutes.
 # make torture: kill it at random moments.  make long: the tests that take minutes.
 # make benchmark: speed and memory beside plain references (docs/benchmarks.md).
@@ -8,7 +9,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test long benchmark speedrun hostile torture install clean
+.PHONY: demo test long benchmark best speedrun hostile torture install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -25,6 +26,10 @@ long: install
 benchmark: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[benchmark]"
 	$(BIN)/python scripts/benchmark.py
+
+best: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[benchmark]"
+	$(BIN)/python scripts/best.py
 
 speedrun: install
 	$(BIN)/python scripts/speedrun.py

@@ -1,0 +1,153 @@
+"""The best translators of Multi30k's 29,000 pairs: trains and judges them. docs/results.md has the table and its terms.
+
+    make best                                                         both directions, seeds 0 to 2
+    python scripts/best.py --config my.yaml --seeds 0 --judge valid   to choose: greedy and beam on the validation split
+
+Trains a run for each seed (an interrupted one goes on), translates each split greedily and by the config's own search,
+and scores the text in the ways that others report. Prints one row per run, split and search as JSON to standard output,
+and progress to standard error. A test set is looked at once for each published row, when all has been chosen.
+"""
+
+import argparse
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmark import machine
+from measure.figures import say
+from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import Config
+from transformer_cli.data.prepare import prepare
+from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, read_splits
+from transformer_cli.evaluation.metrics import bleu_of_text, sentence_chrf
+from transformer_cli.progress import LineHandler
+from transformer_cli.runs.run import Run
+from transformer_cli.training.trainer import train
+from transformer_cli.translator import Translator
+
+CONFIGS = tuple(Path(__file__).parents[1] / f"configs/multi30k-best{twin}.yaml" for twin in ("", "-en-de"))
+TESTS = ("test_2016_flickr", "test_2017_flickr")
+TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train the seeds, judge them, and print the rows. arguments: None uses the arguments of the process."""
+    parser = argparse.ArgumentParser(description="Train the best translators of Multi30k, and judge them.")
+    parser.add_argument("--config", type=Path, action="append", help="repeatable; without it, both shipped ones")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--judge", nargs="*", default=list(TESTS), metavar="SPLIT", help="none: train only")
+    parser.add_argument("--worst", type=int, default=0, metavar="N", help="also print the N worst translations (chrF)")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are, or will be")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="where the dataset is, or will be")
+    options = parser.parse_args(arguments)
+    for path in options.config or CONFIGS:
+        config = load_config(path)
+        prepare(config, data_dir=options.data)
+        for seed in options.seeds:
+            run = trained(config, seed, options.data, options.runs)
+            texts = read_splits(config.data, options.judge, options.data) if options.judge else []
+            for row in rows(Translator.load(run.folder), texts, worst=options.worst) if texts else ():
+                print(json.dumps({"config": path.stem, "seed": seed, **row}, ensure_ascii=False), flush=True)
+
+
+def trained(config: Config, seed: int, data_dir: Path, runs_dir: Path) -> Run:
+    """Train one seed to its end, or find it trained."""
+    training = config.training.model_copy(update={"seed": seed})
+    named = config.model_copy(update={"name": f"{config.name}-{seed}", "training": training})
+    return train(named, data_dir=data_dir, runs_dir=runs_dir)
+
+
+def rows(
+    translator: Translator, texts: Sequence[ParallelText], *, search: SearchSettings | None = None, worst: int = 0
+) -> Iterator[dict[str, Any]]:
+    """Yield the row of each text, translated greedily, and again by `search` (None: the config's) if that is another.
+
+    worst: how many of the translations with the lowest chrF are in a row of that search.
+    """
+    greedy, own = SearchSettings(decoding=DecodingConfig()), search or translator.settings
+    for text in texts:
+        for settings in (greedy, own) if own.decoding != greedy.decoding else (own,):
+            judged = judge(translator, text, settings)
+            yield {
+                "split": text.name,
+                "beam_size": settings.decoding.beam_size,
+                "length_penalty": settings.decoding.length_penalty,
+                **scores(judged, text, translator.run.config.data.target),
+                **_worst(judged, text, worst if settings is own else 0),
+                "machine": machine(),
+            }
+
+
+def scores(judged: Judged, text: ParallelText, language: str) -> dict[str, Any]:
+    """Returns a row's scores: the usual ones, and BLEU of lower-cased tokens in the ways of the figures beside it."""
+    result, texts = judged.result, [each.text for each in judged.translations]
+    tokens = {"bleu_words": words, "bleu_moses": moses(language)}
+    return {
+        "loss": result.loss,
+        "nats_per_character": result.loss * result.tokens / sum(map(len, text.references)),
+        "bleu": result.bleu,
+        "bleu_half_interval": result.bleu_interval and result.bleu_interval.half_width,
+        "bleu_lowercase": bleu_of_text(texts, text.references, lowercase=True, language=language),
+        "chrf": result.chrf,
+        **{key: bleu_of_tokens(texts, text.references, cut) for key, cut in tokens.items()},
+        "bleu_signature": result.bleu_signature,
+    }
+
+
+def bleu_of_tokens(texts: Sequence[str], references: Sequence[str], cut: Callable[[str], str]) -> float:
+    """Returns BLEU of texts that are cut into tokens, with a space between two of them, by the same rule."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    theirs, ours = ([cut(line) for line in lines] for lines in (references, texts))
+    return float(BLEU(tokenize="none", force=True).corpus_score(ours, [theirs]).score)
+
+
+def words(line: str) -> str:
+    """Returns the lower-cased tokens of paper-to-pytorch: runs of word characters, and any other visible character."""
+    return " ".join(TOKEN.findall(line.lower()))
+
+
+def moses(language: str) -> Callable[[str], str]:
+    """Returns what cuts a line as Multi30k's own script does: lower case, Moses' punctuation, Moses' tokens."""
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+    normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
+    return lambda line: str(tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True))
+
+
+def _worst(judged: Judged, text: ParallelText, n_lines: int) -> dict[str, Any]:
+    if not n_lines:
+        return {}
+    texts = [each.text for each in judged.translations]
+    found = sorted(zip(sentence_chrf(texts, text.references, lowercase=False), range(len(texts)), strict=True))
+    return {
+        "worst": [
+            {
+                "line": line + 1,
+                "chrf": round(chrf, 1),
+                "source": text.sources[line],
+                "reference": text.references[line],
+                "translation": texts[line],
+            }
+            for chrf, line in found[:n_lines]
+        ]
+    }
+
+
+def _start_log() -> None:
+    package = logging.getLogger("transformer_cli")
+    package.handlers = [LineHandler()]
+    package.setLevel(logging.INFO)
+
+
+if __name__ == "__main__":
+    started = time.monotonic()
+    _start_log()
+    main()
+    say(f"{time.monotonic() - started:.0f} s")

@@ -1,0 +1,44 @@
+"""scripts/best.py: tokens as the figures beside ours have them, and the rows of a tiny run."""
+
+from pathlib import Path
+
+import pytest
+
+import best
+from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.evaluation.evaluate import judge, read_splits
+from transformer_cli.translator import Translator
+
+
+def test_words_are_runs_of_word_characters_and_single_others() -> None:
+    assert best.words("A T-shirt, grün!") == "a t - shirt , grün !"
+    assert best.words("it's 3.50 …") == "it ' s 3 . 50 …"
+
+
+def test_moses_lowers_normalises_and_cuts() -> None:
+    pytest.importorskip("sacremoses")
+    cut = best.moses("de")
+    assert cut("Ein „T-Shirt“, z.B. rot.") == "ein &quot; t-shirt &quot; , z.b. rot ."
+
+
+def test_bleu_of_tokens_cuts_both_sides() -> None:
+    lines = ["A red T-shirt, a hat.", "Two dogs run in the snow."]
+    assert best.bleu_of_tokens(lines, [line.upper() for line in lines], best.words) == pytest.approx(100.0)
+    assert best.bleu_of_tokens(lines, [line.upper() for line in lines], str) < 20
+
+
+def test_rows_hold_greedy_and_another_search(translator: Translator, project: Path) -> None:
+    pytest.importorskip("sacremoses")
+    (text,) = read_splits(translator.run.config.data, ["test"], project / "data")
+    beam = SearchSettings(decoding=DecodingConfig(beam_size=3))
+    greedy, own = best.rows(translator, [text], search=beam, worst=2)
+    assert (greedy["beam_size"], own["beam_size"]) == (1, 3)
+    assert "worst" not in greedy
+    first, second = own["worst"]
+    assert first["chrf"] <= second["chrf"]
+    assert text.references[first["line"] - 1] == first["reference"]
+    result = judge(translator, text).result
+    assert (greedy["bleu"], greedy["chrf"]) == (result.bleu, result.chrf)
+    characters = sum(map(len, text.references))
+    assert greedy["nats_per_character"] == pytest.approx(result.loss * result.tokens / characters)
