@@ -3,9 +3,10 @@
     make best                                                         both directions, seeds 0 to 2
     python scripts/best.py --config my.yaml --seeds 0 --judge valid   to choose: greedy and beam on the validation split
 
-Trains a run for each seed (an interrupted one goes on), translates each split greedily and by the config's own search,
-and scores the text in the ways that others report. Prints one row per run, split and search as JSON to standard output,
-and progress to standard error. A test set is looked at once for each published row, when all has been chosen.
+Trains a run for each seed (an interrupted one goes on), then translates each split with each of them, and with all
+seeds together, as an ensemble: greedily and by the config's own search. Scores the text in the ways that others report.
+Prints one row per translator, split and search as JSON to standard output, and progress to standard error. A test set
+is looked at once for each published row, when all has been chosen.
 """
 
 import argparse
@@ -49,11 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for path in options.config or CONFIGS:
         config = load_config(path)
         prepare(config, data_dir=options.data)
-        for seed in options.seeds:
-            run = trained(config, seed, options.data, options.runs)
-            texts = read_splits(config.data, options.judge, options.data) if options.judge else []
-            for row in rows(Translator.load(run.folder), texts, worst=options.worst) if texts else ():
-                print(json.dumps({"config": path.stem, "seed": seed, **row}, ensure_ascii=False), flush=True)
+        runs = {seed: trained(config, seed, options.data, options.runs).folder for seed in options.seeds}
+        texts = read_splits(config.data, options.judge, options.data) if options.judge else []
+        ensemble = [list(runs)] if len(runs) > 1 else []
+        for seeds in (*([seed] for seed in runs), *ensemble) if texts else ():
+            translator = Translator.load(*(runs[seed] for seed in seeds))
+            for row in rows(translator, texts, worst=options.worst):
+                print(json.dumps({"config": path.stem, "seeds": seeds, **row}, ensure_ascii=False), flush=True)
 
 
 def trained(config: Config, seed: int, data_dir: Path, runs_dir: Path) -> Run:
