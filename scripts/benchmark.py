@@ -102,7 +102,7 @@ def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
         return busy_speed(_works(find_run(run)))
     if section in ("train", "profile"):
         return (training_speed if section == "train" else training_profile)(config, DATA)
-    figures = prepare_speed(config) if section == "prepare" else training_memory(config.name, DATA)
+    figures = prepare_speed(config) if section == "prepare" else training_memory(config.run_name, DATA)
     if large is None:
         return figures
     yaml = large_corpus(large, LARGE_PAIRS)

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def trained(config: Config, seed: int, data_dir: Path, runs_dir: Path) -> Run:
     """Train one seed to its end, or find it trained."""
     training = config.training.model_copy(update={"seed": seed})
-    named = config.model_copy(update={"name": f"{config.name}-{seed}", "training": training})
+    named = config.model_copy(update={"name": f"{config.run_name}-{seed}", "training": training})
     return train(named, data_dir=data_dir, runs_dir=runs_dir)
 
 

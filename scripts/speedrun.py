@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def loss_of(config: Config, seed: int, data_dir: Path, runs_dir: Path) -> float:
     """Train one seed to its end, which the config fixes, and return its last validation loss (mean of batch means)."""
     training = config.training.model_copy(update={"seed": seed})
-    name = f"{config.name}-{seed}"
+    name = f"{config.run_name}-{seed}"
     run = train(config.model_copy(update={"name": name, "training": training}), data_dir=data_dir, runs_dir=runs_dir)
     average = load_average(run)
     loss = average.valid_loss_batch_mean if average else run.history()[-1]["valid_loss_batch_mean"]

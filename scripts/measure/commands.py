@@ -71,7 +71,7 @@ def prepare_speed(config: Config, *, rounds: int = 3) -> list[Figure]:
         texts += [*(f"{config.data.target}={path}" for path in dataset.glob("*.target.txt"))]
         say("prepare: tfm prepare, then spaCy alone on one core")
         bare = partial(_run, *PYTHON, BARE_SPACY, *texts)
-        return [Figure("prepare", config.name, "s", *alternate((prepare, bare), rounds=rounds))]
+        return [Figure("prepare", config.run_name, "s", *alternate((prepare, bare), rounds=rounds))]
 
 
 def large_prepare_speed(yaml: Path, pairs: int) -> list[Figure]:

@@ -210,7 +210,8 @@ def test_two_processes_do_not_train_one_run(tfm: Tfm, corpus: Path, workspace: P
         code, _, err = tfm("train", "--config", corpus / "tiny.yaml", "--fresh", cwd=workspace)
     assert (code, err) == (
         1,
-        "tfm: error: runs/tiny is being trained by another process; wait for it, or choose another name\n",
+        "tfm: error: runs/tiny is being trained by another process; wait for it, or give --set name=tiny-2 to "
+        "train another run\n",
     )
     assert (workspace / "runs/tiny/history.jsonl").read_bytes() == before
 

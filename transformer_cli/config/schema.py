@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from transformer_cli.config.data import DataConfig
 from transformer_cli.config.decoding import DecodingConfig
-from transformer_cli.config.section import NAME, Fraction, Layers, Positive, Section, Seed, Width
+from transformer_cli.config.section import MOST_OF_A_NAME, NAME, Fraction, Layers, Positive, Section, Seed, Width
 
 Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
 
@@ -171,8 +171,8 @@ class TrainingConfig(Section):
 class Config(Section):
     """Everything that shapes a run."""
 
-    name: str = "multi30k"
-    """the run's folder under runs/"""
+    name: str | None = None
+    """the run's folder under runs/ (null: named after corpus and languages, such as multi30k or captions.de-en)"""
     data: DataConfig = DataConfig()
     """what is translated into what"""
     model: ModelConfig = ModelConfig()
@@ -184,12 +184,25 @@ class Config(Section):
 
     @field_validator("name")
     @classmethod
-    def _is_a_folder_name(cls, name: str) -> str:
-        if not NAME.fullmatch(name) or name == "latest":
+    def _is_a_folder_name(cls, name: str | None) -> str | None:
+        if name is not None and (not NAME.fullmatch(name) or name == "latest"):
             raise ValueError(
                 f"{name!r} cannot name a run; use up to 100 letters, digits, '.', '_' and '-', and not 'latest'"
             )
         return name
+
+    @property
+    def run_name(self) -> str:
+        """The run's folder under runs/: `name`, or if that is null, corpus and languages; of the defaults, the corpus.
+
+        So experiments with another corpus or other languages do not meet the first one.
+        """
+        if self.name is not None:
+            return self.name
+        data, default = self.data, DataConfig()
+        if (data.corpus, data.source, data.target) == (default.corpus, default.source, default.target):
+            return data.corpus
+        return f"{data.corpus}.{data.source}-{data.target}"[:MOST_OF_A_NAME]
 
     @property
     def _held(self) -> set[str]:

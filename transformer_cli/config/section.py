@@ -10,7 +10,8 @@ Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Width = Annotated[int, Field(ge=1, le=1_048_576)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # file names are made of it, and may have 255 bytes
+MOST_OF_A_NAME = 100  # characters: file names are made of it, and may have 255 bytes
+NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MOST_OF_A_NAME - 1}}}")
 
 
 class Section(BaseModel):

@@ -21,6 +21,7 @@ import json
 import logging
 import os
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from torch import nn
 
 from transformer_cli.config.data import DataConfig
 from transformer_cli.config.schema import Config
+from transformer_cli.config.section import MOST_OF_A_NAME
 from transformer_cli.data.codec import Codecs
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.specials import PAD
@@ -185,6 +187,12 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
         known = sorted(path.parent.name for path in runs_dir.glob("*/run.json"))
         raise CheckpointError(f"{folder}: no such run; {runs_dir}/ has {', '.join(known) or 'none'}")
     return folder
+
+
+def free_name(folder: Path) -> str:
+    """Returns a name that no run beside `folder` has: multi30k-2 for multi30k, or multi30k-3 if that is taken."""
+    names = (f"{folder.name[: MOST_OF_A_NAME - len(str(number)) - 1]}-{number}" for number in count(2))
+    return next(name for name in names if not folder.with_name(name).exists())
 
 
 def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:

@@ -20,7 +20,7 @@ def announce(learner: Learner, opened: Opened, state: TrainingState, *, pairs: i
     frozen = count_frozen(model)
     log.info(
         "%s: %s parameters%s; %s→%s, %s pairs of %s; epochs: %s; %s; %s",
-        config.name,
+        config.run_name,
         f"{count_parameters(model):,}",
         (f", {frozen:,} of them frozen vectors" if frozen else "") + _frozen_parts(learner),
         config.data.source,

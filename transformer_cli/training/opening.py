@@ -22,7 +22,7 @@ from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import load_state
 from transformer_cli.runs.identity import MAY_CHANGE
 from transformer_cli.runs.pointers import follow_latest
-from transformer_cli.runs.run import Run, find_codec, is_new, lost
+from transformer_cli.runs.run import Run, find_codec, free_name, is_new, lost
 from transformer_cli.training.pretrained import NOTHING, Initial, read_initial
 from transformer_cli.training.record import read_validations
 
@@ -108,10 +108,11 @@ def _begin(folder: Path, config: Config, dataset: Dataset, *, device: torch.devi
 
 
 def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:
-    """Returns the config as the run keeps it, with the dataset and the precision that were chosen."""
+    """Returns the config as the run keeps it, with the name, the dataset and the precision that were chosen."""
     precision = choose_precision(config.training.precision, device)
     return config.model_copy(
         update={
+            "name": config.run_name,
             "data": config.data.model_copy(update={"fingerprint": dataset.fingerprint}),
             "training": config.training.model_copy(update={"precision": precision}),
         }
@@ -127,6 +128,7 @@ def _resume(folder: Path, config: Config, data_dir: Path) -> Run:
     training = run.config.training.model_copy(update=update)
     resolved = run.config.model_copy(
         update={
+            "name": config.run_name,
             "data": run.config.data.model_copy(update={"files": config.data.files}),
             "model": run.config.model.model_copy(update={"vectors": config.model.vectors}),
             "training": training,
@@ -138,7 +140,7 @@ def _resume(folder: Path, config: Config, data_dir: Path) -> Run:
 
 def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
     """Raises ConfigError if the run was begun with other settings, except for the settings that may change."""
-    ignore = [*MAY_CHANGE, *(f"decoding.{key}" for key in DecodingConfig.model_fields)]
+    ignore = ["name", *MAY_CHANGE, *(f"decoding.{key}" for key in DecodingConfig.model_fields)]
     ignore += _moved(run.config, config, data_dir)
     if config.data.fingerprint is None:
         ignore.append("data.fingerprint")
@@ -150,12 +152,13 @@ def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
     if changed:
         raise ConfigError(
             f"{run.folder} was begun with other settings ({'; '.join(changed)}): give the old ones to go on, "
-            "another name, or --fresh to move the old run aside and begin anew"
+            f"--set name={free_name(run.folder)} to train another run, or --fresh to move this one aside and begin anew"
         )
     if run.config.training.schedule == "cosine" and config.training.epochs != run.config.training.epochs:
         raise ConfigError(
             f"training.epochs: {config.training.epochs}, but the cosine schedule of {run.folder} falls to 0 over "
-            f"{run.config.training.epochs}; give that to go on, another name, or --fresh to begin anew"
+            f"{run.config.training.epochs}; give that to go on, --set name={free_name(run.folder)} to train another "
+            "run, or --fresh to begin anew"
         )
 
 
@@ -198,4 +201,7 @@ def _move_aside(folder: Path) -> Path:
 
 
 def _is_trained(folder: Path) -> ConfigError:
-    return ConfigError(f"{folder} is being trained by another process; wait for it, or choose another name")
+    return ConfigError(
+        f"{folder} is being trained by another process; wait for it, or give --set name={free_name(folder)} to train "
+        "another run"
+    )

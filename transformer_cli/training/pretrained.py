@@ -20,7 +20,7 @@ from transformer_cli.data.vectors import Vectors, read_vectors
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_best
-from transformer_cli.runs.run import Run, find_run
+from transformer_cli.runs.run import Run, find_run, free_name
 
 WITHOUT_SHAPE = ("model.dropout", "model.attention_dropout", "model.embedding_init")  # may differ between two runs
 N_NAMED = 8  # how many missed words the log line about coverage names
@@ -112,8 +112,11 @@ def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transforme
     if name is None:
         return None
     run = Run.open(find_run(name, runs_dir))
-    if run.folder.resolve() == (runs_dir / config.name).resolve():  # it would be moved aside, or is not there yet
-        raise ConfigError(f"training.initialize_from: {name} is this run itself; give the new run another name")
+    if run.folder.resolve() == (runs_dir / config.run_name).resolve():  # it would be moved aside, or is not there yet
+        raise ConfigError(
+            f"training.initialize_from: {name} is this run itself; give the new run a name of its own: "
+            f"--set name={free_name(run.folder)}"
+        )
     if changed := [each for each in differences(run.config, config) if _is_shape(each, config)]:
         raise ConfigError(
             f"training.initialize_from: {run.folder} has a model of another shape ({'; '.join(changed)}): give these "

@@ -102,7 +102,7 @@ class Record:
         from transformer_cli import plots  # matplotlib takes half a second: not before the first steps
 
         try:
-            plots.draw_curves({self.run.config.name: self._entries()}, self.run.folder / "curves.png")
+            plots.draw_curves({self.run.config.run_name: self._entries()}, self.run.folder / "curves.png")
         except (OSError, ValueError) as error:  # no reason to stop training
             log.warning("curves.png could not be drawn: %s", error)
 

@@ -60,7 +60,7 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     if config.training.tensorboard:
         events.check_installed()
     threads.set_num_threads(config.training.num_threads)
-    folder = runs_dir / config.name
+    folder = runs_dir / config.run_name
     stop = Stop()
     with world.joined(device), ExitStack() as held, told_how_to_go_on(stop):
         with world.together():

@@ -139,6 +139,9 @@ def test_embeddings_that_are_a_frozen_outputs_matrix_cannot_be_all_that_learns(t
 
 
 def test_a_run_cannot_begin_with_its_own_weights(train_tiny: TrainTiny, runs: Path) -> None:
-    with pytest.raises(ConfigError, match=r"initialize_from: base is this run itself; give the new run another name"):
+    with pytest.raises(
+        ConfigError,
+        match=r"initialize_from: base is this run itself; give the new run a name of its own: --set name=base-2$",
+    ):
         train_tiny(runs, *SHORT, "name=base", "training.initialize_from=base", fresh=True)
     assert [path.name for path in runs.glob("base*")] == ["base"]

@@ -231,10 +231,27 @@ def test_other_settings_are_refused_and_change_nothing(opened: Open, folder: Pat
         pass
     assert str(refused.value).startswith(f"{folder} was begun with other settings ({message}")
     assert str(refused.value).endswith(
-        "): give the old ones to go on, another name, or --fresh to move the old run aside and begin anew"
+        "): give the old ones to go on, --set name=tiny-2 to train another run, or --fresh to move this one aside and "
+        "begin anew"
     )
     without_lock = {name: content for name, content in contents(folder.parent).items() if name != ".tiny.lock"}
     assert without_lock == before
+
+
+@pytest.mark.parametrize(("taken", "free"), [(("tiny-2",), "tiny-3"), (("tiny-2", "tiny-4"), "tiny-3")])
+def test_the_name_that_is_offered_is_free(opened: Open, folder: Path, taken: tuple[str, ...], free: str) -> None:
+    for name in taken:
+        folder.with_name(name).mkdir()
+    with pytest.raises(ConfigError, match=f"--set name={free} to train"), opened(folder, "training.seed=1"):
+        pass
+    with opened(folder.with_name(free), "training.seed=1", f"name={free}") as new:
+        assert new.run.config.name == free
+
+
+def test_a_run_that_was_renamed_goes_on_under_its_new_name(opened: Open, folder: Path) -> None:
+    renamed = folder.rename(folder.with_name("renamed"))
+    with opened(renamed, "training.epochs=3", "name=renamed") as run:
+        assert Run.open(renamed).config.name == run.run.config.name == "renamed"
 
 
 # What else is refused
@@ -242,7 +259,9 @@ def test_other_settings_are_refused_and_change_nothing(opened: Open, folder: Pat
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_a_run_that_somebody_trains_is_left_alone(opened: Open, folder: Path, fresh: bool) -> None:
-    message = f"^{folder} is being trained by another process; wait for it, or choose another name$"
+    message = (
+        f"^{folder} is being trained by another process; wait for it, or give --set name=tiny-2 to train another run$"
+    )
     with opened(folder):
         before = contents(folder)
         with pytest.raises(ConfigError, match=message), opened(folder, fresh=fresh):
