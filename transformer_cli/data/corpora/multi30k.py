@@ -18,6 +18,10 @@ from transformer_cli.errors import DataError
 
 ADDRESS = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 FOLDER_VARIABLE = "TFM_MULTI30K_DIR"
+WITHOUT_A_NETWORK = (
+    f"use a folder that holds the files (--source-dir FOLDER or {FOLDER_VARIABLE}), text of your own (data.corpus: "
+    "files with data.files, as `tfm config` shows them), or the embedded German–English corpus (--config demo-captions)"
+)
 TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 # The files of the repository multi30k/dataset, data/task1/raw, and their SHA-256. The sets of 2017 have no Czech.
 SUMS = {
@@ -102,6 +106,5 @@ def _from_cache(name: str) -> Path:
         if found == expected:
             return path
         log.warning("%s: SHA-256 is %s, expected %s; fetching it again", path, found, expected)
-    otherwise = f"name a folder that holds the files with --source-dir or {FOLDER_VARIABLE}"
-    download(f"{ADDRESS}/{name}", path, expected, otherwise=otherwise)
+    download(f"{ADDRESS}/{name}", path, expected, otherwise=WITHOUT_A_NETWORK)
     return path

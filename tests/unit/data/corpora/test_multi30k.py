@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from transformer_cli.config.data import DataConfig
+from transformer_cli.config.load import load_config
 from transformer_cli.data.corpora import Corpus, multi30k, open_corpus
 from transformer_cli.errors import DataError, DownloadError
 
@@ -202,10 +203,12 @@ def test_without_a_network_one_line_says_what_to_do(cache: Path, monkeypatch: py
     monkeypatch.setattr("transformer_cli.data.corpora.download.PAUSES_S", ())
     message = (
         rf"^{address}/train\.de\.gz: cannot be fetched into {cache}: \[Errno \d+\] Connection refused; "
-        r"try again later, or name a folder that holds the files with --source-dir or TFM_MULTI30K_DIR$"
+        r"try again later, or use a folder that holds the files \(--source-dir FOLDER or TFM_MULTI30K_DIR\), text of "
+        r"your own \(data\.corpus: files with data\.files, .*\), or the embedded .* corpus \(--config demo-captions\)$"
     )
     with pytest.raises(DownloadError, match=message):
         open_corpus(DataConfig())
+    assert load_config("demo-captions").data.corpus == "captions"
     assert list(cache.iterdir()) == []
 
 
