@@ -5,18 +5,15 @@ and the embedded corpus takes its place.
 """
 
 import logging
-import os
 import shlex
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 from transformer_cli.config.load import load_config
 from transformer_cli.data.corpora import open_corpus
 from transformer_cli.errors import DownloadError, TfmError
 
-CONFIGS = Path(os.path.relpath(Path(__file__).parents[1] / "configs"))
 SENTENCES = {
     "multi30k": (
         "Ein Hund läuft am Strand.",
@@ -35,10 +32,10 @@ def main() -> None:
     """Run the commands, and print each of them as a user would type it."""
     started = time.monotonic()
     corpus = choose_corpus()
-    config = CONFIGS / ("demo.yaml" if corpus == "multi30k" else "demo-captions.yaml")
-    name = load_config(config).name
-    tfm("prepare", "--config", str(config))
-    tfm("train", "--config", str(config))
+    config = "demo" if corpus == "multi30k" else "demo-captions"
+    name = load_config(config).run_name
+    tfm("prepare", "--config", config)
+    tfm("train", "--config", config)
     tfm("evaluate", "--run", name, *(["--split", "test_2016_flickr"] if corpus == "multi30k" else []))
     tfm("translate", "--run", name, *SENTENCES[corpus])
     tfm("inspect", "--run", name, "--kind", "cross", "--output", f"runs/{name}/inspect.png", SENTENCES[corpus][-1])
@@ -49,7 +46,7 @@ def choose_corpus() -> str:
     """Returns multi30k if its files are available; else prints the reason and returns captions."""
     logging.getLogger("transformer_cli").addHandler(logging.NullHandler())  # `tfm prepare` will say the same again
     try:
-        open_corpus(load_config(CONFIGS / "demo.yaml").data)
+        open_corpus(load_config("demo").data)
     except DownloadError as error:
         print(f"Multi30k is not available, so this demo uses the embedded corpus instead: {error}")
         return "captions"

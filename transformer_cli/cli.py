@@ -18,6 +18,7 @@ import typer
 
 from transformer_cli import signals, streams
 from transformer_cli.commands.compare import compare
+from transformer_cli.commands.config import config
 from transformer_cli.commands.curves import curves
 from transformer_cli.commands.evaluate import evaluate
 from transformer_cli.commands.inspect import inspect
@@ -135,6 +136,7 @@ app.command()(translate)
 app.command()(inspect)
 app.command()(curves)
 app.command()(verify)
+app.command()(config)
 
 
 def _start_log() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import transformer_cli
+from transformer_cli.config.configfile import SHIPPED
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,8 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def project() -> dict[str, Any]:
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        return dict(tomllib.load(file)["project"])
+    return dict(_pyproject()["project"])
 
 
 def test_every_library_that_is_imported_is_declared_and_the_other_way_round(project: dict[str, Any]) -> None:
@@ -54,9 +54,21 @@ def test_files_that_the_metadata_names_are_there(project: dict[str, Any]) -> Non
     assert (PACKAGE / "py.typed").is_file()  # the package's types are for others too
 
 
+def test_the_shipped_configs_are_those_of_the_folder_configs() -> None:
+    assert (ROOT / "configs").is_dir()
+    assert not (ROOT / "configs").is_symlink()
+    assert SHIPPED.samefile(ROOT / "configs")  # one copy
+    assert f"{SHIPPED.relative_to(PACKAGE)}/*.yaml" in _pyproject()["tool"]["setuptools"]["package-data"][PACKAGE.name]
+
+
 def test_the_changelog_begins_with_this_version(project: dict[str, Any]) -> None:
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.findall(r"^## (\S+)", changelog, flags=re.MULTILINE)[0] == project["version"]
+
+
+def _pyproject() -> dict[str, Any]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        return tomllib.load(file)
 
 
 def _name(requirement: str) -> str:

@@ -28,6 +28,15 @@ def splits() -> list[str]:
     return sorted({path.name.removesuffix(suffix) for path in Path("data").glob(f"*/*{suffix}")})
 
 
+def configs(incomplete: str) -> list[str]:
+    """The names of the configs that come with tfm, with the YAML files here; none where a path has begun."""
+    from transformer_cli.config.configfile import shipped_configs
+
+    names = [name for name in shipped_configs() if name.startswith(incomplete)]
+    files = [str(path) for ending in ("yaml", "yml") for path in Path().glob(f"*.{ending}")]
+    return [*names, *sorted(name for name in files if name.startswith(incomplete))] if names else []
+
+
 def settings(incomplete: str) -> list[str]:
     """Every key of the config that begins with `incomplete`, followed by "=": `training.epochs=`.
 

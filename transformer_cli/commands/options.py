@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from transformer_cli.decoding.settings import SearchSettings
 
 ConfigOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
         "--config",
         "-c",
-        metavar="FILE",
-        help="A YAML file with settings.",
-        show_default="built in, as configs/multi30k.yaml shows them",
+        metavar="NAME|FILE",
+        help="A config that comes with tfm, such as demo, or a YAML file.",
+        show_default="the built-in settings, as `tfm config` prints them",
+        autocompletion=completion.configs,
     ),
 ]
 SetOption = Annotated[
@@ -91,11 +92,11 @@ LowercaseOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def read_config(path: Path | None, overrides: Sequence[str] | None) -> "Config":
+def read_config(name: str | None, overrides: Sequence[str] | None) -> "Config":
     """Returns the config that `--config` and `--set` describe. Raises ConfigError."""
     from transformer_cli.config.load import load_config
 
-    return load_config(path, overrides or ())
+    return load_config(name, overrides or ())
 
 
 def search_settings(

@@ -1,5 +1,6 @@
-"""The text of a config, from whatever its name stands for: a file, a pipe, a device. Knows no YAML.
+"""The text of a config, from whatever its name stands for: a file, a shipped config, a pipe, a device. Knows no YAML.
 
+A shipped config goes by its name alone, such as demo; a file of that name in the current folder goes before it.
 A pipe is read, since a shell makes one of `--config <(…)`, but nobody waits for ever for what it has to say; and no
 config is so long that an endless device could be one.
 """
@@ -10,11 +11,25 @@ import stat
 import time
 from pathlib import Path
 
+from transformer_cli.config.section import NAME
 from transformer_cli.errors import ConfigError, FileError
 from transformer_cli.reading import decoded
 
 MOST_BYTES = 1_000_000
 PATIENCE_S = 10.0  # for a pipe or a terminal that says nothing
+SHIPPED = Path(__file__).with_name("shipped")  # in a checkout a link to configs/, else a folder with the same files
+
+
+def shipped_configs() -> dict[str, Path]:
+    """Returns the name and the file of every config that comes with tfm, in the order of their names."""
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.yaml"), key=lambda path: path.stem)}
+
+
+def find_config(name: str | Path) -> Path:
+    """Returns the file that a config's name stands for, which need not exist."""
+    shipped = SHIPPED / f"{name}.yaml"
+    is_shipped = NAME.fullmatch(str(name)) and shipped.is_file()
+    return shipped if is_shipped and (not os.path.exists(name) or os.path.isdir(name)) else Path(name)
 
 
 def read_config_text(path: Path) -> str:
@@ -22,7 +37,7 @@ def read_config_text(path: Path) -> str:
     try:
         content = _read(path)
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such config file") from None
+        raise ConfigError(f"{path}: no such config file{_advice(path)}") from None
     except IsADirectoryError:
         raise ConfigError(f"{path}: a folder, not a config file; name a file in it") from None
     except TimeoutError:
@@ -41,6 +56,15 @@ def read_config_text(path: Path) -> str:
         return decoded(content, path)
     except FileError as error:
         raise ConfigError(f"{error}; save the file as UTF-8") from None
+
+
+def _advice(path: Path) -> str:
+    """What to say of shipped configs if there is no such file, whose name may have been meant to be one of theirs."""
+    shipped = shipped_configs()
+    if path.suffix in (".yaml", ".yml"):
+        is_shipped = path.stem in shipped
+        return f"; the one that comes with tfm is named {path.stem}, without a folder and .yaml" if is_shipped else ""
+    return f", and none of that name comes with tfm ({', '.join(shipped)})" if NAME.fullmatch(str(path)) else ""
 
 
 def _read(path: Path) -> bytes:

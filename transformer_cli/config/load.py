@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from transformer_cli.config.configfile import read_config_text
+from transformer_cli.config.configfile import find_config, read_config_text
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.mistakes import first_mistake
 from transformer_cli.config.schema import Config, is_file
@@ -20,6 +20,8 @@ from transformer_cli.errors import ConfigError
 def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file (None: the built-in defaults), then apply overrides such as `training.learning_rate=3e-4`.
 
+    path: a file, or the name of a config that comes with tfm, such as demo; a file of that name goes before it.
+
     Relative paths under data.files and model.vectors are resolved against the YAML file's folder (in overrides: against
     the current folder), and become absolute.
     Raises ConfigError, in one line, for a file that cannot be read, an unknown key, a wrong type or a wrong value.
@@ -27,9 +29,9 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
     tree: dict[str, Any] = {}
     origin = "--set"
     if path is not None:
-        path = Path(path)
         origin = str(path)
-        tree = _in_file(read_config_text(path), path)
+        file = find_config(path)
+        tree = _in_file(read_config_text(file), file)
     for override in overrides:
         _apply_override(tree, override)
     _make_paths_absolute(tree, Path())  # the paths from --set

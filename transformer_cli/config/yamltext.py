@@ -101,5 +101,5 @@ def as_text(tree: Any) -> str:
 
 def as_line(value: Any) -> str:
     """Returns a value as YAML on one line."""
-    text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=10_000)
+    text = yaml.dump(value, Dumper=_Dumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10_000)
     return " ".join(text.removesuffix("\n").removesuffix("\n...").split())

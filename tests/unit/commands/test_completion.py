@@ -58,6 +58,15 @@ def test_a_setting_left_alone_is_offered_with_its_default(typed: str, expected: 
     assert completion.settings(typed) == expected
 
 
+def test_shipped_configs_are_offered_with_the_files_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("demo-2.yaml", "mine.yml", "demo.txt"):
+        (tmp_path / name).touch()
+    assert completion.configs("dem") == ["demo", "demo-captions", "demo-2.yaml"]
+    assert {"demo", "subwords", "mine.yml"} < {*completion.configs("")}
+    assert completion.configs("mi") == []  # the shell completes paths
+
+
 def test_where_a_run_is_used_only_its_decoding_is_offered() -> None:
     every = completion.decoding_settings("")
     assert every == [key for key in completion.settings("") if key.startswith("decoding.")]
@@ -72,6 +81,10 @@ def test_where_a_run_is_used_only_its_decoding_is_offered() -> None:
         (("evaluate", "--run", ""), ["tiny"]),
         (("translate", "-r", "t"), ["tiny"]),
         (("curves", ""), ["tiny"]),
+        (("config", "de"), ["demo", "demo-captions"]),
+        (("config", "--run", ""), ["tiny"]),
+        (("train", "--config", "sub"), ["subwords"]),
+        (("train", "--config", "configs/"), []),
         (("compare", ""), ["tiny"]),
         (("compare", "other,t"), ["other,tiny"]),
         (("compare", "tiny,t"), []),
@@ -105,7 +118,7 @@ def test_the_script_for_a_shell_calls_tfm(tfm: Tfm, tmp_path: Path, monkeypatch:
 
 
 def test_completing_imports_neither_torch_nor_numpy_nor_spacy() -> None:
-    asked = "completion.runs(), completion.splits(), completion.settings('')"
+    asked = "completion.runs(), completion.splits(), completion.settings(''), completion.configs('')"
     heavy = "print(*sorted({'torch', 'spacy', 'numpy', 'rich'} & set(sys.modules)))"
     probe = f"import sys; from transformer_cli.commands import completion; {asked}; {heavy}"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)

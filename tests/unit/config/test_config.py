@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from transformer_cli.config.configfile import shipped_configs
 from transformer_cli.config.data import CaptionsConfig
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.load import differences, dump_config, load_config, override_decoding
@@ -13,7 +14,7 @@ from transformer_cli.config.schema import Config
 from transformer_cli.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[3] / "configs"
-YAMLS = sorted(CONFIGS.rglob("*.yaml"))
+YAMLS = sorted(CONFIGS.rglob("*.yaml"), key=lambda path: path.stem)
 VECTORS_OF_ONE_MATRIX = "model: {tie_embeddings: all, vectors: {source: a-b, target: c-d}}"
 OWN_FILES = """
 data:
@@ -34,7 +35,7 @@ def load(path: Path, text: str, *overrides: str) -> Config:
     return load_config(path, overrides)
 
 
-def mistake(path: Path | None, *overrides: str) -> str:
+def mistake(path: str | Path | None, *overrides: str) -> str:
     with pytest.raises(ConfigError) as caught:
         load_config(path, overrides)
     message = str(caught.value)
@@ -63,6 +64,57 @@ def test_the_defaults_are_multi30k_and_it_writes_every_key() -> None:
     assert load_config(CONFIGS / "multi30k.yaml") == load_config() == Config()
     written = yaml.safe_load((CONFIGS / "multi30k.yaml").read_text(encoding="utf-8"))
     assert keys(written) == keys(Config().model_dump())
+
+
+def test_every_shipped_config_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").mkdir()  # a folder is not a config
+    assert len(YAMLS) > 5
+    assert [*shipped_configs()] == [path.stem for path in YAMLS]
+    for path in YAMLS:
+        assert load_config(path.stem) == load_config(path)
+
+
+def test_a_file_goes_before_a_shipped_config_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "demo").write_text("name: mine", encoding="utf-8")
+    assert (load_config("demo").name, load_config("subwords").name) == ("mine", "subwords")
+
+
+@pytest.mark.parametrize("name", ["configs/demo.yaml", "demo.yaml", "somewhere/demo.yml"])
+def test_who_gives_the_file_of_a_shipped_config_is_told_its_name(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    assert mistake(path) == (
+        f"{path}: no such config file; the one that comes with tfm is named demo, without a folder and .yaml"
+    )
+
+
+@pytest.mark.parametrize("name", ["dmeo", "captions.de-en"])
+def test_a_name_that_is_not_shipped_gets_those_that_are(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = ", ".join(path.stem for path in YAMLS)
+    assert mistake(name) == f"{name}: no such config file, and none of that name comes with tfm ({names})"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        ([], "multi30k"),
+        (["model.d_model=512", "data.tokens=subwords"], "multi30k"),
+        (["data.source=en", "data.target=de"], "multi30k.en-de"),
+        (["data.corpus=captions"], "captions.de-en"),
+        (["name=mine", "data.corpus=captions"], "mine"),
+    ],
+)
+def test_a_run_without_a_name_is_named_after_corpus_and_languages(overrides: list[str], name: str) -> None:
+    assert load_config(None, overrides).run_name == name
+
+
+def test_a_name_made_of_long_languages_is_still_a_name(path: Path) -> None:
+    name = load(path, OWN_FILES, f"data.source={'a' * 100}").run_name
+    assert load(path, f"name: {name}").name == name
 
 
 def test_an_empty_file_is_the_defaults(path: Path) -> None:

@@ -1,0 +1,72 @@
+"""A config as YAML in which every setting stands with its comment."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.config.commented import WIDTH, as_commented_yaml, summary
+from transformer_cli.config.configfile import shipped_configs
+from transformer_cli.config.load import differences, load_config
+from transformer_cli.config.schema import Config
+
+SHIPPED = {name: path.read_text(encoding="utf-8") for name, path in shipped_configs().items()}
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_setting_is_written_with_a_comment_and_loads_as_it_was(name: str, tmp_path: Path) -> None:
+    config = load_config(name)
+    written = as_commented_yaml(config, text=SHIPPED[name])
+    (tmp_path / "own.yaml").write_text(written, encoding="utf-8")
+    assert load_config(tmp_path / "own.yaml") == config
+    assert max(map(len, written.split("\n"))) <= WIDTH
+    lines = written.split("\n")
+    lacking = [line for line, below in pairwise(lines) if line.strip() and not _has_comment(line, below)]
+    assert lacking == ["data:", "model:", "training:"]
+
+
+def _has_comment(line: str, below: str) -> bool:
+    return "#" in line or below.strip().startswith("#")
+
+
+def test_the_pattern_is_written_as_it_stands() -> None:
+    assert as_commented_yaml(Config(), text=SHIPPED["multi30k"]) == SHIPPED["multi30k"]
+
+
+def test_a_setting_that_is_not_the_default_says_what_the_default_is() -> None:
+    changed = load_config(
+        None, ["training.eps=1e-12", "data.captions.seed=3", "model.num_heads=4", "training.average=2"]
+    )
+    written = as_commented_yaml(changed, title="Mine")
+    assert written.startswith("# Mine\n\nname: null ")
+    assert "  num_heads: 4              # attention heads [default: 8]\n" in written
+    assert "  eps: 1e-12                # Adam's epsilon [default: 1e-8]\n" in written
+    assert "  captions: {sentences: 12000, seed: 3}\n" in written
+    assert written.count("[default: ") == len(differences(Config(), changed)) == 4
+
+
+def test_comments_of_the_file_itself_go_before() -> None:
+    written = as_commented_yaml(load_config("paper-base"), text=SHIPPED["paper-base"])
+    assert written.startswith(SHIPPED["paper-base"].split("\n")[0])
+    assert "  d_model: 512              # table 3 [default: 256]\n" in written
+    assert "  num_heads: 8              # table 3; a head is 64 wide\n" in written
+    assert "  patience: null            # validations without " in written
+
+
+def test_the_users_files_are_written_below_each_other(tmp_path: Path) -> None:
+    sides = "{source: 'a: b, c #.en', target: a.de}"
+    (tmp_path / "own.yaml").write_text(
+        f"data:\n  corpus: files\n  files: {{train: {sides}, valid: {sides}, test-2: {sides}}}", encoding="utf-8"
+    )
+    config = load_config(tmp_path / "own.yaml")
+    written = as_commented_yaml(config)
+    assert f"\n    test-2: {{source: '{tmp_path}/a: b, c #.en', target: {tmp_path}/a.de}}\n" in written
+    (tmp_path / "again.yaml").write_text(written, encoding="utf-8")
+    assert load_config(tmp_path / "again.yaml") == config
+
+
+def test_every_shipped_config_has_a_summary_that_fits_beside_its_name() -> None:
+    summaries = {name: summary(text) for name, text in SHIPPED.items()}
+    assert len({*summaries.values()}) == len(SHIPPED)
+    assert all(said.endswith(".") for said in summaries.values())
+    assert max(map(len, SHIPPED)) + len("  ") + max(map(len, summaries.values())) <= WIDTH

@@ -1,0 +1,62 @@
+"""`tfm config`: the settings of the built-in config, of a shipped one, of a file or of a run → YAML with comments."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from transformer_cli.commands import completion
+from transformer_cli.commands.options import SetOption, read_config
+
+if TYPE_CHECKING:
+    from transformer_cli.config.schema import Config
+
+
+def config(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[NAME|FILE]",
+            help="A config that comes with tfm, or a YAML file.",
+            show_default="the built-in settings",
+            autocompletion=completion.configs,
+        ),
+    ] = None,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", "-r", metavar="RUN", help="Print the settings of a run.", autocompletion=completion.runs),
+    ] = None,
+    overrides: SetOption = None,
+    list_names: Annotated[bool, typer.Option("--list", "-l", help="List the configs that come with tfm.")] = False,
+) -> None:
+    """Print every setting with its value and a comment, as YAML that --config takes."""
+    if run is not None and (name is not None or overrides):
+        raise typer.BadParameter("--run prints a run's own settings; it cannot be used with a config or --set")
+    if list_names and (name is not None or run is not None or overrides):
+        raise typer.BadParameter("--list prints names; it cannot be used with a config, --run or --set")
+    from transformer_cli.config.commented import PATTERN, as_commented_yaml, summary
+    from transformer_cli.config.configfile import SHIPPED, find_config, read_config_text, shipped_configs
+
+    if list_names:
+        shipped = shipped_configs()
+        width = max(map(len, shipped))
+        print("\n".join(f"{each:{width}}  {summary(read_config_text(path))}" for each, path in shipped.items()))
+    elif run is not None:
+        folder, kept = _of_run(run)
+        print(as_commented_yaml(kept, title=f"The settings of {folder}"), end="")
+    else:
+        chosen = read_config(name, overrides)
+        path = SHIPPED / PATTERN if name is None else find_config(name)
+        text = read_config_text(path) if path.parent == SHIPPED else ""
+        print(as_commented_yaml(chosen, text=text, title=f"The settings of {path}"), end="")
+
+
+def _of_run(name: str) -> "tuple[Path, Config]":
+    """Returns a run's folder and the config that it keeps. Raises CheckpointError or ConfigError."""
+    from transformer_cli.runs import identity
+    from transformer_cli.runs.run import find_run
+
+    folder = find_run(name)
+    about = identity.read_identity(folder)
+    with identity.told_as_damage(folder / "config.yaml"):
+        return folder, identity.read_config(folder, about)

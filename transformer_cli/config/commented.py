@@ -1,0 +1,114 @@
+"""A config as YAML in which every setting stands with its comment. Prints nothing, and reads multi30k.yaml alone.
+
+configs/multi30k.yaml has every key in order, its default, and a comment; it is the pattern that any other config is
+written by, line by line:
+
+    num_heads: 4              # attention heads [default: 8]
+"""
+
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any
+
+from transformer_cli.config.configfile import SHIPPED, read_config_text
+from transformer_cli.config.schema import Config
+from transformer_cli.config.yamltext import as_line
+
+PATTERN = "multi30k.yaml"
+WIDTH = 80  # columns: as many as any terminal has
+COMMENT = 28  # the column in which comments begin
+TIE = "\xa0"  # a space at which no line ends
+
+_KEY = re.compile(r"( *)(\w+):(?: +([^#\s].*?))?(?: +# (.*))?")
+_MORE = re.compile(r" +# +(.*)")  # below a key: more of its comment
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A key, as it is written in a file."""
+
+    key: str
+    """dotted: training.epochs"""
+    value: str
+    """empty if there are keys below it"""
+    comment: str
+
+
+def as_commented_yaml(config: Config, *, text: str = "", title: str = "") -> str:
+    """Returns every setting with its value and its comment, from which `load_config` reads an equal config.
+
+    text: the YAML that the config was read from, whose own comments go before the pattern's. title: what stands above
+    the settings if the text has no comment there.
+    """
+    own = {line.key: line.comment for line in _lines(text) if line.comment}
+    values, defaults = (each.model_dump(mode="json") for each in (config, Config()))
+    head = (textwrap.wrap(part, WIDTH - 2) or [""] for part in (_heading(text) or title).split("\n"))
+    written = [f"# {line}".rstrip() for part in head for line in part]
+    for line in _lines(read_config_text(SHIPPED / PATTERN)):
+        value, comment = _at(values, line.key), own.get(line.key, line.comment)
+        if "." not in line.key:  # a section, or the name
+            written.append("")
+        if not line.value or value == _at(defaults, line.key):
+            written += _written(replace(line, comment=comment))
+            continue
+        comment = f"{comment} {f'[default: {line.value}]'.replace(' ', TIE, 1)}".strip()
+        is_nested = isinstance(value, dict) and any(isinstance(inner, dict) for inner in value.values())
+        written += _written(replace(line, comment=comment, value="" if is_nested else _inline(value)))
+        if is_nested:  # data.files, whose keys are the user's
+            written += [f"    {key}: {_inline(pair)}" for key, pair in value.items()]
+    return "".join(f"{line}\n" for line in written)
+
+
+def summary(text: str) -> str:
+    """Returns the first line of the comment above the settings."""
+    return _heading(text).partition("\n")[0]
+
+
+def _heading(text: str) -> str:
+    """Returns the comment above the settings: its first line, then its paragraphs with blank lines between them."""
+    comment = (line[1:].strip() for line in takewhile(lambda line: line.startswith("#"), text.split("\n")))
+    first = next(comment, "")
+    paragraphs = "\n".join(comment).split("\n\n")
+    return "\n".join([first, "\n\n".join(" ".join(each.split()) for each in paragraphs)]).rstrip()
+
+
+def _lines(text: str) -> list[_Line]:
+    """Returns the keys that stand on lines of their own."""
+    found: list[_Line] = []
+    parents: list[tuple[int, str]] = []  # the indents and the names of the keys above
+    for line in text.split("\n"):
+        if (more := _MORE.fullmatch(line)) and found:
+            found[-1] = replace(found[-1], comment=f"{found[-1].comment} {more[1]}".strip())
+        elif match := _KEY.fullmatch(line):
+            indent, name, value, comment = match.groups(default="")
+            parents = [*((above, key) for above, key in parents if above < len(indent)), (len(indent), name)]
+            found.append(_Line(".".join(key for _, key in parents), value, comment))
+    return found
+
+
+def _written(line: _Line) -> Iterator[str]:
+    """Yield the lines of a key: its value, and its comment behind it, or below it where the value is too long."""
+    indent = " " * (2 * line.key.count("."))
+    setting = f"{indent}{line.key.rpartition('.')[2]}:{' ' * bool(line.value)}{line.value}"
+    width = WIDTH - COMMENT - len("# ")
+    wrapped = textwrap.wrap(line.comment, width, break_long_words=False, break_on_hyphens=False)
+    comments = [each.replace(TIE, " ") for each in wrapped]
+    if len(setting) > COMMENT - 2 or not comments:
+        yield setting
+    else:
+        yield f"{setting:{COMMENT}}# {comments.pop(0)}"
+    yield from (f"{'':{COMMENT}}# {each}" for each in comments)
+
+
+def _at(tree: Any, key: str) -> Any:
+    for part in key.split("."):
+        tree = tree[part]
+    return tree
+
+
+def _inline(value: Any) -> str:
+    """Returns a value on one line. PyYAML writes 1e-9 as 1.0e-09."""
+    return repr(value).replace("e-0", "e-") if isinstance(value, float) else as_line(value)
