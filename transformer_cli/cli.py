@@ -22,6 +22,7 @@ from transformer_cli.commands.curves import curves
 from transformer_cli.commands.evaluate import evaluate
 from transformer_cli.commands.inspect import inspect
 from transformer_cli.commands.prepare import prepare
+from transformer_cli.commands.runs import runs
 from transformer_cli.commands.score import score
 from transformer_cli.commands.train import train
 from transformer_cli.commands.translate import translate
@@ -134,6 +135,7 @@ app.command()(score)
 app.command()(translate)
 app.command()(inspect)
 app.command()(curves)
+app.command()(runs)
 app.command()(verify)
 
 

@@ -51,7 +51,9 @@ def room_for(what: Callable[[], str]) -> Iterator[None]:
 
 
 def in_words(n_bytes: int) -> str:
-    """Returns a number of bytes as 512 MB or 1.5 GB."""
+    """Returns a number of bytes as 34 kB, 512 MB or 1.5 GB."""
+    if n_bytes < 1e6:
+        return f"{n_bytes / 1e3:,.0f} kB"
     return f"{n_bytes / 1e9:,.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:,.0f} MB"
 
 

@@ -231,6 +231,11 @@ def _about_codecs(data: DataConfig) -> dict[str, str]:
     }
 
 
+def training_lock(folder: Path) -> Path:
+    """Returns the file that is locked as long as a process trains the run in a folder, which may not be there yet."""
+    return folder.with_name(f".{folder.name}.lock")
+
+
 def is_new(folder: Path) -> bool:
     """Whether training may begin in a run's folder, because the folder is absent or nothing has been saved in it.
 

@@ -21,7 +21,7 @@ from transformer_cli.locks import exclusive
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.identity import MAY_CHANGE
 from transformer_cli.runs.pointers import follow_latest
-from transformer_cli.runs.run import Run, find_codec, is_new, lost
+from transformer_cli.runs.run import Run, find_codec, is_new, lost, training_lock
 from transformer_cli.runs.state import load_state
 from transformer_cli.training.pretrained import NOTHING, Initial, read_initial
 from transformer_cli.training.record import read_validations
@@ -86,7 +86,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Make sure that nobody else trains the run in `folder` during the block. Raises ConfigError if somebody does."""
     with ExitStack() as locks:
         try:
-            locks.enter_context(exclusive(folder.with_name(f".{folder.name}.lock")))
+            locks.enter_context(exclusive(training_lock(folder)))
         except BlockingIOError:
             raise _is_trained(folder) from None
         yield

@@ -1,0 +1,178 @@
+"""What is in runs/: each run's settings in short, how far it has come, and how good it is (`tfm runs`).
+
+Reads small files only, and imports no torch. Opens every run as the other commands do: what they would refuse is broken
+here too.
+"""
+
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Literal
+
+from transformer_cli.errors import CheckpointError, TfmError
+from transformer_cli.evaluation.record import Kept, last_result
+from transformer_cli.locks import is_locked
+from transformer_cli.model.size import count_by_part
+from transformer_cli.reading import look_up
+from transformer_cli.runs.identity import told_as_damage
+from transformer_cli.runs.pointers import find_latest, steadily
+from transformer_cli.runs.run import UNSAVED, Run, is_new, training_lock
+from transformer_cli.runs.seals import HISTORY, read_seal
+from transformer_cli.runs.state import TrainingState, load_average, load_state
+from transformer_cli.sums import check_file
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A folder under runs/. Its fields are the keys of `tfm runs --json`. What cannot be told is None."""
+
+    name: str
+    state: Literal["new", "training", "unfinished", "finished", "broken"] = "broken"
+    """new: nothing has been saved yet. training: a process is training it now"""
+    problem: str | None = None
+    """why it is broken, in one line"""
+    newest: bool = False
+    """whether commands use it that are given no run"""
+    begun: str | None = None
+    """when its first file and its last save were written (UTC, ISO 8601)"""
+    saved: str | None = None
+    corpus: str | None = None
+    source: str | None = None
+    target: str | None = None
+    parameters: int | None = None
+    """frozen ones included; a matrix with several uses counts once"""
+    epochs_done: int | None = None
+    epochs: int | None = None
+    """training.epochs"""
+    best_valid_loss: float | None = None
+    """nats per target token: the best epoch's, or that of averaged weights"""
+    evaluation: Kept | None = None
+    """the last evaluation of this run alone"""
+    evaluation_is_current: bool | None = None
+    """whether it judged what is the best checkpoint now"""
+    bytes: int = 0
+    """of all its files"""
+
+
+def list_runs(runs_dir: Path = Path("runs")) -> list[ListedRun]:
+    """Returns all runs in a folder, the last saved first; also those that are damaged, or not begun in earnest.
+
+    Raises OSError if the folder cannot be read. A warning says if `latest` names none of them.
+    """
+    entries = list(runs_dir.iterdir()) if runs_dir.exists() else []
+    folders = [path for path in entries if not path.name.startswith(".") and path.is_dir()]
+    if not folders:
+        log.info("%s/: no run yet; `tfm train` makes one", runs_dir)
+    newest = _newest(runs_dir, [folder.name for folder in folders])
+    found = [_listed(folder, is_newest=folder.name == newest) for folder in sorted(folders)]
+    return sorted(found, key=lambda run: run.saved or run.begun or "", reverse=True)
+
+
+def _newest(runs_dir: Path, names: list[str]) -> str | None:
+    if not (runs_dir / "latest").exists():
+        return None
+    try:
+        name = find_latest(runs_dir).name
+        if name not in names:
+            raise CheckpointError(f"{runs_dir / 'latest'} names {name}, which is not there; name a run with --run")
+        return name
+    except CheckpointError as error:
+        log.warning("%s", error)
+        return None
+
+
+def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
+    known: dict[str, Any] = {"bytes": _bytes_in(folder), "begun": _date(folder / "run.json")}
+    known["saved"] = _date(folder / "last")
+    try:
+        for facts in _facts(folder):
+            known.update(facts)
+    except TfmError as error:
+        known.update(state="broken", problem=str(error))
+    except OSError as error:
+        known.update(state="broken", problem=f"{error.filename or folder}: cannot be read: {error.strerror or error}")
+    return ListedRun(folder.name, newest=is_newest, **known)
+
+
+def _facts(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield fields of a ListedRun, as far as the run can be read. Raises TfmError or OSError where it cannot."""
+    if not (folder / "run.json").exists() and is_new(folder) and (folder / UNSAVED).exists():
+        yield {"state": "new"}  # a kill came while it was made
+        return
+    run = Run.open(folder)
+    data, sizes = run.config.data, (len(run.codecs.source), len(run.codecs.target))
+    yield {"corpus": data.corpus, "source": data.source, "target": data.target}
+    yield {"parameters": sum(count_by_part(run.config.model, *sizes).values()), "epochs": run.config.training.epochs}
+    is_trained = is_locked(training_lock(folder))
+    if is_new(folder):
+        yield {"state": "training" if is_trained else "new", "epochs_done": 0}
+        return
+    state = steadily(folder / "last", lambda: _saved_state(run))
+    yield {"epochs_done": state.epoch - 1}
+    if state.epoch > 1:
+        yield {"best_valid_loss": steadily(folder / "best", lambda: _best_loss(run, state))}
+    if kept := last_result(folder):
+        best = run.checkpoint("best").name if run.has_checkpoint("best") else ""
+        yield {"evaluation": kept, "evaluation_is_current": kept.checkpoint == best}
+    yield {"state": "training" if is_trained else "finished" if _is_finished(run, state) else "unfinished"}
+
+
+def _saved_state(run: Run) -> TrainingState:
+    _check_sizes(run, "last")
+    return load_state(run)
+
+
+def _best_loss(run: Run, state: TrainingState) -> float:
+    """Returns the loss of the best checkpoint, whose files are there."""
+    if run.has_checkpoint("best") or not state.is_best:  # else a kill came before the pointer: it is the last one
+        _check_sizes(run, "best")
+    if average := load_average(run, "best"):
+        return average.valid_loss
+    entries = run.history()[: state.epoch - 1]
+    with told_as_damage(run.folder / HISTORY):
+        if not entries:
+            raise ValueError("it has no line")
+        return min(look_up(entry, "valid_loss", float) for entry in entries)
+
+
+def _check_sizes(run: Run, pointer: str) -> None:
+    """Raises CheckpointError unless a checkpoint's files are there, as large as they were written."""
+    checkpoint = run.checkpoint(pointer)
+    sealed = read_seal(checkpoint, run.identity.id)
+    with told_as_damage(checkpoint):
+        for name in sealed["files"] if sealed else ():
+            check_file(checkpoint / name, sealed["files"], up_to=-1)  # by size alone, even if that is 0
+
+
+def _is_finished(run: Run, state: TrainingState) -> bool:
+    """Whether training would stop at once, because its epochs or its patience have run out."""
+    patience = run.config.training.patience
+    return state.epoch > run.config.training.epochs or (
+        patience is not None and state.validations_since_best >= patience
+    )
+
+
+def _bytes_in(folder: Path) -> int:
+    """Returns how large all files below a folder are together, links not followed; those that vanish are left out."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(place, name)).st_size
+            except OSError:  # training has deleted it meanwhile
+                continue
+    return total
+
+
+def _date(path: Path) -> str | None:
+    """Returns when a file was written, or None if it is not there."""
+    try:
+        seconds = path.stat().st_mtime
+    except OSError:
+        return None
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")
