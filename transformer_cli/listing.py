@@ -6,6 +6,7 @@ here too.
 
 import logging
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -55,6 +56,8 @@ class ListedRun:
     """the last evaluation of this run alone"""
     evaluation_is_current: bool | None = None
     """whether it judged what is the best checkpoint now"""
+    resume: str | None = None
+    """the command that trains an unfinished run on"""
     bytes: int = 0
     """of all its files"""
 
@@ -119,7 +122,10 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
     if kept := last_result(folder):
         best = run.checkpoint("best").name if run.has_checkpoint("best") else ""
         yield {"evaluation": kept, "evaluation_is_current": kept.checkpoint == best}
-    yield {"state": "training" if is_trained else "finished" if _is_finished(run, state) else "unfinished"}
+    if is_trained or _is_finished(run, state):
+        yield {"state": "training" if is_trained else "finished"}
+    else:
+        yield {"state": "unfinished", "resume": _resume_command(run)}
 
 
 def _saved_state(run: Run) -> TrainingState:
@@ -155,6 +161,12 @@ def _is_finished(run: Run, state: TrainingState) -> bool:
     return state.epoch > run.config.training.epochs or (
         patience is not None and state.validations_since_best >= patience
     )
+
+
+def _resume_command(run: Run) -> str:
+    name = run.folder.name
+    words = ["tfm", "train", "--config", str(run.folder / "config.yaml")]
+    return shlex.join(words if run.config.name == name else [*words, "--set", f"name={name}"])
 
 
 def _bytes_in(folder: Path) -> int:

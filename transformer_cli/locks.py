@@ -46,8 +46,8 @@ def try_lock(file: IO[Any]) -> Lock:
 def exclusive(path: Path) -> Iterator[None]:
     """Hold a lock on the file `path` during the block.
 
-    Raises BlockingIOError if the lock is held already, by this process or another one, for more than a moment. If the file system has
-    no locks, a warning says so, and no lock is held.
+    Raises BlockingIOError if the lock is held already, by this process or another one, and not for a moment only. If
+    the file system has no locks, a warning says so, and no lock is held.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:

@@ -1,7 +1,6 @@
 """What `tfm runs` found → JSON, a table, and remarks on runs that are not finished. Reads no file; imports no torch."""
 
 import json
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -18,11 +17,11 @@ UNKNOWN = "–"
 
 
 def runs_as_json(runs_dir: Path, runs: Sequence["ListedRun"]) -> str:
-    """Returns the folder, and the fields of each run, escaped to ASCII: a name may hold bytes that cannot be printed."""
+    """Returns the folder, and the fields of each run, escaped to ASCII: a name may hold any bytes."""
     return json.dumps({"folder": str(runs_dir), "runs": [asdict(run) for run in runs]})
 
 
-def runs_as_table(runs_dir: Path, runs: Sequence["ListedRun"]) -> str:
+def runs_as_table(runs: Sequence["ListedRun"]) -> str:
     """Returns a line for each run, and below the table what its columns do not say. There is at least one run.
 
     A column tells which text BLEU is of, if they are not all of one.
@@ -37,7 +36,7 @@ def runs_as_table(runs_dir: Path, runs: Sequence["ListedRun"]) -> str:
         notes.append(f"BLEU: the last that `tfm evaluate` found{of}")
     if any(run.newest for run in runs):
         notes.append("* the newest, which commands use that are given no run")
-    remarks = [line for run in runs for line in _remarks(runs_dir, run)]
+    remarks = [line for run in runs for line in _remarks(run)]
     return "\n".join([table(rows), "", *notes, *([""] if remarks else []), *remarks])
 
 
@@ -57,19 +56,17 @@ def _row(run: "ListedRun", *, with_text: bool) -> list[str]:
     ]
 
 
-def _remarks(runs_dir: Path, run: "ListedRun") -> list[str]:
+def _remarks(run: "ListedRun") -> list[str]:
     """Returns what a user may want to do about a run, or should know of it."""
-    again = f"`tfm train --config {shlex.quote(str(runs_dir / run.name / 'config.yaml'))}`"
-    said = {
-        "new": "nothing has been saved yet",
-        "training": "in training now",
-        "unfinished": f"unfinished: {again} goes on",
-        "finished": "",
-        "broken": f"broken: {run.problem}",
+    lines = {
+        "new": [f"nothing saved yet: {run.name}"],
+        "training": [f"in training: {run.name}"],
+        "unfinished": [f"unfinished: {run.name}; `{run.resume}` goes on"],
+        "finished": [],
+        "broken": [f"broken: {run.problem}"],
     }[run.state]
-    lines = [f"{run.name}: {said}"] if said else []
     if run.evaluation and not run.evaluation_is_current:
-        lines.append(f"{run.name}: its BLEU is of {run.evaluation.checkpoint}, which is not its best checkpoint now")
+        lines.append(f"BLEU of earlier weights: {run.name}; `tfm evaluate --run {run.name}` judges its best ones")
     return lines
 
 

@@ -16,4 +16,4 @@ def runs(as_json: JsonOption = False) -> None:
     if as_json:
         print(runs_as_json(RUNS, found))
     elif found:
-        print(runs_as_table(RUNS, found))
+        print(runs_as_table(found))

@@ -127,6 +127,7 @@ def _resume(folder: Path, config: Config, data_dir: Path) -> Run:
     training = run.config.training.model_copy(update=update)
     resolved = run.config.model_copy(
         update={
+            "name": config.name,  # its folder may have got another one
             "data": run.config.data.model_copy(update={"files": config.data.files}),
             "model": run.config.model.model_copy(update={"vectors": config.model.vectors}),
             "training": training,
@@ -138,7 +139,7 @@ def _resume(folder: Path, config: Config, data_dir: Path) -> Run:
 
 def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
     """Raises ConfigError if the run was begun with other settings, except for the settings that may change."""
-    ignore = [*MAY_CHANGE, *(f"decoding.{key}" for key in DecodingConfig.model_fields)]
+    ignore = ["name", *MAY_CHANGE, *(f"decoding.{key}" for key in DecodingConfig.model_fields)]
     ignore += _moved(run.config, config, data_dir)
     if config.data.fingerprint is None:
         ignore.append("data.fingerprint")
