@@ -19,6 +19,7 @@ import typer
 from transformer_cli import signals, streams
 from transformer_cli.commands.compare import compare
 from transformer_cli.commands.curves import curves
+from transformer_cli.commands.doctor import doctor
 from transformer_cli.commands.evaluate import evaluate
 from transformer_cli.commands.inspect import inspect
 from transformer_cli.commands.prepare import prepare
@@ -137,6 +138,7 @@ app.command()(inspect)
 app.command()(curves)
 app.command()(runs)
 app.command()(verify)
+app.command()(doctor)
 
 
 def _start_log() -> None:

@@ -5,7 +5,6 @@ here too.
 """
 
 import logging
-import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, Literal
 
 from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.evaluation.record import Kept, last_result
+from transformer_cli.files import bytes_in
 from transformer_cli.locks import is_locked
 from transformer_cli.model.size import count_by_part
 from transformer_cli.reading import look_up
@@ -90,7 +90,7 @@ def _newest(runs_dir: Path, names: list[str]) -> str | None:
 
 
 def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
-    known: dict[str, Any] = {"bytes": _bytes_in(folder), "begun": _date(folder / "run.json")}
+    known: dict[str, Any] = {"bytes": bytes_in(folder), "begun": _date(folder / "run.json")}
     known["saved"] = _date(folder / "last")
     try:
         for facts in _facts(folder):
@@ -167,18 +167,6 @@ def _resume_command(run: Run) -> str:
     name = run.folder.name
     words = ["tfm", "train", "--config", str(run.folder / "config.yaml")]
     return shlex.join(words if run.config.name == name else [*words, "--set", f"name={name}"])
-
-
-def _bytes_in(folder: Path) -> int:
-    """Returns how large all files below a folder are together, links not followed; those that vanish are left out."""
-    total = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            try:
-                total += os.lstat(os.path.join(place, name)).st_size
-            except OSError:  # training has deleted it meanwhile
-                continue
-    return total
 
 
 def _date(path: Path) -> str | None:

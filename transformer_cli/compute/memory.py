@@ -1,5 +1,6 @@
 """How much memory this process may still take, and what it looks like when that was too little. Knows no models."""
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +35,14 @@ def free_memory(device: "torch.device | None" = None, *, root: Path = Path("/"))
 
         return torch.cuda.mem_get_info(device)[0]
     return min((max(0, free) for free in (*_of_machine(root), *_of_groups(root), *_of_process(root))), default=None)
+
+
+def total_memory() -> int | None:
+    """Returns how many bytes of memory the machine has, whether this process may take them or not (None: unknown)."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
 
 
 @contextmanager
