@@ -135,7 +135,7 @@ def _saved_state(run: Run) -> TrainingState:
 
 def _best_loss(run: Run, state: TrainingState) -> float:
     """Returns the loss of the best checkpoint, whose files are there."""
-    if run.has_checkpoint("best") or not state.is_best:  # else a kill came before the pointer: it is the last one
+    if not _lacks_pointer(run, state):
         _check_sizes(run, "best")
     if average := load_average(run, "best"):
         return average.valid_loss
@@ -156,11 +156,15 @@ def _check_sizes(run: Run, pointer: str) -> None:
 
 
 def _is_finished(run: Run, state: TrainingState) -> bool:
-    """Whether training would stop at once, because its epochs or its patience have run out."""
+    """Whether training would have nothing to do, because its epochs or its patience have run out."""
     patience = run.config.training.patience
-    return state.epoch > run.config.training.epochs or (
-        patience is not None and state.validations_since_best >= patience
-    )
+    is_spent = patience is not None and state.validations_since_best >= patience
+    return (state.epoch > run.config.training.epochs or is_spent) and not _lacks_pointer(run, state)
+
+
+def _lacks_pointer(run: Run, state: TrainingState) -> bool:
+    """Whether a kill came between the last save and `best`, which has to name it; training makes up for that."""
+    return state.is_best and not run.has_checkpoint("best")
 
 
 def _resume_command(run: Run) -> str:

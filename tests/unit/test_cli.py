@@ -12,7 +12,19 @@ import pytest
 
 from transformer_cli.errors import Interrupted
 
-COMMANDS = ("prepare", "train", "evaluate", "compare", "score", "translate", "inspect", "curves", "runs", "verify", "doctor")
+COMMANDS = (
+    "prepare",
+    "train",
+    "evaluate",
+    "compare",
+    "score",
+    "translate",
+    "inspect",
+    "curves",
+    "runs",
+    "verify",
+    "doctor",
+)
 Tfm = Callable[..., tuple[int, str, str]]
 
 

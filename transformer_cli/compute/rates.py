@@ -7,8 +7,8 @@ import torch
 from transformer_cli.compute.devices import Precision
 
 FIRST, LARGEST = 256, 8192  # rows of the square matrices
-LONG_ENOUGH_S = 0.002  # for one product, so that its start does not count; longer ones meet other programs
-BUDGET_S = 0.3
+LONG_ENOUGH_S = 0.001  # for one product, so that its start does not count; longer ones meet other programs
+BUDGET_S = 0.5
 
 
 def matrix_rate(device: torch.device, precision: Precision) -> float:
