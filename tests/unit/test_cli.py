@@ -13,17 +13,8 @@ import pytest
 from transformer_cli.errors import Interrupted
 
 COMMANDS = (
-    "prepare",
-    "train",
-    "evaluate",
-    "compare",
-    "score",
-    "translate",
-    "inspect",
-    "curves",
-    "runs",
-    "verify",
-    "doctor",
+    *("prepare", "train", "evaluate", "compare", "score", "translate", "inspect", "curves"),
+    *("runs", "verify", "doctor"),
 )
 Tfm = Callable[..., tuple[int, str, str]]
 
