@@ -150,9 +150,10 @@ def _check_sizes(run: Run, pointer: str) -> None:
     """Raises CheckpointError unless a checkpoint's files are there, as large as they were written."""
     checkpoint = run.checkpoint(pointer)
     sealed = read_seal(checkpoint, run.identity.id)
+    sums = sealed["files"] if sealed else {}
     with told_as_damage(checkpoint):
-        for name in sealed["files"] if sealed else ():
-            check_file(checkpoint / name, sealed["files"], up_to=-1)  # by size alone, even if that is 0
+        for name in sums:
+            check_file(checkpoint / name, sums, up_to=-1)  # by size alone, even if that is 0
 
 
 def _is_finished(run: Run, state: TrainingState) -> bool:
