@@ -20,9 +20,11 @@ from transformer_cli import signals, streams
 from transformer_cli.commands.compare import compare
 from transformer_cli.commands.config import config
 from transformer_cli.commands.curves import curves
+from transformer_cli.commands.doctor import doctor
 from transformer_cli.commands.evaluate import evaluate
 from transformer_cli.commands.inspect import inspect
 from transformer_cli.commands.prepare import prepare
+from transformer_cli.commands.runs import runs
 from transformer_cli.commands.score import score
 from transformer_cli.commands.train import train
 from transformer_cli.commands.translate import translate
@@ -135,8 +137,10 @@ app.command()(score)
 app.command()(translate)
 app.command()(inspect)
 app.command()(curves)
+app.command()(runs)
 app.command()(verify)
 app.command()(config)
+app.command()(doctor)
 
 
 def _start_log() -> None:

@@ -11,10 +11,10 @@ from transformer_cli.data.codec import SIDES
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.manifest import read_manifest
 from transformer_cli.errors import CheckpointError, DataError, TfmError
-from transformer_cli.runs.averages import load_average
 from transformer_cli.runs.pointers import POINTERS, steadily
 from transformer_cli.runs.run import Run, find_run, is_new
 from transformer_cli.runs.seals import read_seal
+from transformer_cli.runs.state import load_average
 from transformer_cli.sums import check_file
 from transformer_cli.training.record import validations_so_far
 

@@ -12,7 +12,10 @@ import pytest
 
 from transformer_cli.errors import Interrupted
 
-COMMANDS = ("prepare", "train", "evaluate", "compare", "score", "translate", "inspect", "curves", "verify", "config")
+COMMANDS = (
+    *("prepare", "train", "evaluate", "compare", "score", "translate", "inspect", "curves"),
+    *("runs", "verify", "config", "doctor"),
+)
 Tfm = Callable[..., tuple[int, str, str]]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.locks import Lock, exclusive, try_lock
+from transformer_cli.locks import Lock, exclusive, is_locked, try_lock
 
 
 def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path) -> None:
@@ -17,6 +17,24 @@ def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path) -> None:
         pass
     with exclusive(path):
         pass
+
+
+def test_one_can_ask_whether_a_lock_is_held(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert not is_locked(path)
+    assert not path.exists()
+    with exclusive(path):
+        assert is_locked(path)
+    assert not is_locked(path)
+
+
+def test_whoever_only_asks_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lock"
+    with path.open("w") as asking:
+        assert try_lock(asking) is Lock.HELD
+        monkeypatch.setattr("time.sleep", lambda _: asking.close())  # it has asked
+        with exclusive(path):
+            assert is_locked(path)
 
 
 def test_the_lock_of_a_killed_process_is_lifted(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def choose_precision(setting: str, device: torch.device) -> Precision:
 
     Fast are CPUs with AVX512-BF16 or AMX, and CUDA devices of compute capability 8.0 or higher.
     """
-    if setting == "bfloat16" or (setting == "auto" and _is_fast_at_bfloat16(device)):
+    if setting == "bfloat16" or (setting == "auto" and fast_at_bfloat16(device)):
         return "bfloat16"
     return "float32"
 
@@ -78,10 +78,12 @@ def describe(device: torch.device) -> str:
     return f"cpu, {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)
 
 
-def _is_fast_at_bfloat16(device: torch.device) -> bool:
+def fast_at_bfloat16(device: torch.device) -> str:
+    """Returns by what a device is fast at bfloat16, such as "AVX512-BF16"; "" if it is not, or unknown to be."""
     if device.type == "cuda":
-        return torch.cuda.get_device_capability(device) >= (8, 0)
+        major, minor = torch.cuda.get_device_capability(device)
+        return f"compute capability {major}.{minor}" if major >= 8 else ""
     if device.type != "cpu":
-        return False
-    supported = (getattr(torch.cpu, f"_is_{name}_supported", None) for name in ("avx512_bf16", "amx_tile"))
-    return any(probe is not None and probe() for probe in supported)
+        return ""
+    probes = {"AMX": "_is_amx_tile_supported", "AVX512-BF16": "_is_avx512_bf16_supported"}
+    return next((name for name, probe in probes.items() if getattr(torch.cpu, probe, lambda: False)()), "")

@@ -1,5 +1,6 @@
 """How much memory this process may still take, and what it looks like when that was too little. Knows no models."""
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +37,14 @@ def free_memory(device: "torch.device | None" = None, *, root: Path = Path("/"))
     return min((max(0, free) for free in (*_of_machine(root), *_of_groups(root), *_of_process(root))), default=None)
 
 
+def total_memory() -> int | None:
+    """Returns how many bytes of memory the machine has, whether this process may take them or not (None: unknown)."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
 @contextmanager
 def room_for(what: Callable[[], str]) -> Iterator[None]:
     """A block that may ask for more memory than there is. Raises MemoryShortage if so, with the words of `what`.
@@ -51,7 +60,9 @@ def room_for(what: Callable[[], str]) -> Iterator[None]:
 
 
 def in_words(n_bytes: int) -> str:
-    """Returns a number of bytes as 512 MB or 1.5 GB."""
+    """Returns a number of bytes as 34 kB, 512 MB or 1.5 GB."""
+    if n_bytes < 1e6:
+        return f"{n_bytes / 1e3:,.0f} kB"
     return f"{n_bytes / 1e9:,.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:,.0f} MB"
 
 

@@ -1,12 +1,14 @@
 """How many parameters a model would have, counted without building it, and whether there is memory for them."""
 
 from collections.abc import Collection
-
-import torch
+from typing import TYPE_CHECKING
 
 from transformer_cli.compute.memory import free_memory, in_words
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.errors import MemoryShortage
+
+if TYPE_CHECKING:
+    import torch
 
 BYTES = 4  # of a float32
 MOMENTS = 2  # Adam's, of each weight that learns
@@ -48,7 +50,7 @@ def refuse_without_room(
     vocabularies: tuple[int, int],
     *,
     whose: str = "",
-    device: torch.device | None = None,
+    device: "torch.device | None" = None,
     frozen: Collection[str] | None = None,
     by_muon: bool = False,
     processes: int = 1,

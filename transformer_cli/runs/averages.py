@@ -13,31 +13,18 @@ Knows nothing of how a validation is computed.
 """
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
 from transformer_cli.files import new_folder, write_json
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.reading import as_record, read_json
-from transformer_cli.runs.identity import told_as_damage
 from transformer_cli.runs.run import Run
-from transformer_cli.runs.seals import check_sealed, seal
+from transformer_cli.runs.seals import seal
+from transformer_cli.runs.state import Average
 from transformer_cli.runs.weights import load_weights, save_weights
 from transformer_cli.unfinished import delete
-
-
-@dataclass(frozen=True)
-class Average:
-    """The mean of some epochs' weights, validated. Losses are in nats per target token."""
-
-    epochs: list[int]
-    step: int
-    """optimiser steps after which it was made"""
-    valid_loss: float
-    valid_loss_batch_mean: float
-    valid_ppl: float
 
 
 def save_epoch(run: Run, model: Transformer, epoch: int) -> None:
@@ -84,21 +71,6 @@ def save_average(run: Run, model: Transformer, average: Average) -> None:
         write_json(folder / "average.json", asdict(average))
         seal(folder, place.name, run=run.folder, run_id=run.identity.id)
     run.point("average", place.name)
-
-
-def load_average(run: Run, pointer: str = "average") -> Average | None:
-    """Returns the average that `average`, or another pointer, names; None if it names none. Raises CheckpointError."""
-    if not run.has_checkpoint(pointer):
-        return None
-    path = run.checkpoint(pointer) / "average.json"
-    if not path.parent.name.startswith("average-"):
-        return None
-    check_sealed(path, run.identity.id)
-    with told_as_damage(path):
-        average = as_record(Average, read_json(path))
-        if path.parent.name != f"average-{average.step:07d}":
-            raise ValueError(f"step: {average.step} is not that of {path.parent.name}")
-    return average
 
 
 def _epoch_folder(run: Run, epoch: int) -> Path:

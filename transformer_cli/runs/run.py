@@ -14,7 +14,7 @@ runs/multi30k/
     unsaved                         exists until `last` is written for the first time: nothing has been saved yet
 runs/latest                         a text file that names the newest run
 
-Knows nothing of what a checkpoint holds.
+Knows nothing of what a checkpoint holds. Imports torch only where a model is made.
 """
 
 import json
@@ -23,10 +23,7 @@ import os
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING, Any
 
 from transformer_cli.config.data import DataConfig
 from transformer_cli.config.schema import Config
@@ -38,10 +35,7 @@ from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.errors import CheckpointError, ConfigError, MissingFile, TfmError
 from transformer_cli.files import write_text
-from transformer_cli.model.fast.dropout import FastDropout
-from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.size import refuse_without_room
-from transformer_cli.model.transformer import Transformer
 from transformer_cli.reading import parse_json, shown
 from transformer_cli.runs.identity import (
     RESTORE,
@@ -54,6 +48,9 @@ from transformer_cli.runs.identity import (
 )
 from transformer_cli.runs.pointers import find_latest, read_pointer, write_pointer
 from transformer_cli.runs.seals import HISTORY, history_lines
+
+if TYPE_CHECKING:
+    from transformer_cli.model.transformer import Transformer
 
 UNSAVED = "unsaved"
 
@@ -110,27 +107,36 @@ class Run:
                 *(self.folder, library, trained_with, now, library, trained_with),
             )
 
-    def new_model(self) -> Transformer:
+    def new_model(self) -> "Transformer":
         """Returns the untrained model, on the CPU; every call draws the same weights from the run's seed.
 
         Pretrained vectors are not in it yet. Torch's random state is left as it was; other devices' is not touched.
         Raises MemoryShortage, before anything is built, if the model is larger than the memory that is free.
         """
+        import torch
+
         with torch.random.fork_rng(devices=()):
             torch.default_generator.manual_seed(self.config.training.seed)
             return self._make_model()
 
-    def empty_model(self) -> Transformer:
+    def empty_model(self) -> "Transformer":
         """Returns a model, on the CPU, whose weights are arbitrary until they are loaded. Draws no random numbers.
 
         Raises MemoryShortage as `new_model` does.
         """
+        from transformer_cli.model.initialization import UninitializedWeights
+
         with UninitializedWeights():
             return self._make_model()
 
-    def _make_model(self) -> Transformer:
+    def _make_model(self) -> "Transformer":
         sizes = (len(self.codecs.source), len(self.codecs.target))
         refuse_without_room(self.config.model, sizes, whose=f"{self.folder}: ")
+        from torch import nn
+
+        from transformer_cli.model.fast.dropout import FastDropout
+        from transformer_cli.model.transformer import Transformer
+
         model = Transformer(
             self.config.model,
             source_vocabulary=len(self.codecs.source),
@@ -231,6 +237,11 @@ def _about_codecs(data: DataConfig) -> dict[str, str]:
         "data.subwords.size": str(data.subwords.size),
         "data.subwords.algorithm": data.subwords.algorithm,
     }
+
+
+def training_lock(folder: Path) -> Path:
+    """Returns the file that is locked as long as a process trains the run in a folder, which may not be there yet."""
+    return folder.with_name(f".{folder.name}.lock")
 
 
 def is_new(folder: Path) -> bool:

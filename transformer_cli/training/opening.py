@@ -19,10 +19,10 @@ from transformer_cli.data.manifest import find_dataset, is_text_of, read_manifes
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.locks import exclusive
 from transformer_cli.model.size import refuse_without_room
-from transformer_cli.runs.checkpoints import load_state
 from transformer_cli.runs.identity import MAY_CHANGE
 from transformer_cli.runs.pointers import follow_latest
-from transformer_cli.runs.run import Run, find_codec, free_name, is_new, lost
+from transformer_cli.runs.run import Run, find_codec, free_name, is_new, lost, training_lock
+from transformer_cli.runs.state import load_state
 from transformer_cli.training.pretrained import NOTHING, Initial, read_initial
 from transformer_cli.training.record import read_validations
 
@@ -86,7 +86,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Make sure that nobody else trains the run in `folder` during the block. Raises ConfigError if somebody does."""
     with ExitStack() as locks:
         try:
-            locks.enter_context(exclusive(folder.with_name(f".{folder.name}.lock")))
+            locks.enter_context(exclusive(training_lock(folder)))
         except BlockingIOError:
             raise _is_trained(folder) from None
         yield
@@ -128,7 +128,7 @@ def _resume(folder: Path, config: Config, data_dir: Path) -> Run:
     training = run.config.training.model_copy(update=update)
     resolved = run.config.model_copy(
         update={
-            "name": config.run_name,
+            "name": config.run_name,  # its folder may have got another one
             "data": run.config.data.model_copy(update={"files": config.data.files}),
             "model": run.config.model.model_copy(update={"vectors": config.model.vectors}),
             "training": training,

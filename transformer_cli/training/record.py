@@ -6,12 +6,11 @@ from typing import Any
 
 from transformer_cli.errors import CheckpointError
 from transformer_cli.reading import as_record
-from transformer_cli.runs.averages import load_average
-from transformer_cli.runs.checkpoints import TrainingState, load_state
 from transformer_cli.runs.identity import RESTORE
 from transformer_cli.runs.pointers import steadily
 from transformer_cli.runs.run import Run, is_new
 from transformer_cli.runs.seals import HISTORY, check_history
+from transformer_cli.runs.state import TrainingState, load_average, load_state
 from transformer_cli.training import events
 from transformer_cli.training.validation import Validation
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformer_cli.errors import ConfigError
 from transformer_cli.evaluation.losses import corpus_losses, perplexity
-from transformer_cli.runs.checkpoints import TrainingState
+from transformer_cli.runs.state import TrainingState
 from transformer_cli.training.sentences import Sentences
 from transformer_cli.training.step import Learner
 

@@ -124,6 +124,9 @@ def test_another_error_stays_as_it_is() -> None:
         raise RuntimeError("shapes do not fit")
 
 
-@pytest.mark.parametrize(("n_bytes", "words"), [(3 * 10**6, "3 MB"), (1.5e9, "1.5 GB"), (1.2e13, "12,000.0 GB")])
+@pytest.mark.parametrize(
+    ("n_bytes", "words"),
+    [(0, "0 kB"), (34_200, "34 kB"), (3 * 10**6, "3 MB"), (1.5e9, "1.5 GB"), (1.2e13, "12,000.0 GB")],
+)
 def test_bytes_in_words(n_bytes: int, words: str) -> None:
     assert in_words(n_bytes) == words

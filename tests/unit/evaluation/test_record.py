@@ -11,7 +11,7 @@ import pytest
 
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.evaluation.evaluate import evaluate
-from transformer_cli.evaluation.record import append_result
+from transformer_cli.evaluation.record import append_result, last_result
 from transformer_cli.runs.run import Run
 
 
@@ -56,3 +56,10 @@ def test_an_ensemble_is_kept_in_its_first_run(workspace: Path) -> None:
     append_result(run, {"bleu": 1.0}, checkpoint="step-0000001", decoding=decoding, others=[Path("runs/b")])
     last = kept(run.folder)[-1]
     assert (last["others"], last["decoding"]["beam_size"], last["bleu"]) == (["runs/b"], 4, 1.0)
+
+
+@pytest.mark.parametrize("content", ["", "[]\n", "{\n", '{"bleu": "high", "others": []}\n', "\ufffe\n", "null"])
+def test_what_is_no_evaluation_is_passed_over(tmp_path: Path, content: str) -> None:
+    assert last_result(tmp_path) is None
+    (tmp_path / "evaluations.jsonl").write_text(content, encoding="utf-8")
+    assert last_result(tmp_path) is None

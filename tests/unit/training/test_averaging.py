@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.runs import averages, checkpoints, pointers
-from transformer_cli.runs.averages import load_average
 from transformer_cli.runs.run import Run
+from transformer_cli.runs.state import load_average
 from transformer_cli.runs.weights import load_weights
 
 TrainTiny = Callable[..., Run]

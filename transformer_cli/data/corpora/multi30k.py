@@ -75,6 +75,11 @@ def open_multi30k(data: DataConfig, *, source_dir: Path | None = None) -> Corpus
     return Corpus(sums, splits, left_out=tuple(left_out))
 
 
+def cache_folder() -> Path:
+    """Returns the user's folder for what is downloaded, which may not be there yet."""
+    return Path(platformdirs.user_cache_dir("tfm"), "multi30k")
+
+
 def _named_folder(source_dir: Path | None) -> Path | None:
     named = source_dir or os.environ.get(FOLDER_VARIABLE)
     if not named:
@@ -100,7 +105,7 @@ def _from_folder(folder: Path, name: str) -> Path:
 
 
 def _from_cache(name: str) -> Path:
-    path, expected = Path(platformdirs.user_cache_dir("tfm"), "multi30k", name), SUMS[name]
+    path, expected = cache_folder() / name, SUMS[name]
     if path.is_file():
         found = file_sum(path)
         if found == expected:

@@ -1,0 +1,19 @@
+"""`tfm runs`: the folder runs/ → what is in it."""
+
+from pathlib import Path
+
+from transformer_cli.commands.options import JsonOption
+
+RUNS = Path("runs")
+
+
+def runs(as_json: JsonOption = False) -> None:
+    """List the runs under runs/: what they learned, how far they have come, and how good they are."""
+    from transformer_cli.listing import list_runs
+    from transformer_cli.output_runs import runs_as_json, runs_as_table
+
+    found = list_runs(RUNS)
+    if as_json:
+        print(runs_as_json(RUNS, found))
+    elif found:
+        print(runs_as_table(found))
