@@ -23,6 +23,7 @@ from transformer_cli.evaluation.losses import Losses, corpus_losses
 from transformer_cli.evaluation.metrics import Interval, TokenizedText, bleu_of_text, score
 from transformer_cli.evaluation.record import append_result
 from transformer_cli.runs.run import Run, find_run
+from transformer_cli.terminal import counted, note
 from transformer_cli.translator import Options, Translation, Translator
 
 log = logging.getLogger(__name__)
@@ -130,6 +131,7 @@ def judge(
     split = text.split or EncodedSplit(
         Side.of([line.ids for line in sources]), Side.of([line.ids for line in references])
     )
+    note(f"{text.name}: loss of {counted(len(sources), 'sentence')}")
     losses = _losses(translator, text.name, split)
     translations = translator.translate_encoded(text.sources, sources, Options(on_error="truncate"), settings)
     texts = [each.text for each in translations]
@@ -139,6 +141,7 @@ def judge(
     else:
         tokenizer = nearest_tokenizer(data.target, lowercase=data.lowercased)
         own_tokens, reference_tokens = ([tokenizer.tokens(line) for line in each] for each in (texts, text.references))
+    note(f"{text.name}: scores and their intervals")
     scores = score(
         TokenizedText(texts, own_tokens),
         TokenizedText(text.references, reference_tokens),

@@ -12,6 +12,7 @@ from transformer_cli.runs.identity import RESTORE
 from transformer_cli.runs.pointers import steadily
 from transformer_cli.runs.run import Run, is_new
 from transformer_cli.runs.seals import HISTORY, check_history
+from transformer_cli.terminal import note
 from transformer_cli.training import events
 from transformer_cli.training.validation import Validation
 
@@ -101,6 +102,7 @@ class Record:
     def _draw_curves(self) -> None:
         from transformer_cli import plots  # matplotlib takes half a second: not before the first steps
 
+        note("drawing curves.png")
         try:
             plots.draw_curves({self.run.config.name: self._entries()}, self.run.folder / "curves.png")
         except (OSError, ValueError) as error:  # no reason to stop training

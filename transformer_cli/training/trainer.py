@@ -25,7 +25,6 @@ from transformer_cli.data.batching import plan_epoch
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import CheckpointError, MemoryShortage
-from transformer_cli.evaluation.losses import perplexity
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last, save, set_moments
 from transformer_cli.runs.identity import RESTORE
 from transformer_cli.runs.run import Run
@@ -296,5 +295,5 @@ class Trainer:
     def _show(self, bar: "progress.Bar", done: Sequence[Rows]) -> None:
         running = self.state.running
         loss = running.nll / max(1, running.target_tokens)
-        bar.set_postfix_str(f"loss {loss:.3f}, PPL {perplexity(loss):.1f}", refresh=False)
+        bar.set_postfix_str(f"loss {loss:.3f}", refresh=False)
         bar.update(self.train_sentences.target_tokens(done))
