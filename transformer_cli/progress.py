@@ -37,9 +37,10 @@ def bar(
     """Returns a bar for use in a `with` block: `update(n)` moves it, and it vanishes at the end of the block.
 
     total: how much there is to do (None: unknown). unit_scale: show 1200 as 1.20k. initial: how much was done before.
-    If standard error is not a terminal, or with as_lines, log lines report on work of more than a minute instead.
+    If standard error is not a terminal, with as_lines, or where there is only one thing to do, log lines report on work
+    of more than a minute instead.
     """
-    if as_lines or sys.stderr is None or not sys.stderr.isatty() or terminal.is_plain():
+    if as_lines or total == 1 or sys.stderr is None or not sys.stderr.isatty() or terminal.is_plain():
         return Lines(description, total, unit, unit_scale=unit_scale, initial=initial)
     from tqdm import tqdm
 
@@ -53,7 +54,6 @@ def bar(
         bar_format=BAR if total else None,
     )
     shown.dynamic_ncols = _columns_and_rows  # type: ignore[assignment]  # as tqdm itself sets it
-    shown.refresh()
     return shown
 
 

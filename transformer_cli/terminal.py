@@ -23,8 +23,8 @@ ERASE_LINE = "\r\x1b[K"
 STYLES_OF_MESSAGES = {"tfm: error:": "1;31", "warning:": "1;33"}  # bold and red, bold and yellow
 WITHOUT_WIDTH = ("Mn", "Me", "Cf")  # Unicode's categories: marks that stand on a letter, and joiners
 
-# What stands for a style in our texts: \ufdd05f0c91d21\ufdd1 is bold. 5f0c91d2 is new in each process, so that no text from
-# outside can have it: a terminal gets nothing else of what it would obey.
+# What stands for a style in our texts: \ufdd05f0c91d21\ufdd1 is bold. 5f0c91d2 is new in each process, so that no text
+# from outside can have it: a terminal gets nothing else of what it would obey.
 _OWN = os.urandom(4).hex()
 _STYLES = re.compile(f"\ufdd0{_OWN}([0-9;]+)\ufdd1")
 
