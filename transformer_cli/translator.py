@@ -180,7 +180,8 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate lines as they come, `chunk` at a time. Yields one translation per line, in their order.
 
-        name: what errors call the text. done: is told how many more lines are translated, before they are yielded. An error is raised when all lines before it have been translated.
+        name: what errors call the text. done: is told how many more lines are translated, before they are yielded.
+        An error is raised when all lines before it have been translated.
         """
         settings = settings or self.settings
         reading = self._read(lines, options, settings, 1, name)

@@ -169,6 +169,7 @@ def _answer_a_terminal(
     log.info("One sentence per line. Ctrl-C drops a line, Ctrl-D ends.")
 
     def answer(number: int, line: str) -> None:
+        terminal.note("translating")
         try:
             sentence = as_text(line, f"line {number}")
             (translation,) = translator.translations([sentence], options, settings, first_line=number)
