@@ -128,16 +128,15 @@ def translate(
         _answer_a_terminal(translator, options, settings, render)
         return
     name, lines = _named_lines(sentences, input_file)
-    with _counting_long_lines(name, on_error) as long_lines, _progress(name, sentences, input_file) as (chunk, done):
+    with _counting_long_lines(name, on_error) as long_lines, _progress(sentences, input_file) as (chunk, done):
         translations = translator.stream(lines, options, settings, chunk=chunk, name=name, done=done)
         for number, translation in enumerate(translations, start=1):
             if translation.was_too_long:
                 long_lines.add(number)
             if attention:  # there is only one sentence: several were refused above
                 _draw_cross_attention(translation, attention, layer=translator.run.config.model.num_decoder_layers)
-            print(render(number, translation))
-            if number % CHUNK == 0:
-                sys.stdout.flush()  # a program that has sent as many lines may wait for them
+            is_last = number % CHUNK == 0  # of those that were read: who sent them may wait for their translations
+            print(render(number, translation), flush=is_last)
 
 
 def _renderer(*, tokens: bool, as_json: bool, n_best: int | None) -> Render:
@@ -184,12 +183,10 @@ def _answer_a_terminal(
 
 
 @contextmanager
-def _progress(
-    name: str, sentences: Sequence[str] | None, path: Path | None
-) -> Iterator[tuple[int, Callable[[int], object]]]:
+def _progress(sentences: Sequence[str] | None, path: Path | None) -> Iterator[tuple[int, Callable[[int], object]]]:
     """How many lines are translated together, and who is told of them: a bar, unless somebody sees the lines appear."""
     if sys.stdout.isatty():
-        terminal.note(f"translating {name}")
+        terminal.note("translating")
         yield CHUNK_TO_WATCH, lambda n_lines: None
         return
     with progress.bar("translate", len(sentences) if sentences else _n_lines(path), " sentences") as bar:
