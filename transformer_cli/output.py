@@ -153,7 +153,7 @@ def prepared_as_table(prepared: "Prepared") -> str:
             tokens, unknown, longest = (counts[side][key] for key in ("tokens", "unknown_rate", "longest"))
             rows.append((name, f"{counts['sentences']:,}", language, f"{tokens:,}", f"{unknown:.2%}", str(longest)))
     sizes = ", ".join(f"{language} {manifest['vocabulary'][side]:,}" for side, language in languages.items())
-    return "\n".join([str(prepared.folder), table(rows), *_about_tokens(manifest, sizes)])
+    return terminal.fitted("\n".join([str(prepared.folder), table(rows), *_about_tokens(manifest, sizes)]))
 
 
 def _about_tokens(manifest: dict[str, Any], sizes: str) -> list[str]:

@@ -137,7 +137,8 @@ def _width_of(character: str) -> int:
 def fitted(text: str, stream: TextIO | None = None) -> str:
     """Returns text whose lines are broken between words where they are wider than a terminal.
 
-    What is broken off is indented by two columns more than its line. A word is never broken. stream: as in `columns`.
+    What is broken off is indented by two columns more than its line. A word that is wider than the terminal, such as a
+    path, stays where it is: the terminal breaks it, and it can be copied as a whole. stream: as in `columns`.
     """
     limit = columns(stream)
     if limit is None:
@@ -150,8 +151,9 @@ def _broken(line: str, limit: int) -> str:
     indent = line[: len(line) - len(content)]
     lines = [indent]
     for word in re.split("(?<=[^ ])(?= )", content):  # each word but the first with the spaces before it
-        if width(lines[-1] + word) > limit and lines[-1].strip():
-            lines.append(f"{indent}  {word.lstrip(' ')}")
+        below = f"{indent}  {word.lstrip(' ')}"
+        if lines[-1].strip() and width(lines[-1] + word) > limit >= width(below):
+            lines.append(below)
         else:
             lines[-1] += word
     return "\n".join(lines)

@@ -131,7 +131,6 @@ def judge(
     split = text.split or EncodedSplit(
         Side.of([line.ids for line in sources]), Side.of([line.ids for line in references])
     )
-    note(f"{text.name}: loss of {counted(len(sources), 'sentence')}")
     losses = _losses(translator, text.name, split)
     translations = translator.translate_encoded(text.sources, sources, Options(on_error="truncate"), settings)
     texts = [each.text for each in translations]
@@ -141,7 +140,6 @@ def judge(
     else:
         tokenizer = nearest_tokenizer(data.target, lowercase=data.lowercased)
         own_tokens, reference_tokens = ([tokenizer.tokens(line) for line in each] for each in (texts, text.references))
-    note(f"{text.name}: scores and their intervals")
     scores = score(
         TokenizedText(texts, own_tokens),
         TokenizedText(text.references, reference_tokens),
@@ -175,6 +173,7 @@ def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
         log.warning("%s: %d sentences are too long: left out of the loss, and cut for translation", name, n_long)
     if not len(rows):
         raise DataError(f"{name}: every sentence is longer than the model's {max_length} positions")
+    note(f"{name}: the loss of {counted(len(rows), 'sentence')}")
     return corpus_losses(translator.model, split, rows, others=translator.models[1:])
 
 

@@ -304,7 +304,7 @@ def test_columns_that_do_not_fit_stand_below() -> None:
 @pytest.mark.usefixtures("narrow")
 def test_a_message_is_broken_between_words() -> None:
     assert terminal.message("tfm: error: runs/a-name-without-an-end: is damaged;\nmend it") == (
-        "tfm: error:\n  runs/a-name-without-an-end:\n  is\n  damaged;\\nmend\n  it"
+        "tfm: error: runs/a-name-without-an-end:\n  is damaged;\\nmend\n  it"
     )
     assert terminal.fitted("  short\n  eins zwei drei vier") == "  short\n  eins zwei drei\n    vier"
 
