@@ -159,9 +159,9 @@ def _broken(line: str, limit: int) -> str:
     return "\n".join(lines)
 
 
-def counted(number: int, noun: str) -> str:
-    """Returns a number with its noun: "1 thread", "2 threads", "12,000 pairs"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Returns a number with its noun: "1 thread", "12,000 pairs". plural: None adds an s to the noun."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def on_one_line(message: str) -> str:

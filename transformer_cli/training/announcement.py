@@ -37,7 +37,7 @@ def announce(learner: Learner, opened: Opened, state: TrainingState, *, pairs: i
         epochs = "the only epoch is" if state.epoch == 2 else f"all {state.epoch - 1} epochs are"
         log.info("%s trained%s", epochs, more)
     elif state.step:
-        where = f"epoch {state.epoch}, {counted(state.batch, 'batch')} into it"
+        where = f"epoch {state.epoch}, {counted(state.batch, 'batch', 'batches')} into it"
         log.info("resuming from the save at step %s (%s)", f"{state.step:,}", where)
     elif batches == 1 and config.training.batch_size > pairs:
         log.warning("training.batch_size %s takes all pairs at once: an epoch is one step", config.training.batch_size)
