@@ -163,5 +163,6 @@ def _rank() -> str:
 
 def _say(message: str) -> None:
     if message:
+        terminal.erase_line()
         line = f"{terminal.message(message)}\n"
         sys.stderr.write(line)  # in one call, so that no other process's line comes before the line's end

@@ -80,6 +80,12 @@ def forget_note() -> None:
         stream.flush()
 
 
+def erase_line() -> None:
+    """Erase what stands in the last line of a terminal: the ^C of a Ctrl-C, behind a bar that has gone."""
+    if isinstance(sys.stderr, Terminal) and not is_plain():
+        sys.stderr.put(ERASE_LINE)
+
+
 def is_plain() -> bool:
     """Whether the terminals of this process do no more than print, such as Emacs's shell."""
     return os.environ.get("TERM", "dumb") == "dumb"

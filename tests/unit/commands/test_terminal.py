@@ -131,7 +131,7 @@ def test_escape_codes_of_a_vocabulary_are_shown_on_a_terminal(
     assert "the small \\x1bzorro sleeps at the beach.\n" in seen
     ours = ("\r", "\n", "\x1b[K", "\x1b[1;31m", "\x1b[0m")  # notes come and go; an error's beginning is red
     assert re.sub("|".join(map(re.escape, ours)), "", seen).isprintable()
-    assert "\x1b[1;31mtfm: error:\x1b[0m runs/no\\x1b[31m\\nrun: " in seen
+    assert "\r\x1b[K\x1b[1;31mtfm: error:\x1b[0m runs/no\\x1b[31m\\nrun: " in seen
 
 
 @pytest.fixture
