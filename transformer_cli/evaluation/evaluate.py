@@ -169,8 +169,8 @@ def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     max_length = translator.max_length
     rows = rows_within(split, max_length)
     if len(rows) < len(split):
-        n_long = len(split) - len(rows)
-        log.warning("%s: %d sentences are too long: left out of the loss, and cut for translation", name, n_long)
+        long = counted(len(split) - len(rows), "sentence")
+        log.warning("%s: %s too long: left out of the loss, and cut for translation", name, long)
     if not len(rows):
         raise DataError(f"{name}: every sentence is longer than the model's {max_length} positions")
     note(f"{name}: the loss of {counted(len(rows), 'sentence')}")
