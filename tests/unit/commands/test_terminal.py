@@ -211,8 +211,9 @@ def test_results_of_a_conversation_may_go_to_a_file(
     out = tmp_path / "answers"
     converse("--on-error", "blank", out=out)
     screen.seen(until="de> ")
-    screen.type("Der alte Hund singt im Park.\n\n")
-    screen.seen(until="de> \nde> ")
+    for line in ("Der alte Hund singt im Park.\n", "\n"):
+        screen.type(line)
+        screen.seen(until="translating …\r\x1b[Kde> ")
     screen.type(f"{'Hund ' * 15}\n")
     screen.seen(until=" 1 too long, left blank: line 3\n")
     screen.type("\x04")
