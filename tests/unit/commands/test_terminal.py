@@ -282,18 +282,21 @@ def test_text_cannot_have_styles_of_its_own(screen: Screen) -> None:
 
 
 @pytest.fixture
-def narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Standard output and standard error are a terminal of 20 columns without styles."""
+def be_narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """be_narrow(): from now on standard output and standard error are a terminal of 20 columns without styles."""
     screen = Screen(columns=20)
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setattr("sys.stdout", Terminal(screen.stream.buffer, encoding="utf-8"))
-    monkeypatch.setattr("sys.stderr", Terminal(screen.stream.buffer, encoding="utf-8"))
-    yield
+
+    def begin() -> None:  # by the test itself: pytest sets the streams once more when the fixtures are there
+        monkeypatch.setenv("TERM", "dumb")
+        for name in ("stdout", "stderr"):
+            monkeypatch.setattr(sys, name, Terminal(screen.stream.buffer, encoding="utf-8"))
+
+    yield begin
     screen.close()
 
 
-@pytest.mark.usefixtures("narrow")
-def test_columns_that_do_not_fit_stand_below() -> None:
+def test_columns_that_do_not_fit_stand_below(be_narrow: Callable[[], None]) -> None:
+    be_narrow()
     rows = [["run", "loss", "perplexity", "BLEU"], ["eins", "1.0", "2.72", "33.33"], ["狗", "2.0", "7.39", "9.10"]]
     assert table(rows).split("\n\n") == [
         "run   loss\neins   1.0\n狗     2.0",
@@ -302,8 +305,8 @@ def test_columns_that_do_not_fit_stand_below() -> None:
     ]
 
 
-@pytest.mark.usefixtures("narrow")
-def test_a_message_is_broken_between_words() -> None:
+def test_a_message_is_broken_between_words(be_narrow: Callable[[], None]) -> None:
+    be_narrow()
     assert terminal.message("tfm: error: runs/a-name-without-an-end: is damaged;\nmend it") == (
         "tfm: error: runs/a-name-without-an-end:\n  is damaged;\\nmend\n  it"
     )
