@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from transformer_cli import signals, streams
+from transformer_cli import signals, streams, terminal
 from transformer_cli.commands.compare import compare
 from transformer_cli.commands.config import config
 from transformer_cli.commands.curves import curves
@@ -31,13 +31,14 @@ from transformer_cli.commands.translate import translate
 from transformer_cli.commands.verify import verify
 from transformer_cli.compute import threads
 from transformer_cli.errors import DistributedError, Interrupted, TfmError
-from transformer_cli.terminal import on_one_line
 
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},  # for every command
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: rich takes a tenth of a second to import
 )
+WITHOUT_TORCH = ("config", "runs")
+"""the commands that begin at once"""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except signals.Stopped as stopped:
         code = 128 + stopped.number
         _say("" if _is_second() else f"tfm: {stopped}")
+    terminal.forget_note()
     sys.exit(code)
 
 
@@ -104,6 +106,8 @@ def root(
         typer.echo(context.get_help())
     else:
         _start_log()
+        if context.invoked_subcommand not in WITHOUT_TORCH:
+            terminal.note("loading PyTorch")  # takes seconds, and half a minute when the computer has just been started
         if context.invoked_subcommand != "train":  # which prints nothing there
             streams.check_standard_output()
 
@@ -165,5 +169,6 @@ def _rank() -> str:
 
 def _say(message: str) -> None:
     if message:
-        line = f"{on_one_line(message)}\n"
+        terminal.erase_line()
+        line = f"{terminal.message(message)}\n"
         sys.stderr.write(line)  # in one call, so that no other process's line comes before the line's end

@@ -9,6 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from transformer_cli import terminal
+
 if TYPE_CHECKING:
     from transformer_cli.data.prepare import Prepared
     from transformer_cli.evaluation.evaluate import Result
@@ -151,7 +153,7 @@ def prepared_as_table(prepared: "Prepared") -> str:
             tokens, unknown, longest = (counts[side][key] for key in ("tokens", "unknown_rate", "longest"))
             rows.append((name, f"{counts['sentences']:,}", language, f"{tokens:,}", f"{unknown:.2%}", str(longest)))
     sizes = ", ".join(f"{language} {manifest['vocabulary'][side]:,}" for side, language in languages.items())
-    return "\n".join([str(prepared.folder), table(rows), *_about_tokens(manifest, sizes)])
+    return terminal.fitted("\n".join([str(prepared.folder), table(rows), *_about_tokens(manifest, sizes)]))
 
 
 def _about_tokens(manifest: dict[str, Any], sizes: str) -> list[str]:
@@ -217,11 +219,32 @@ def _queries(found: "WordAttention") -> list[str]:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Join rows with columns as wide as their longest cell; the first is flush left, the others are flush right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    """Join rows with columns as wide as their widest cell; the first is flush left, the others are flush right.
 
-    def line(row: Sequence[str]) -> str:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+    The first row is the head, which is bold on a terminal. Columns that do not fit beside each other there stand below
+    each other, each time with the first column before them.
+    """
+    widths = [max(map(terminal.width, column)) for column in zip(*rows, strict=True)]
+
+    def line(row: Sequence[str], chosen: Sequence[int]) -> str:
+        cells = [f"{row[0]}{' ' * (widths[0] - terminal.width(row[0]))}"]
+        cells += [f"{' ' * (widths[column] - terminal.width(row[column]))}{row[column]}" for column in chosen]
         return "  ".join(cells).rstrip()
 
-    return "\n".join(map(line, rows))
+    blocks = []
+    for chosen in _side_by_side(widths):
+        head, *body = (line(row, chosen) for row in rows)
+        blocks.append("\n".join([terminal.bold(head), *body]))
+    return "\n\n".join(blocks)
+
+
+def _side_by_side(widths: Sequence[int]) -> list[list[int]]:
+    """Returns the columns but the first in groups that fit on the terminal beside the first."""
+    limit = terminal.columns()
+    groups: list[list[int]] = [[]]
+    for column in range(1, len(widths)):
+        wanted = widths[0] + sum(2 + widths[each] for each in (*groups[-1], column))
+        if limit is not None and wanted > limit and groups[-1]:
+            groups.append([])
+        groups[-1].append(column)
+    return groups

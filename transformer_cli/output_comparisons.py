@@ -6,17 +6,19 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from transformer_cli.output import score_with_interval, table
+from transformer_cli.terminal import bold, counted, fitted
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.compare import Comparison, Example, RecipeComparison
     from transformer_cli.evaluation.significance import PairedScore
 
 CAUTION = """\
-This judges these translations: two sets of weights, not two recipes. The same recipe with another seed gives other
-weights. To judge recipes, name several runs of each: tfm compare a-seed0,a-seed1 b-seed0,b-seed1"""
+This judges these translations: two sets of weights, not two recipes. The same
+recipe with another seed gives other weights. To judge recipes, name several
+runs of each: tfm compare a-seed0,a-seed1 b-seed0,b-seed1"""
 RECIPE_CAUTION = """\
-This judges recipes by the spread of their runs (Welch's t-test), on this text alone. Two runs of each find only
-differences that are large beside that spread."""
+This judges recipes by the spread of their runs (Welch's t-test), on this text
+alone. Two runs of each find only differences that are large beside that spread."""
 
 
 def comparisons_as_dict(comparisons: Sequence["Comparison"] | Sequence["RecipeComparison"]) -> dict[str, Any]:
@@ -31,17 +33,17 @@ def comparisons_as_json(comparisons: Sequence["Comparison"] | Sequence["RecipeCo
 
 def comparisons_as_table(comparisons: Sequence["Comparison"]) -> str:
     """Returns a table for each text, and what all of them judge."""
-    return "\n\n".join([*map(_comparison_as_table, comparisons), CAUTION])
+    return fitted("\n\n".join([*map(_comparison_as_table, comparisons), CAUTION]))
 
 
 def recipes_as_table(comparisons: Sequence["RecipeComparison"]) -> str:
     """Returns a table for each text, and what all of them judge."""
-    return "\n\n".join([*map(_recipes_as_table, comparisons), RECIPE_CAUTION])
+    return fitted("\n\n".join([*map(_recipes_as_table, comparisons), RECIPE_CAUTION]))
 
 
 def _comparison_as_table(comparison: "Comparison") -> str:
     """Returns each system's scores beside the first one's, a verdict on each pair, and what changed most."""
-    parts = [f"{comparison.split}: {comparison.sentences:,} sentences"]
+    parts = [bold(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}")]
     for metric in ("BLEU", "chrF"):
         rows = [[metric, "score ± 95 %", "difference", "p (bootstrap)", "p (randomisation)"]]
         for system in comparison.systems:
@@ -57,7 +59,7 @@ def _comparison_as_table(comparison: "Comparison") -> str:
 
 def _recipes_as_table(comparison: "RecipeComparison") -> str:
     """Returns the mean scores of recipes, with the spread of their runs, and a verdict on each pair."""
-    parts = [f"{comparison.split}: {comparison.sentences:,} sentences"]
+    parts = [bold(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}")]
     for metric in ("BLEU", "chrF"):
         rows = [[metric, "runs", "mean ± SD", "difference (95 %)", "p (Welch)"]]
         for recipe in comparison.recipes:
@@ -76,7 +78,7 @@ def _recipes_as_table(comparison: "RecipeComparison") -> str:
 
 def _verdicts(verdicts: Sequence[str | None]) -> str:
     """Returns one line per verdict (the first system has none), and how they share the level of significance."""
-    said = [verdict for verdict in verdicts if verdict]
+    said = [bold(verdict) for verdict in verdicts if verdict]
     if len(said) > 1:
         said.append(f"({len(said)} comparisons: better means p < 0.05 / {len(said)})")
     return "\n".join(said)

@@ -9,7 +9,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
-from transformer_cli.terminal import on_one_line
+from transformer_cli import terminal
 
 if TYPE_CHECKING:
     from typing import Any
@@ -20,6 +20,9 @@ log = logging.getLogger(__name__)
 
 Bar: TypeAlias = "tqdm[Any] | Lines"  # only type checkers see tqdm as generic
 SECONDS_A_LINE = 60.0
+BAR = (
+    "{l_bar}{bar}| {remaining} left, {rate_fmt}{postfix}"  # tqdm's own is wide: at 80 columns it has no room for a bar
+)
 
 
 def bar(
@@ -34,21 +37,30 @@ def bar(
     """Returns a bar for use in a `with` block: `update(n)` moves it, and it vanishes at the end of the block.
 
     total: how much there is to do (None: unknown). unit_scale: show 1200 as 1.20k. initial: how much was done before.
-    If standard error is not a terminal, or with as_lines, log lines report on work of more than a minute instead.
+    If standard error is not a terminal, with as_lines, or where there is only one thing to do, log lines report on work
+    of more than a minute instead.
     """
-    if as_lines or sys.stderr is None or not sys.stderr.isatty():
+    if as_lines or total == 1 or sys.stderr is None or not sys.stderr.isatty() or terminal.is_plain():
         return Lines(description, total, unit, unit_scale=unit_scale, initial=initial)
     from tqdm import tqdm
 
-    return tqdm(
+    shown = tqdm(
         desc=description,
         total=total,
         unit=unit,
         unit_scale=unit_scale,
         initial=initial,
         leave=False,
-        dynamic_ncols=True,
+        bar_format=BAR if total else None,
     )
+    shown.dynamic_ncols = _columns_and_rows  # type: ignore[assignment]  # as tqdm itself sets it
+    return shown
+
+
+def _columns_and_rows(_file: object) -> tuple[int | None, int | None]:
+    """Returns the room for a bar: a Ctrl-C shows as ^C behind it, and should not begin another line."""
+    columns = terminal.columns(sys.stderr)
+    return columns and columns - 3, None
 
 
 class Lines:
@@ -100,7 +112,6 @@ class LineHandler(logging.Handler):
         from tqdm import tqdm
 
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        tqdm.write(
-            f"{prefix}{on_one_line(record.getMessage())}\n", file=sys.stderr, end=""
-        )  # in one call: nobody can tear it
+        line = terminal.message(f"{prefix}{record.getMessage()}")
+        tqdm.write(f"{line}\n", file=sys.stderr, end="")  # in one call: nobody can tear it
         sys.stderr.flush()

@@ -54,6 +54,7 @@ class Watch:
         self._is_silent = is_silent
         self._listener: Listener | None = None
         self._is_heard = False
+        self._passed_over: int | None = None
 
     @contextmanager
     def listening(self, listener: Listener) -> Iterator[None]:
@@ -63,6 +64,17 @@ class Watch:
             yield
         finally:
             self._listener = None
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Let Ctrl-C raise KeyboardInterrupt during the block, as often as it is pressed, and ask for nothing more."""
+        handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._passed_over = signal.SIGINT
+        try:
+            yield
+        finally:
+            self._passed_over = None
+            signal.signal(signal.SIGINT, handler)
 
     def finish(self) -> None:
         """Raise Stopped no more: the command has ended, and only says why."""
@@ -116,8 +128,8 @@ class Watch:
                 self._end(self._how() if listener is None else listener.rescue())
             elif not (received := os.read(pipe, 1)):
                 return
-            elif received[0] not in NUMBERS:
-                pass  # somebody else's
+            elif received[0] not in NUMBERS or received[0] == self._passed_over:
+                pass  # somebody else's, or the main thread's alone
             elif first == math.inf:
                 first = monotonic()
                 deadline = first + PATIENCE

@@ -3,7 +3,7 @@
 Knows nothing of tables or pictures.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -32,6 +32,9 @@ from transformer_cli.runs.run import Run, find_run
 BATCH_POSITIONS = 2048  # padded source positions decoded together
 CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
 NOTHING = Hypothesis([], [], 0.0, 0.0)  # of a blank line: no search writes it
+
+Done = Callable[[int], object]
+"""Is told how many more lines have been translated"""
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ class Translator:
         for each in (run, *others):
             each.say_other_tokenizer()
         self.run = run
+        self.runs = [run, *others]
         self.device = device
         self.models = [load_best(each, device) for each in (run, *others)]
         self.batches_at_a_time = batches_at_a_time or (torch.get_num_threads() if device.type == "cpu" else 1)
@@ -149,7 +153,8 @@ class Translator:
             raise TypeError(f"expected a list of sentences, such as [{sentences!r}], not one str")
         settings = settings or self.settings
         lines = list(self._read(sentences, options, settings, first_line))
-        return self._translate(lines, options, settings, first_line)
+        with progress.bar("translate", len(lines), " sentences") as bar:
+            return self._translate(lines, options, settings, first_line, bar.update)
 
     def translate_encoded(
         self,
@@ -159,8 +164,9 @@ class Translator:
         settings: SearchSettings | None = None,
     ) -> list[Translation]:
         """Like `translations`, for sentences that the run's source codec has encoded already."""
-        lines = map(self._fitting(options).encoded, sentences, encoded)
-        return self._translate(list(lines), options, settings or self.settings, first_line=1)
+        lines = list(map(self._fitting(options).encoded, sentences, encoded))
+        with progress.bar("translate", len(lines), " sentences") as bar:
+            return self._translate(lines, options, settings or self.settings, 1, bar.update)
 
     def stream(
         self,
@@ -170,10 +176,12 @@ class Translator:
         *,
         chunk: int,
         name: str = "",
+        done: Done = lambda n_lines: None,
     ) -> Iterator[Translation]:
         """Translate lines as they come, `chunk` at a time. Yields one translation per line, in their order.
 
-        name: what errors call the text. An error is raised when all lines before it have been translated.
+        name: what errors call the text. done: is told how many more lines are translated, before they are yielded.
+        An error is raised when all lines before it have been translated.
         """
         settings = settings or self.settings
         reading = self._read(lines, options, settings, 1, name)
@@ -191,18 +199,19 @@ class Translator:
                     return
             except TfmError as error:
                 failure = error
-            yield from self._translate(waiting, options, settings, first_line)
+            yield from self._translate(waiting, options, settings, first_line, done)
             first_line += len(waiting)
         raise failure
 
     def _translate(
-        self, lines: Sequence[Line], options: Options, settings: SearchSettings, first_line: int
+        self, lines: Sequence[Line], options: Options, settings: SearchSettings, first_line: int, done: Done
     ) -> list[Translation]:
-        """Returns the translation of each line."""
+        """Returns the translation of each line. done: as in `stream`."""
         prefix = self._prefix(options)
         read = [line.read for line in lines]
         lengths = np.array([len(line) for line in read], dtype=np.int64)
         wordy = np.flatnonzero(lengths)  # a blank line stays blank
+        done(len(lines) - len(wordy))
         batches = [wordy[group] for group in groups_by_length(lengths[wordy], BATCH_POSITIONS)]
         batches.reverse()  # the longest first, so that batches decoded side by side end at about the same time
         found: dict[int, list[Hypothesis]] = {}
@@ -217,13 +226,10 @@ class Translator:
                 keep_attention=options.keep_attention,
             )
 
-        with (
-            progress.bar("translate", len(read), " sentences") as bar,
-            SideBySide(min(self.batches_at_a_time, len(batches)) or 1) as workers,
-        ):
+        with SideBySide(min(self.batches_at_a_time, len(batches)) or 1) as workers:
             for rows, hypotheses in zip(batches, workers.run(decode_batch, batches), strict=True):
                 found.update(zip(rows.tolist(), hypotheses, strict=True))
-                bar.update(len(rows))
+                done(len(rows))
         return [self._translation(line, found.get(index, [NOTHING]), options) for index, line in enumerate(lines)]
 
     def _read(

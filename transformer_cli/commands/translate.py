@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from transformer_cli import progress, terminal
 from transformer_cli.commands.options import (
     BeamSizeOption,
     DecodingSetOption,
@@ -21,14 +22,16 @@ from transformer_cli.commands.options import (
 )
 from transformer_cli.decoding.limits import DEFAULT_LIMIT
 from transformer_cli.errors import DataError
+from transformer_cli.keyboard import converse
 from transformer_cli.output import long_lines_as_text, translation_as_json
-from transformer_cli.terminal import on_one_line
+from transformer_cli.streams import stream_named
 
 if TYPE_CHECKING:
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.translator import Options, Translation, Translator
 
 CHUNK = 1000  # lines that are read before they are translated together
+CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
 NAMED = 10  # lines that were too long, of which the numbers are said
 
 Render = Callable[[int, "Translation"], str]
@@ -125,15 +128,15 @@ def translate(
         _answer_a_terminal(translator, options, settings, render)
         return
     name, lines = _named_lines(sentences, input_file)
-    with _counting_long_lines(name, on_error) as long_lines:
-        for number, translation in enumerate(translator.stream(lines, options, settings, chunk=CHUNK, name=name), 1):
+    with _counting_long_lines(name, on_error) as long_lines, _progress(sentences, input_file) as (chunk, done):
+        translations = translator.stream(lines, options, settings, chunk=chunk, name=name, done=done)
+        for number, translation in enumerate(translations, start=1):
             if translation.was_too_long:
                 long_lines.add(number)
             if attention:  # there is only one sentence: several were refused above
                 _draw_cross_attention(translation, attention, layer=translator.run.config.model.num_decoder_layers)
-            print(render(number, translation))
-            if number % CHUNK == 0:
-                sys.stdout.flush()  # a program that has sent as many lines may wait for them
+            is_last = number % CHUNK == 0  # of those that were read: who sent them may wait for their translations
+            print(render(number, translation), flush=is_last)
 
 
 def _renderer(*, tokens: bool, as_json: bool, n_best: int | None) -> Render:
@@ -159,16 +162,43 @@ def _answer_a_terminal(
     translator: "Translator", options: "Options", settings: "SearchSettings", render: Render
 ) -> None:
     """Translate each line as soon as it is typed."""
-    print("Type one sentence per line; Ctrl-D ends.", file=sys.stderr)
-    for number, line in enumerate(_named_lines(None, None)[1], start=1):
+    folders = ", ".join(str(each.folder) for each in translator.runs)
+    data = translator.run.config.data
+    log.info("%s: %s → %s", folders, data.source, data.target)
+    log.info("One sentence per line. Ctrl-C drops a line, Ctrl-D ends.")
+
+    def answer(number: int, line: str) -> None:
+        terminal.note("translating")
         try:
-            (translation,) = translator.translations([line], options, settings, first_line=number)
+            sentence = as_text(line, f"line {number}")
+            (translation,) = translator.translations([sentence], options, settings, first_line=number)
         except DataError as error:  # one sentence too long is no reason to leave
-            print(f"tfm: error: {on_one_line(str(error))}", file=sys.stderr)
+            print(terminal.message(f"tfm: error: {error}"), file=sys.stderr)
         else:
             if translation.was_too_long:
                 log.warning("%s", long_lines_as_text(1, [number], options.on_error))
             print(render(number, translation), flush=True)
+
+    converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
+
+
+@contextmanager
+def _progress(sentences: Sequence[str] | None, path: Path | None) -> Iterator[tuple[int, Callable[[int], object]]]:
+    """How many lines are translated together, and who is told of them: a bar, unless somebody sees the lines appear."""
+    if sys.stdout.isatty():
+        terminal.note("translating")
+        yield CHUNK_TO_WATCH, lambda n_lines: None
+        return
+    with progress.bar("translate", len(sentences) if sentences else _n_lines(path), " sentences") as bar:
+        yield CHUNK, bar.update
+
+
+def _n_lines(path: Path | None) -> int | None:
+    """Returns how many lines a file has; None if that is not easily known."""
+    from transformer_cli.data.lines import count_lines
+
+    is_plain = path is not None and path.is_file() and stream_named(path) is None and path.suffix != ".gz"
+    return count_lines(path) if path and is_plain else None
 
 
 def _draw_cross_attention(translation: "Translation", path: Path, *, layer: int) -> None:

@@ -6,6 +6,7 @@ import typer
 
 from transformer_cli.commands import completion
 from transformer_cli.errors import DataError
+from transformer_cli.terminal import counted
 
 
 def verify(
@@ -27,7 +28,8 @@ def verify(
         for line in found.damaged:
             print(line)
         if not found.damaged:
-            print(f"{found.folder}: {found.n_files} files, {found.n_bytes / 1e6:,.1f} MB: as they were written")
+            size = f"{counted(found.n_files, 'file')}, {found.n_bytes / 1e6:,.1f} MB"
+            print(f"{found.folder}: {size}: as they were written")
     damaged = [f"{found.folder} ({len(found.damaged)})" for found in verified if found.damaged]
     if damaged:
         raise DataError(f"damaged: {', '.join(damaged)}; restore what standard output names, or make it again")

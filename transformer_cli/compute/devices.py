@@ -9,6 +9,7 @@ import torch
 
 from transformer_cli.compute.world import World
 from transformer_cli.errors import DeviceError
+from transformer_cli.terminal import counted
 
 Precision = Literal["float32", "bfloat16"]
 
@@ -75,7 +76,7 @@ def describe(device: torch.device) -> str:
     """Returns the device in words: `cuda:0 (NVIDIA H200)`, `cpu, 2 threads`."""
     if device.type == "cuda":
         return f"{device} ({torch.cuda.get_device_name(device)})"
-    return f"cpu, {torch.get_num_threads()} threads" if device.type == "cpu" else str(device)
+    return f"cpu, {counted(torch.get_num_threads(), 'thread')}" if device.type == "cpu" else str(device)
 
 
 def fast_at_bfloat16(device: torch.device) -> str:

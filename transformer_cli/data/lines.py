@@ -16,6 +16,7 @@ from typing import Protocol
 
 from transformer_cli.errors import DataError
 from transformer_cli.files import kind_of
+from transformer_cli.terminal import counted
 
 LONGEST_LINE = 4_000  # characters: spaCy takes n² time for n brackets or emoji, 4 to 8 s for so many
 MOST_BYTES = 4 * (LONGEST_LINE + 1) + 5  # of a line that is read: one character too many, byte order mark, line end
@@ -153,7 +154,7 @@ def out_of_step(source: Path, target: Path) -> DataError:
     if "a pipe" in (kind_of(source), kind_of(target)):  # it has been read: its lines cannot be counted any more
         return DataError(f"{source} and {target} differ in their number of lines; line n must translate line n")
     n_source, n_target = (sum(1 for _ in byte_lines(path)) for path in (source, target))
-    return DataError(f"{source} has {n_source} lines, {target} has {n_target}; line n must translate line n")
+    return DataError(f"{source} has {counted(n_source, 'line')}, {target} has {n_target}; line n must translate line n")
 
 
 class _LeftOut:

@@ -16,6 +16,7 @@ from transformer_cli.evaluation.significance import PairedScore, paired_tests
 from transformer_cli.evaluation.spread import RecipeDifference, welch
 from transformer_cli.evaluation.systems import Terms, Translated, translate_all
 from transformer_cli.evaluation.verdict import verdict
+from transformer_cli.terminal import counted, note
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def compare_recipes(recipes: Sequence[Sequence[str]], terms: Terms = Terms()) ->
 
 
 def _compare(names: Sequence[str], text: Translated, n_examples: int) -> Comparison:
+    note(f"{text.name}: testing whether chance explains the differences")
     tested = paired_tests(text.systems, text.references, language=text.language, lowercase=text.lowercase)
     single = [
         sentence_chrf(lines, text.references, lowercase=text.lowercase) if n_examples else [] for lines in text.systems
@@ -134,7 +136,7 @@ def _compare(names: Sequence[str], text: Translated, n_examples: int) -> Compari
                 bleu=bleu.difference,
                 chrf=chrf.difference,
                 comparisons=len(names) - 1,
-                judges=f"{len(text.references):,} sentences",
+                judges=counted(len(text.references), "sentence"),
                 least_p=_least_p(len(text.references)),
             )
             shown = _examples(text, index, single[0], single[index])[:n_examples]

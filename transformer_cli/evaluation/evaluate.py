@@ -23,6 +23,7 @@ from transformer_cli.evaluation.losses import Losses, corpus_losses
 from transformer_cli.evaluation.metrics import Interval, TokenizedText, bleu_of_text, score
 from transformer_cli.evaluation.record import append_result
 from transformer_cli.runs.run import Run, find_run
+from transformer_cli.terminal import counted, note
 from transformer_cli.translator import Options, Translation, Translator
 
 log = logging.getLogger(__name__)
@@ -168,10 +169,11 @@ def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     max_length = translator.max_length
     rows = rows_within(split, max_length)
     if len(rows) < len(split):
-        n_long = len(split) - len(rows)
-        log.warning("%s: %d sentences are too long: left out of the loss, and cut for translation", name, n_long)
+        long = counted(len(split) - len(rows), "sentence")
+        log.warning("%s: %s too long: left out of the loss, and cut for translation", name, long)
     if not len(rows):
         raise DataError(f"{name}: every sentence is longer than the model's {max_length} positions")
+    note(f"{name}: the loss of {counted(len(rows), 'sentence')}")
     return corpus_losses(translator.model, split, rows, others=translator.models[1:])
 
 

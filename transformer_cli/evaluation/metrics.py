@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from transformer_cli.terminal import note
+
 log = logging.getLogger(__name__)
 
 RESAMPLES = 1000  # sacreBLEU's default; 1,000 sentences take about 0.3 s for both scores
@@ -62,6 +64,7 @@ def score(hypotheses: TokenizedText, references: TokenizedText, *, language: str
     """
     from sacrebleu.metrics.bleu import BLEU
 
+    note("scoring")
     metrics = text_metrics(language=language, lowercase=lowercase)
     _resample_in_floats(metrics["chrF"])
     n_bootstrap = RESAMPLES

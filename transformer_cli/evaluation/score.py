@@ -15,6 +15,7 @@ from transformer_cli.data.lines import out_of_step, read_lines
 from transformer_cli.data.specials import MARKERS, UNK
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.losses import perplexity, sentence_losses
+from transformer_cli.terminal import counted
 from transformer_cli.translator import Translator
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,8 @@ def score_files(translator: Translator, source: Path, target: Path) -> Iterator[
         yield each
     if n_tokens:
         ppl = perplexity(-log_prob / n_tokens)
-        log.info("%s: %s lines, %s tokens, perplexity %.3f", target, f"{n_lines:,}", f"{n_tokens:,}", ppl)
+        counts = f"{counted(n_lines, 'line')}, {counted(n_tokens, 'token')}"
+        log.info("%s: %s, perplexity %.3f", target, counts, ppl)
 
 
 def score_pairs(

@@ -11,6 +11,7 @@ from transformer_cli.data.lines import read_lines
 from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation.evaluate import ParallelText, read_splits, read_text
 from transformer_cli.runs.run import Run, find_run
+from transformer_cli.terminal import counted
 from transformer_cli.translator import Options, Translator
 
 log = logging.getLogger(__name__)
@@ -134,7 +135,9 @@ def _write(system: Run | Path, texts: Sequence[ParallelText], terms: Terms) -> l
     lines, references = list(read_lines(system)), texts[0].references
     if len(lines) != len(references):
         where = terms.references or texts[0].name
-        raise DataError(f"{system} has {len(lines)} lines, {where} has {len(references)}; line n must translate line n")
+        raise DataError(
+            f"{system} has {counted(len(lines), 'line')}, {where} has {len(references)}; line n must translate line n"
+        )
     return [lines]
 
 
@@ -142,5 +145,5 @@ def _translate(translator: Translator, text: ParallelText) -> list[str]:
     encoded = [translator.run.codecs.source.encode(line) for line in text.sources]
     limit = translator.run.config.model.max_length
     if n_long := sum(not fits(len(line), limit) for line in encoded):
-        log.warning("%s: %s: %d sentences are too long: cut", translator.run.folder, text.name, n_long)
+        log.warning("%s: %s: %s too long: cut", translator.run.folder, text.name, counted(n_long, "sentence"))
     return [each.text for each in translator.translate_encoded(text.sources, encoded, Options(on_error="truncate"))]

@@ -11,6 +11,7 @@ from transformer_cli.runs.pointers import steadily
 from transformer_cli.runs.run import Run, is_new
 from transformer_cli.runs.seals import HISTORY, check_history
 from transformer_cli.runs.state import TrainingState, load_average, load_state
+from transformer_cli.terminal import note
 from transformer_cli.training import events
 from transformer_cli.training.validation import Validation
 
@@ -100,6 +101,7 @@ class Record:
     def _draw_curves(self) -> None:
         from transformer_cli import plots  # matplotlib takes half a second: not before the first steps
 
+        note("drawing curves.png")
         try:
             plots.draw_curves({self.run.config.run_name: self._entries()}, self.run.folder / "curves.png")
         except (OSError, ValueError) as error:  # no reason to stop training

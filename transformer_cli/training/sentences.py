@@ -11,6 +11,7 @@ from transformer_cli.data.lengths import Rows
 from transformer_cli.data.sampling import SampledText
 from transformer_cli.errors import DataError
 from transformer_cli.runs.run import Run
+from transformer_cli.terminal import counted
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +47,8 @@ def usable_sentences(dataset: Dataset, name: str, max_length: int | None) -> Sen
     split = dataset.split(name)
     rows = rows_within(split, max_length)
     if len(rows) < len(split):
-        log.warning("%s: left out %d pairs longer than max_length %s", name, len(split) - len(rows), max_length)
+        n_long = len(split) - len(rows)
+        log.warning("%s: left out %s longer than max_length %s", name, counted(n_long, "pair"), max_length)
     if not len(rows):
         raise DataError(f"{dataset.folder}: no pair of {name} fits in model.max_length {max_length}")
     return Sentences(split, rows)

@@ -25,10 +25,10 @@ from transformer_cli.data.batching import plan_epoch
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import CheckpointError, MemoryShortage
-from transformer_cli.evaluation.losses import perplexity
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last, save, set_moments
 from transformer_cli.runs.identity import RESTORE
 from transformer_cli.runs.run import Run
+from transformer_cli.terminal import counted
 from transformer_cli.training import averaging, events
 from transformer_cli.training.announcement import announce
 from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
@@ -276,10 +276,10 @@ class Trainer:
         return self.state.epoch, self.state.batch
 
     def _patience_is_spent(self) -> bool:
-        patience = self.settings.patience
-        spent = patience is not None and self.state.validations_since_best >= patience
+        patience, n_epochs = self.settings.patience, self.state.validations_since_best
+        spent = patience is not None and n_epochs >= patience
         if spent:
-            log.info("no better validation loss in %s epochs (patience): stopping", self.state.validations_since_best)
+            log.info("no better validation loss in %s (patience): stopping", counted(n_epochs, "epoch"))
         return spent
 
     def _bar(self) -> "progress.Bar":
@@ -296,5 +296,5 @@ class Trainer:
     def _show(self, bar: "progress.Bar", done: Sequence[Rows]) -> None:
         running = self.state.running
         loss = running.nll / max(1, running.target_tokens)
-        bar.set_postfix_str(f"loss {loss:.3f}, PPL {perplexity(loss):.1f}", refresh=False)
+        bar.set_postfix_str(f"loss {loss:.3f}", refresh=False)
         bar.update(self.train_sentences.target_tokens(done))

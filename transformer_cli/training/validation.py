@@ -9,6 +9,7 @@ from typing import Any
 from transformer_cli.errors import ConfigError
 from transformer_cli.evaluation.losses import corpus_losses, perplexity
 from transformer_cli.runs.state import TrainingState
+from transformer_cli.terminal import counted, note
 from transformer_cli.training.sentences import Sentences
 from transformer_cli.training.step import Learner
 
@@ -57,8 +58,8 @@ class Validation:
             f"epoch {self.epoch:>{len(str(epochs))}}/{epochs}"
             f"  train {self.train_loss:.3f} (PPL {perplexity(self.train_loss):.2f})"
             f"  valid {self.valid_loss:.3f} (PPL {self.valid_ppl:.2f})"
-            f"  {self.train_seconds:.1f} s + {self.valid_seconds:.1f} s"
-            + (f"  {self.skipped_steps} steps skipped (gradient not finite)" if self.skipped_steps else "")
+            f"  {self.train_seconds + self.valid_seconds:.1f} s"
+            + (f"  {counted(self.skipped_steps, 'step')} skipped (gradient not finite)" if self.skipped_steps else "")
             + ("  best" if self.best else "")
         )
 
@@ -69,6 +70,7 @@ def validate(learner: Learner, sentences: Sentences, state: TrainingState) -> Va
     Raises ConfigError if training has diverged.
     """
     started, running = time.monotonic(), state.running
+    note(f"epoch {state.epoch}: validating")
     valid = corpus_losses(learner.model, sentences.split, sentences.rows, learner.world)
     with learner.world.together():  # all processes find the same
         if not running.batches:

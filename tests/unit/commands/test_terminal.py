@@ -1,80 +1,26 @@
 """`tfm` on a terminal: lines are answered as they are typed, and no text makes the terminal do anything."""
 
 import fcntl
-import io
 import logging
 import os
 import pty
 import re
 import select
+import signal
 import struct
+import sys
 import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from transformer_cli import progress
+from forked import Forks
+from transformer_cli import progress, terminal
 from transformer_cli.cli import main
+from transformer_cli.output import table
 from transformer_cli.progress import LineHandler
 from transformer_cli.terminal import Terminal, TerminalWithBars, on_one_line
-
-
-@pytest.fixture
-def type_lines(project: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """type_lines(arguments, *lines) → all that was printed when each line had been answered."""
-
-    def typed(arguments: list[str], *lines: bytes) -> list[str]:
-        shown = io.BytesIO()
-        answers: list[str] = []
-
-        class Keyboard:
-            def readline(self, limit: int) -> bytes:
-                answers.append(shown.getvalue().decode())
-                return lines[len(answers) - 1] if len(answers) <= len(lines) else b""
-
-        class Terminal:
-            buffer = Keyboard()
-
-            def isatty(self) -> bool:
-                return True
-
-        monkeypatch.chdir(project)
-        monkeypatch.setattr("sys.stdin", Terminal())
-        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(shown, "utf-8"))
-        with pytest.raises(SystemExit):
-            main(["translate", *arguments])
-        return answers[1:]
-
-    return typed
-
-
-def test_a_line_typed_on_a_terminal_is_answered_before_the_next_is_read(
-    type_lines: Callable[..., list[str]],
-) -> None:
-    answers = type_lines([], b"Der alte Hund singt im Park.\n", b"\n", b"Die Katze singt im Park.\n")
-    assert [answer.count("\n") for answer in answers] == [1, 2, 3]
-    assert answers[0] == "the old dog sings in the park.\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "answer", "said"),
-    [
-        ([], "", "tfm: error: line 1: 15 tokens, but the model takes at most 14 "),
-        (["--on-error", "blank"], "\n", "warning: 1 too long, left blank: line 1\n"),
-    ],
-)
-def test_a_line_too_long_on_a_terminal_is_named_and_the_next_is_read(
-    type_lines: Callable[..., list[str]],
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    answer: str,
-    said: str,
-) -> None:
-    answers = type_lines(arguments, b"Hund " * 15 + b"\n", b"Der alte Hund singt im Park.\n")
-    assert answers == [answer, f"{answer}the old dog sings in the park.\n"]
-    assert said in capsys.readouterr().err
-
 
 OBEYED = {  # what terminals do when they read it
     "colour": "\x1b[31m",
@@ -96,18 +42,27 @@ OBEYED = {  # what terminals do when they read it
 
 
 class Screen:
-    """A terminal: what is written to `stream` appears there."""
+    """A terminal of 24 rows: what is written to `stream` appears there, and what is typed there is read from it."""
 
-    def __init__(self) -> None:
+    def __init__(self, columns: int = 100) -> None:
         self._master, self._slave = pty.openpty()
-        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("4H", 24, 100, 0, 0))  # bars are as wide as it is
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
         self.stream = open(self._slave, "w", encoding="utf-8", closefd=False)
+        self.path = Path(os.ttyname(self._slave))
 
-    def seen(self) -> str:
+    def seen(self, until: str | None = None) -> str:
+        """All that has appeared since the last call: all that is there now, or waits until a text is among it."""
         content = b""
-        while select.select([self._master], [], [], 0.1)[0]:
+        while select.select([self._master], [], [], 0.1 if until is None else 60)[0]:
             content += os.read(self._master, 1 << 16)
-        return content.decode().replace("\r\n", "\n")
+            if until is not None and until.encode() in content.replace(b"\r\n", b"\n"):
+                break
+        shown = content.decode().replace("\r\n", "\n")
+        assert until is None or until in shown
+        return shown
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
 
     def close(self) -> None:
         os.close(self._slave)
@@ -165,6 +120,7 @@ def test_escape_codes_of_a_vocabulary_are_shown_on_a_terminal(
     screen: Screen, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(project)
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stdout", screen.stream)
     monkeypatch.setattr("sys.stderr", screen.stream)
     with pytest.raises(SystemExit):
@@ -173,5 +129,203 @@ def test_escape_codes_of_a_vocabulary_are_shown_on_a_terminal(
         main(["translate", "--run", "no\x1b[31m\nrun", "Hund"])
     seen = screen.seen()
     assert "the small \\x1bzorro sleeps at the beach.\n" in seen
-    assert re.sub("\r|\n|\x1b\\[A", "", seen).isprintable()  # a bar was drawn too
-    assert "tfm: error: runs/no\\x1b[31m\\nrun: " in seen
+    ours = ("\r", "\n", "\x1b[K", "\x1b[1;31m", "\x1b[0m")  # notes come and go; an error's beginning is red
+    assert re.sub("|".join(map(re.escape, ours)), "", seen).isprintable()
+    assert "\r\x1b[K\x1b[1;31mtfm: error:\x1b[0m runs/no\\x1b[31m\\nrun: " in seen
+
+
+@pytest.fixture
+def converse(forks: Forks, project: Path, tmp_path: Path, screen: Screen) -> Callable[..., int]:
+    """converse(*arguments, out=None): start `tfm translate` on the screen, or with its results in a file, there."""
+    (tmp_path / "data").symlink_to(project / "data")
+    (tmp_path / "runs").symlink_to(project / "runs")
+    environment = {"TERM": "xterm", "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
+
+    def start(*arguments: object, out: Path | None = None) -> int:
+        streams = (screen.path, out or screen.path, screen.path)
+        return forks.start("translate", *arguments, cwd=tmp_path, streams=streams, environment=environment)
+
+    return start
+
+
+DOG = "the old dog sings in the park.\n"
+
+
+def test_a_conversation(converse: Callable[..., int], forks: Forks, screen: Screen) -> None:
+    pid = converse()
+    assert "runs/tiny: de → en\n" in screen.seen(until="de> ")
+    screen.type("Der alte Hund singt im Park.\r")
+    screen.seen(until=DOG)
+    screen.type(f"{'Hund ' * 15}\r")
+    screen.seen(until="line 2: 15 tokens, but the model takes at most 14 ")
+    screen.type("Der alte Hund jault im Park.")
+    screen.seen(until="jault im Park.")
+    os.kill(pid, signal.SIGINT)  # a Ctrl-C, which drops the line
+    screen.seen(until="de> ")
+    screen.type("\x1b[A\x1b[A\r")  # up, to the line before the last that was entered
+    screen.seen(until=DOG)
+    screen.type("\x04")
+    assert forks.end() == 0
+
+
+def test_a_signal_other_than_ctrl_c_ends_a_conversation(
+    converse: Callable[..., int], forks: Forks, screen: Screen
+) -> None:
+    pid = converse()
+    screen.seen(until="de> ")
+    os.kill(pid, signal.SIGTERM)
+    screen.seen(until="tfm: stopped by SIGTERM\n")
+    assert forks.end() == 128 + signal.SIGTERM
+
+
+def test_the_history_of_one_conversation_is_offered_in_the_next(
+    converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
+) -> None:
+    for keys in ("Der alte Hund singt im Park.\r", "\x1b[A\r"):
+        converse()
+        screen.seen(until="de> ")
+        screen.type(keys)
+        screen.seen(until=DOG)
+        screen.type("\x04")
+        assert forks.end() == 0
+    (history,) = (tmp_path / "state").rglob("history")
+    assert history.read_text(encoding="utf-8").splitlines() == ["Der alte Hund singt im Park."]
+    assert history.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_conversation_needs_no_history(
+    converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
+) -> None:
+    (tmp_path / "state").touch()  # where a folder should be
+    converse()
+    screen.seen(until="de> ")
+    screen.type("Der alte Hund singt im Park.\r")
+    screen.seen(until=DOG)
+    screen.type("\x04")
+    assert forks.end() == 0
+
+
+def test_results_of_a_conversation_may_go_to_a_file(
+    converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
+) -> None:
+    out = tmp_path / "answers"
+    converse("--on-error", "blank", out=out)
+    screen.seen(until="de> ")
+    for line in ("Der alte Hund singt im Park.\n", "\n"):
+        screen.type(line)
+        screen.seen(until="translating …\r\x1b[Kde> ")
+    screen.type(f"{'Hund ' * 15}\n")
+    screen.seen(until=" 1 too long, left blank: line 3\n")
+    screen.type("\x04")
+    assert forks.end() == 0
+    assert out.read_text(encoding="utf-8") == f"{DOG}\n\n"
+
+
+def test_lines_of_a_file_appear_on_a_terminal_as_they_are_translated(
+    converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "lines")
+    converse("--input", "lines")
+    with (tmp_path / "lines").open("w", encoding="utf-8") as lines:
+        lines.write("Der alte Hund singt im Park.\n" * 20)
+        lines.flush()
+        screen.seen(until=DOG)  # and not when all has been read
+    assert forks.end() == 0
+
+
+def test_a_note_stands_until_something_else_is_said(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", TerminalWithBars(screen.stream.buffer, encoding="utf-8", line_buffering=True))
+    terminal.note("loading")
+    assert screen.seen() == "loading …"
+    terminal.note("translating")
+    sys.stderr.write("done\n")
+    terminal.forget_note()
+    assert screen.seen() == "\r\x1b[Ktranslating …\r\x1b[Kdone\n"
+
+
+def test_a_note_is_a_line_where_nothing_can_be_erased(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("sys.stderr", TerminalWithBars(screen.stream.buffer, encoding="utf-8", line_buffering=True))
+    terminal.note("loading")
+    sys.stderr.write("done\n")
+    assert screen.seen() == "loading …\ndone\n"
+
+
+def test_nothing_but_a_terminal_gets_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.note("loading")
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({"TERM": "xterm", "NO_COLOR": ""}, "\x1b[1ma  b\x1b[0m\n1  2\n"),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, "a  b\n1  2\n"),
+        ({"TERM": "dumb", "NO_COLOR": ""}, "a  b\n1  2\n"),
+    ],
+)
+def test_the_head_of_a_table_is_bold_where_that_is_wanted(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: str
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.stdout", Terminal(screen.stream.buffer, encoding="utf-8", line_buffering=True))
+    sys.stdout.write(f"{table([['a', 'b'], ['1', '2']])}\n")
+    assert screen.seen() == expected
+
+
+def test_text_cannot_have_styles_of_its_own(screen: Screen) -> None:
+    shown = Terminal(screen.stream.buffer, encoding="utf-8", line_buffering=True)
+    print("\ufdd0" + "0" * 8 + "1\ufdd1 \x1b[1m", file=shown)
+    assert screen.seen() == "\ufdd0" + "0" * 8 + "1\ufdd1 \\x1b[1m\n"
+
+
+@pytest.fixture
+def be_narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """be_narrow(): from now on standard output and standard error are a terminal of 20 columns without styles."""
+    screen = Screen(columns=20)
+
+    def begin() -> None:  # by the test itself: pytest sets the streams once more when the fixtures are there
+        monkeypatch.setenv("TERM", "dumb")
+        for name in ("stdout", "stderr"):
+            monkeypatch.setattr(sys, name, Terminal(screen.stream.buffer, encoding="utf-8"))
+
+    yield begin
+    screen.close()
+
+
+def test_columns_that_do_not_fit_stand_below(be_narrow: Callable[[], None]) -> None:
+    be_narrow()
+    rows = [["run", "loss", "perplexity", "BLEU"], ["eins", "1.0", "2.72", "33.33"], ["狗", "2.0", "7.39", "9.10"]]
+    assert table(rows).split("\n\n") == [
+        "run   loss\neins   1.0\n狗     2.0",
+        "run   perplexity\neins        2.72\n狗          7.39",
+        "run    BLEU\neins  33.33\n狗     9.10",
+    ]
+
+
+def test_a_message_is_broken_between_words(be_narrow: Callable[[], None]) -> None:
+    be_narrow()
+    assert terminal.message("tfm: error: runs/a-name-without-an-end: is damaged;\nmend it") == (
+        "tfm: error: runs/a-name-without-an-end:\n  is damaged;\\nmend\n  it"
+    )
+    assert terminal.fitted("  short\n  eins zwei drei vier") == "  short\n  eins zwei drei\n    vier"
+
+
+def test_elsewhere_lines_have_no_end() -> None:
+    assert terminal.fitted("word " * 99) == "word " * 99
+    assert "\n" not in terminal.message("word " * 99)
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"), [("dog", 3), ("größe", 5), ("狗 狗", 5), ("e\u0301", 1), ("\u200bא", 1), ("", 0)]
+)
+def test_how_wide_a_text_is(text: str, columns: int) -> None:
+    assert terminal.width(text) == columns
+
+
+def test_a_number_and_its_noun() -> None:
+    assert terminal.counted(1, "thread") == "1 thread"
+    assert terminal.counted(1234, "epoch") == "1,234 epochs"
+    assert terminal.counted(0, "batch", "batches") == "0 batches"

@@ -149,7 +149,7 @@ def test_a_run_whose_own_split_is_another_text_is_named(
 def test_sentences_too_long_are_cut_and_counted(terms: Terms, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     files = (Path(file_of(tmp_path / "a", ["Hund " * 15, "Hund"])), Path(file_of(tmp_path / "b", ["dog", "dog"])))
     compare(["tiny", "tiny"], Terms((), *files, device="cpu", runs_dir=terms.runs_dir))
-    assert caplog.messages == [f"{terms.runs_dir / 'tiny'}: a: 1 sentences are too long: cut"] * 2
+    assert caplog.messages == [f"{terms.runs_dir / 'tiny'}: a: 1 sentence too long: cut"] * 2
 
 
 def test_a_pipe_is_a_file_of_translations(tmp_path: Path, references: list[str]) -> None:
@@ -213,9 +213,9 @@ def test_names_and_texts_that_do_not_fit(terms: Terms, tiny: Run, tmp_path: Path
         compare([short, str(tmp_path)])
     with pytest.raises(DataError, match=r"^files of translations need a reference: name it with --reference"):
         compare([short, short])
-    with pytest.raises(DataError, match=f"^{short} has 1 lines, {reference} has 30; line n must translate line n"):
+    with pytest.raises(DataError, match=f"^{short} has 1 line, {reference} has 30; line n must translate line n"):
         compare([reference, short], Terms(references=Path(reference)))
-    with pytest.raises(DataError, match=f"^{short} has 1 lines, test has 30; line n must translate line n"):
+    with pytest.raises(DataError, match=f"^{short} has 1 line, test has 30; line n must translate line n"):
         compare(["tiny", short], terms)
     with pytest.raises(DataError, match="one text, but there are valid, test; choose one with --split"):
         compare(["tiny", short], splits)

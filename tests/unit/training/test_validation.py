@@ -42,7 +42,7 @@ def test_a_line_with_other_keys_is_none(change: dict[str, int | None]) -> None:
 
 
 def test_the_log_names_what_matters() -> None:
-    line = "epoch  3/10  train 1.250 (PPL 3.49)  valid 0.300 (PPL 1.35)  12.3 s + 0.5 s"
+    line = "epoch  3/10  train 1.250 (PPL 3.49)  valid 0.300 (PPL 1.35)  12.8 s"
     assert FOUND.line(epochs=10) == f"{line}  best"
     worse = replace(FOUND, best=False, skipped_steps=2)
     assert worse.line(epochs=10) == f"{line}  2 steps skipped (gradient not finite)"
