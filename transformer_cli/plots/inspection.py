@@ -21,13 +21,13 @@ def draw_attention(maps: Sequence[AttentionMap], path: Path) -> None:
 
     maps: at least one; maps of the same kind are neighbours, as `Inspection.maps` returns them.
     """
-    with drawing(path):
+    with drawing(path, TEXTS):
         save(draw_blocks(_blocks(maps)), path, palette=inspection_palette())
 
 
 def draw_inspection(inspection: Inspection, maps: Sequence[AttentionMap], path: Path) -> None:
     """Draw attention weights, and below them the source's vectors in the plane. Replaces `path` by a PNG."""
-    with drawing(path):
+    with drawing(path, TEXTS):
         figure = draw_blocks(_blocks(maps), room_below=HEIGHT)
         draw_vectors(
             figure,
@@ -52,7 +52,7 @@ def draw_words(words: WordAttention, path: Path) -> None:
         sources=labels,
         maps=[(f"softmax({scores})", words.weights.numpy())],
     )
-    with drawing(path):
+    with drawing(path, TEXTS):
         figure = draw_blocks([block], room_below=HEIGHT)
         draw_vectors(
             figure,
