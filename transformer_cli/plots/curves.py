@@ -45,7 +45,7 @@ def draw_curves(histories: Mapping[str, History], path: Path) -> None:
         for axes, title in ((loss, "loss per target token, nats"), (perplexity, "perplexity"), (rate, "learning rate")):
             axes.set_title(title, loc="left", weight="bold")
             axes.set_xlabel("epoch")
-            axes.set_xlim(1 - max(0.04 * last, 0.25), last + max(0.04 * last, 0.25))
+            axes.set_xlim(1 - min(max(0.04 * last, 0.25), 0.5), last + max(0.04 * last, 0.25))
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
             axes.spines[["top", "right"]].set_visible(False)
             axes.grid()
@@ -87,8 +87,8 @@ def _lines(axes: Axes, runs: Sequence[History], key: str, style: str) -> None:
         every = -(-len(curve) // 12) * min(len(runs), max(1, len(curve) // 2))  # epochs from marker to marker
         turn = index % every if len(curve) > 1 else 0
         marks = {**_look(index), "markevery": slice(min(turn, len(curve) - 1), None, every)}
-        if style == ":" and len(curve) > 1:
-            marks["marker"] = None
+        if style == ":":  # of a single epoch there is no line, only a hollow point
+            marks |= {"marker": None} if len(curve) > 1 else {"markerfacecolor": "white"}
         axes.plot(list(curve), list(curve.values()), style, linewidth=width, solid_capstyle="round", **marks)
 
 
@@ -118,7 +118,7 @@ def _make_logarithmic(axes: Axes) -> None:
         axes.set_ylim(low, high)
     axes.yaxis.set_major_locator(FixedLocator(_round_numbers(low, high)))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.4g}" if value < 1e5 else f"{value:.4g}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.4g}")
 
 
 def _round_numbers(low: float, high: float) -> list[float]:
