@@ -1,4 +1,4 @@
-"""Attention weights → heat maps of Unicode blocks, for a terminal. Reads no file, computes nothing; imports no torch."""
+"""Attention weights → heat maps of Unicode blocks, for a terminal. Reads no file; imports no torch."""
 
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ def words_as_blocks(found: "WordAttention", *, width: int) -> str:
 def _side_by_side(
     maps: Sequence[tuple[str, list[list[float]]]], rows: Sequence[str], columns: Sequence[str], width: int
 ) -> str:
-    """Returns maps of the same tokens; a map that is too wide for the terminal is cut into parts, one below the other."""
+    """Returns maps of the same tokens; one that is too wide for the terminal is cut into parts below each other."""
     names = [_cut(token) for token in rows]
     margin = max(map(_width, names)) + 1
     room = max(width - margin, 16)
@@ -102,7 +102,7 @@ def _pad(text: str, width: int) -> str:
 
 
 def _width(text: str) -> int:
-    """Returns how many columns of a terminal a text takes: two for a Chinese character, or for emoji that are joined."""
+    """Returns how many columns of a terminal a text takes: two for a Chinese character, or for joined emoji."""
     return sum(min(2, max(map(_columns, cluster), default=0)) for cluster in _clusters(text))
 
 

@@ -1,4 +1,4 @@
-"""`tfm inspect`: a sentence → its attention weights, in a model or between word vectors alone, as a picture, text or JSON."""
+"""`tfm inspect`: a sentence → its attention weights, of a model or of word vectors, as a picture, text or JSON."""
 
 import shutil
 from enum import Enum

@@ -7,27 +7,29 @@ from matplotlib.font_manager import FontEntry, fontManager
 from matplotlib.ft2font import FT2Font
 
 FIRST = "DejaVu Sans"  # comes with matplotlib
+SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10)))  # of a character's form: never drawn
 USELESS = "Last Resort"  # has a box for every character
 
 
-def families_for(texts: Iterable[str]) -> list[str]:
-    """Returns the families to draw texts with, the preferred one first; of the others only those that are needed."""
+def families_for(texts: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Returns the families to draw texts with, the preferred one first, and the characters that none of them has."""
     first = next(each for each in fontManager.ttflist if each.name == FIRST and _is_regular(each))
-    lacking = {character for text in texts for character in text if character.isprintable()}
-    lacking = frozenset(character for character in lacking if character not in _characters(first.fname))
-    return [FIRST, *_installed(lacking)]
+    wanted = {character for text in texts for character in text if character.isprintable()}
+    lacking = frozenset(wanted - _characters(first.fname) - SELECTORS)
+    found, lacking = _installed(lacking)
+    return [FIRST, *found], sorted(lacking)
 
 
 @lru_cache
-def _installed(lacking: frozenset[str]) -> tuple[str, ...]:
-    """Returns installed families that have some of these characters, each one more than those before it."""
+def _installed(lacking: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Returns families that have some of these characters, each one more than those before it; and what is left."""
     families = []
     fonts = {each.name: each.fname for each in fontManager.ttflist if _is_regular(each)}
     for name, path in sorted(fonts.items()) if lacking else ():
         if USELESS not in name and (found := lacking & _characters(path)):
             families.append(name)
             lacking -= found
-    return tuple(families)
+    return tuple(families), lacking
 
 
 @lru_cache(256)

@@ -2,7 +2,6 @@
 
 import io
 import logging
-import re
 import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator
@@ -49,7 +48,7 @@ STYLE: dict[Any, Any] = {
     "pdf.fonttype": 42,  # whole letters, which can be searched for and edited
     "svg.hashsalt": "tfm",  # else the same picture would be another file each time
 }
-LACKING = re.compile(r"Glyph (\d+) .*missing|Matplotlib currently does not support")  # two of matplotlib's warnings
+LACKING = r"Glyph \d+ .*missing|Matplotlib currently does not support"  # two of matplotlib's warnings
 
 
 @contextmanager
@@ -58,17 +57,12 @@ def drawing(path: Path, texts: Iterable[str]) -> Iterator[None]:
 
     texts: what is written in the picture, besides our own words.
     """
-    with rc_context({**STYLE, "font.family": families_for(texts)}), warnings.catch_warnings(record=True) as caught:
-        warnings.filterwarnings("always", message=LACKING.pattern)
+    families, lacking = families_for(texts)
+    with rc_context({**STYLE, "font.family": families}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=LACKING)
         yield
-    lacking = set()
-    for each in caught:
-        if found := LACKING.match(str(each.message)):
-            lacking.add(found[1] and chr(int(found[1])))
-        else:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    if characters := " ".join(sorted(filter(None, lacking))):
-        log.warning("%s: no font has %s: drawn as boxes; install a font that has them", path, characters)
+    if lacking:
+        log.warning("%s: no font here has %s: drawn as boxes", path, " ".join(lacking))
 
 
 def shown(token: str) -> str:

@@ -75,10 +75,9 @@ def _free_places(
     for (x, y), is_leftwards, label in zip(points, leftwards, labels, strict=True):
         width, height = 72 * text_width(label), FONT_SIZE + 1.0
         moves = _moves(width, height, is_leftwards)
-        boxes = np.concatenate((moves, moves + (width, height)), axis=1) + (x, y, x, y)
-        overlap = np.minimum(boxes[:, None, 2:], taken[None, :, 2:]) - np.maximum(
-            boxes[:, None, :2], taken[None, :, :2]
-        )
+        boxes = np.concatenate((moves, moves), axis=1) + (x, y, x + width, y + height)
+        upper, lower = boxes[:, None, 2:], boxes[:, None, :2]
+        overlap = np.minimum(upper, taken[:, 2:]) - np.maximum(lower, taken[:, :2])
         covered = np.prod(np.maximum(overlap, 0.0), axis=2).sum(axis=1)
         sticks_out = np.maximum(frame[:2] - boxes[:, :2], 0.0).sum(axis=1)
         sticks_out += np.maximum(boxes[:, 2:] - frame[2:], 0.0).sum(axis=1)
@@ -91,7 +90,8 @@ def _free_places(
 def _moves(width: float, height: float, is_leftwards: bool) -> Floats:
     """Returns where a label may go, the nearest places first: (places, 2), offsets of its lower left corner."""
     sides = sorted((4.0, -4.0 - width), reverse=not is_leftwards)
-    moves = [(side, height * (step - 0.4)) for step in (0, 0.5, -0.5, 1, -1) for side in sides]
+    moves = [(sides[0], height * (step - 0.4)) for step in (0, 0.5, -0.5, 1, -1)]
+    moves += [(sides[1], height * (step - 0.4)) for step in (1, -1)]  # behind the head, beside the arrow
     for distance in np.arange(1.0, 9.0):
         for angle in np.linspace(0.0, 2 * np.pi, 24, endpoint=False):
             along, up = np.cos(angle), np.sin(angle)
