@@ -14,7 +14,7 @@ TITLES = {
     "cross": "encoder–decoder attention",
 }
 SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"), (0.0, "  "))  # weights from …
-MEANING = "a row's token attends to the columns':  ░░ from 0.05  ▒▒ from 0.25  ▓▓ from 0.50  ██ from 0.75"
+MEANING = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
 LONGEST = 14  # columns of the terminal for a token
 JOINER = "\u200d"
 

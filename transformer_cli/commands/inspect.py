@@ -16,6 +16,7 @@ from transformer_cli.commands.options import (
     writing,
 )
 from transformer_cli.output import inspection_as_json, words_as_json, words_as_table
+from transformer_cli.output_maps import maps_as_blocks, words_as_blocks
 from transformer_cli.pictures import picture_format
 
 
@@ -91,13 +92,8 @@ def inspect(
     ] = False,
 ) -> None:
     """Draw a sentence's attention weights, and how the encoder moves its token vectors."""
-    forms = {"--output": output, "--text": as_blocks, "--json": as_json}
-    if len(chosen := [option for option, value in forms.items() if value]) > 1:
-        raise typer.BadParameter(f"{' and '.join(chosen)} cannot be used together")
+    picture = _picture(output, as_blocks=as_blocks, as_json=as_json)
     sentence = as_text(sentence, "the sentence")
-    picture = None if as_json or as_blocks else output or Path("inspect.png")
-    if picture is not None:
-        picture_format(picture)
     if vectors is not None:
         of_a_model: dict[str, object] = {
             "--run": run,
@@ -126,8 +122,6 @@ def inspect(
         print(inspection_as_json(inspection, maps))
         return
     if picture is None:
-        from transformer_cli.output_maps import maps_as_blocks
-
         print(f"{inspection.translation}\n\n{maps_as_blocks(maps, width=shutil.get_terminal_size().columns)}")
         return
     from transformer_cli.plots import draw_inspection
@@ -135,6 +129,21 @@ def inspect(
     with writing(picture):
         draw_inspection(inspection, maps, picture)
     print(f"{inspection.translation}\n{picture}")
+
+
+def _picture(output: Path | None, *, as_blocks: bool, as_json: bool) -> Path | None:
+    """Returns the picture to write, or None to print text or JSON instead.
+
+    Raises BadParameter if that is not clear, and DataError if the file's name is not a picture's.
+    """
+    forms = {"--output": output, "--text": as_blocks, "--json": as_json}
+    if len(chosen := [option for option, value in forms.items() if value]) > 1:
+        raise typer.BadParameter(f"{' and '.join(chosen)} cannot be used together")
+    if as_blocks or as_json:
+        return None
+    picture = output or Path("inspect.png")
+    picture_format(picture)
+    return picture
 
 
 def _inspect_words(
@@ -148,8 +157,6 @@ def _inspect_words(
         print(words_as_json(found))
         return
     if picture is None:
-        from transformer_cli.output_maps import words_as_blocks
-
         print(words_as_blocks(found, width=shutil.get_terminal_size().columns))
         return
     from transformer_cli.plots import draw_words

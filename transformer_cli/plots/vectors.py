@@ -75,7 +75,7 @@ def _free_places(
     for (x, y), is_leftwards, label in zip(points, leftwards, labels, strict=True):
         width, height = 72 * text_width(label), FONT_SIZE + 1.0
         moves = _moves(width, height, is_leftwards)
-        boxes = np.concatenate((moves, moves), axis=1) + (x, y, x + width, y + height)
+        boxes = np.tile(moves, 2) + np.array((x, y, x + width, y + height))
         upper, lower = boxes[:, None, 2:], boxes[:, None, :2]
         overlap = np.minimum(upper, taken[:, 2:]) - np.maximum(lower, taken[:, :2])
         covered = np.prod(np.maximum(overlap, 0.0), axis=2).sum(axis=1)

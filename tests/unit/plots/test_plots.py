@@ -293,11 +293,11 @@ def test_blocks_of_any_lengths_fill_the_page_and_labels_keep_apart(tmp_path: Pat
     words = [f"word{index}" for index in range(27)]
     draw_words(word_attention(words, [0]), tmp_path / "words.png")
     draw_words(word_attention(["a", "b"], [0]), tmp_path / "words.png")
-    boxes = [text.get_window_extent() for text in drawn[0].axes[-1].texts if text.get_text()]
+    boxes = [Text.get_window_extent(text) for text in drawn[0].axes[-1].texts if text.get_text()]
     assert len(boxes) == 27
     assert sum(one.shrunk(0.9, 0.7).overlaps(other) for one, other in combinations(boxes, 2)) == 0
     for figure in drawn:
-        heat_map, bar, vectors = figure.axes
+        heat_map, _, vectors = figure.axes
         assert heat_map.get_position().width > 0.75 * vectors.get_position().width
 
 
