@@ -92,7 +92,7 @@ def main() -> None:
             picture = Image.open(path).convert("RGB")
             size = (WIDTH, round(picture.height * WIDTH / picture.width))
             drawn.append((caption, picture.resize(size, Image.Resampling.LANCZOS)))
-        sheet(drawn).quantize(128).save(folder / "pictures.png" if sys.argv[1:] else SHEET, optimize=True)
+        sheet(drawn).save(folder / "pictures.png" if sys.argv[1:] else SHEET, optimize=True)
 
 
 def sheet(pictures: list[tuple[str, Image.Image]]) -> Image.Image:
