@@ -141,6 +141,11 @@ def test_a_sentence_is_inspected_as_a_picture_and_as_numbers(tfm: Tfm, workspace
     assert tfm("inspect", sentence, cwd=workspace) == (0, f"{translation}inspect.png\n", "")
     assert (workspace / "inspect.png").read_bytes().startswith(b"\x89PNG\r\n")
     assert tfm("inspect", "--on-error", "truncate", sentence + " Hund" * 10, cwd=workspace)[0] == 0
+    code, out, err = tfm("inspect", sentence, "--text", cwd=workspace)
+    assert (code, err) == (0, "")
+    assert out.startswith(translation)
+    assert "encoder–decoder attention, layer 1" in out
+    assert "██" in out
     code, out, _ = tfm("inspect", sentence, "--json", "--kind", "decoder", "--head", "2", cwd=workspace)
     found = json.loads(out)
     assert (code, found.keys()) == (0, INSPECTION_KEYS)
@@ -198,6 +203,11 @@ def test_curves_are_drawn_by_training_and_on_demand(tfm: Tfm, workspace: Path) -
     assert (workspace / "runs/tiny/curves.png").read_bytes().startswith(png)  # drawn while the project was trained
     assert tfm("curves", cwd=workspace) == (0, "curves.png\n", "")
     assert tfm("curves", "tiny", "--output", "other.png", cwd=workspace) == (0, "other.png\n", "")
+    assert tfm("curves", "--output", "other.svg", cwd=workspace) == (0, "other.svg\n", "")
+    assert (workspace / "other.svg").read_bytes().startswith(b"<?xml")
+    refused = "tfm: error: other.jpg: not the name of a picture that can be drawn; let it end in .svg, .pdf or .png\n"
+    for command in (("curves", "--output"), ("inspect", "a", "--output"), ("translate", "a", "--attention")):
+        assert tfm(*command, "other.jpg", cwd=workspace) == (1, "", refused)
     (workspace / "runs/tiny/history.jsonl").write_text("")
     code, out, err = tfm("curves", cwd=workspace)
     assert (code, out) == (1, "")

@@ -8,6 +8,7 @@ import typer
 from transformer_cli.commands import completion
 from transformer_cli.commands.options import writing
 from transformer_cli.errors import DataError
+from transformer_cli.pictures import picture_format
 
 
 def curves(
@@ -17,11 +18,12 @@ def curves(
             help="Names under runs/, or folders.", show_default="the newest", autocompletion=completion.runs
         ),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The PNG to write.")] = Path(
-        "curves.png"
-    ),
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The .svg, .pdf or .png to write.")
+    ] = Path("curves.png"),
 ) -> None:
     """Draw learning curves. The curves of several runs share one picture."""
+    picture_format(output)  # before there is work to lose
     from transformer_cli.plots import draw_curves
     from transformer_cli.runs.run import Run, find_run
     from transformer_cli.training.record import validations_so_far

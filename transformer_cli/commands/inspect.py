@@ -1,5 +1,6 @@
-"""`tfm inspect`: a sentence → its attention weights, in a model or between word vectors alone, as PNG or as JSON."""
+"""`tfm inspect`: a sentence → its attention weights, of a model or of word vectors, as a picture, text or JSON."""
 
+import shutil
 from enum import Enum
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +16,8 @@ from transformer_cli.commands.options import (
     writing,
 )
 from transformer_cli.output import inspection_as_json, words_as_json, words_as_table
+from transformer_cli.output_maps import maps_as_blocks, words_as_blocks
+from transformer_cli.pictures import picture_format
 
 
 class KindChoice(str, Enum):
@@ -46,7 +49,9 @@ def inspect(
     device: DeviceOption = "auto",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The PNG to write.", show_default="inspect.png"),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The .svg, .pdf or .png to write.", show_default="inspect.png"
+        ),
     ] = None,
     kind: Annotated[
         list[KindChoice] | None,
@@ -79,15 +84,16 @@ def inspect(
         ScaleChoice | None,
         typer.Option(help="With --vectors: divide the scores by √dimension, or not.", show_default="sqrt"),
     ] = None,
+    as_blocks: Annotated[
+        bool, typer.Option("--text", help="Print the attention weights as blocks of text; no picture.")
+    ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the numbers as JSON, with scores before softmax; no picture.")
     ] = False,
 ) -> None:
     """Draw a sentence's attention weights, and how the encoder moves its token vectors."""
-    if output and as_json:
-        raise typer.BadParameter("--output and --json cannot be used together")
+    picture = _picture(output, as_blocks=as_blocks, as_json=as_json)
     sentence = as_text(sentence, "the sentence")
-    picture = None if as_json else output or Path("inspect.png")
     if vectors is not None:
         of_a_model: dict[str, object] = {
             "--run": run,
@@ -100,7 +106,7 @@ def inspect(
         }
         if given := [option for option, value in of_a_model.items() if value]:
             raise typer.BadParameter(f"--vectors uses no model, so it cannot be used together with {', '.join(given)}")
-        _inspect_words(sentence, vectors, query, scale is not ScaleChoice.none, picture)
+        _inspect_words(sentence, vectors, query, scale is not ScaleChoice.none, picture, as_json)
         return
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
@@ -112,8 +118,11 @@ def inspect(
     inspection = inspect_sentence(translator, sentence, Options(on_error=on_error.value), settings)
     kinds = [each for each in KINDS if not kind or KindChoice(each) in kind]
     maps = inspection.maps(kinds, layer=layer, heads=head or ())
-    if picture is None:
+    if as_json:
         print(inspection_as_json(inspection, maps))
+        return
+    if picture is None:
+        print(f"{inspection.translation}\n\n{maps_as_blocks(maps, width=shutil.get_terminal_size().columns)}")
         return
     from transformer_cli.plots import draw_inspection
 
@@ -122,13 +131,33 @@ def inspect(
     print(f"{inspection.translation}\n{picture}")
 
 
-def _inspect_words(sentence: str, vectors: str, query: str | None, is_scaled: bool, picture: Path | None) -> None:
-    """picture: the PNG to write, or None to print JSON instead."""
+def _picture(output: Path | None, *, as_blocks: bool, as_json: bool) -> Path | None:
+    """Returns the picture to write, or None to print text or JSON instead.
+
+    Raises BadParameter if that is not clear, and DataError if the file's name is not a picture's.
+    """
+    forms = {"--output": output, "--text": as_blocks, "--json": as_json}
+    if len(chosen := [option for option, value in forms.items() if value]) > 1:
+        raise typer.BadParameter(f"{' and '.join(chosen)} cannot be used together")
+    if as_blocks or as_json:
+        return None
+    picture = output or Path("inspect.png")
+    picture_format(picture)
+    return picture
+
+
+def _inspect_words(
+    sentence: str, vectors: str, query: str | None, is_scaled: bool, picture: Path | None, as_json: bool
+) -> None:
+    """picture: the file to write, or None to print text or JSON instead."""
     from transformer_cli.inspection import attend_over_words
 
     found = attend_over_words(sentence, vectors, is_scaled=is_scaled, query=query)
-    if picture is None:
+    if as_json:
         print(words_as_json(found))
+        return
+    if picture is None:
+        print(words_as_blocks(found, width=shutil.get_terminal_size().columns))
         return
     from transformer_cli.plots import draw_words
 

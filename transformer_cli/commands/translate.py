@@ -24,6 +24,7 @@ from transformer_cli.decoding.limits import DEFAULT_LIMIT
 from transformer_cli.errors import DataError
 from transformer_cli.keyboard import converse
 from transformer_cli.output import long_lines_as_text, translation_as_json
+from transformer_cli.pictures import picture_format
 from transformer_cli.streams import stream_named
 
 if TYPE_CHECKING:
@@ -95,7 +96,9 @@ def translate(
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the decoder's tokens instead of text.")] = False,
     attention: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw what the translation of one sentence attends to, as a PNG."),
+        typer.Option(
+            metavar="FILE", help="Draw what the translation of one sentence attends to: a .svg, .pdf or .png."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
@@ -111,6 +114,8 @@ def translate(
         raise typer.BadParameter("--attention draws one sentence: give exactly one, as an argument")
     if attention and len(run or ()) > 1:
         raise typer.BadParameter("--attention draws the attention of one model: give one --run")
+    if attention:
+        picture_format(attention)
     from transformer_cli.translator import Options, Translator
 
     translator = Translator.load(*(run or ()), device=device)

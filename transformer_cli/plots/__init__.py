@@ -1,4 +1,4 @@
-"""Numbers → PNG: learning curves, attention and token vectors. The one owner of matplotlib.
+"""Numbers → SVG, PDF or PNG: learning curves, attention and token vectors. The one owner of matplotlib.
 
 Knows nothing of models or of how a run is stored.
 """

@@ -17,17 +17,17 @@ KINDS = {  # the titles above, beside and below the maps
 
 
 def draw_attention(maps: Sequence[AttentionMap], path: Path) -> None:
-    """Draw attention weights as heat maps. Replaces `path` by a PNG.
+    """Draw attention weights as heat maps. Replaces `path` by a picture.
 
     maps: at least one; maps of the same kind are neighbours, as `Inspection.maps` returns them.
     """
-    with drawing(path):
+    with drawing(path, [text for each in maps for text in (*each.target_tokens, *each.source_tokens)]):
         save(draw_blocks(_blocks(maps)), path, palette=inspection_palette())
 
 
 def draw_inspection(inspection: Inspection, maps: Sequence[AttentionMap], path: Path) -> None:
-    """Draw attention weights, and below them the source's vectors in the plane. Replaces `path` by a PNG."""
-    with drawing(path):
+    """Draw attention weights, and below them the source's vectors in the plane. Replaces `path` by a picture."""
+    with drawing(path, [*inspection.source_tokens, *inspection.target_tokens]):
         figure = draw_blocks(_blocks(maps), room_below=HEIGHT)
         draw_vectors(
             figure,
@@ -41,7 +41,7 @@ def draw_inspection(inspection: Inspection, maps: Sequence[AttentionMap], path: 
 
 
 def draw_words(words: WordAttention, path: Path) -> None:
-    """Draw the attention of word vectors over themselves, and the vectors below it. Replaces `path` by a PNG."""
+    """Draw the attention of word vectors over themselves, and the vectors below it. Replaces `path` by a picture."""
     scores = f"QKᵀ/√{words.vectors.shape[1]}" if words.is_scaled else "QKᵀ"
     labels = _labels(words.words)
     block = Block(
@@ -52,7 +52,7 @@ def draw_words(words: WordAttention, path: Path) -> None:
         sources=labels,
         maps=[(f"softmax({scores})", words.weights.numpy())],
     )
-    with drawing(path):
+    with drawing(path, words.words):
         figure = draw_blocks([block], room_below=HEIGHT)
         draw_vectors(
             figure,

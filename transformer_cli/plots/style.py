@@ -1,11 +1,10 @@
-"""What all pictures share: font and line sizes, labels, colours, axes placed in inches, and how a PNG is written."""
+"""What all pictures share: font and line sizes, labels, colours, axes placed in inches, and how a file is written."""
 
 import io
 import logging
-import re
 import unicodedata
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -22,12 +21,17 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from transformer_cli.files import write_bytes
+from transformer_cli.pictures import picture_format
+from transformer_cli.plots.fonts import families_for
 
 Floats = NDArray[np.floating[Any]]
 
 log = logging.getLogger(__name__)
 
 DPI = 110
+SHARP = 300  # dots per inch of a heat map's squares in a picture without pixels
+# Okabe and Ito (2008), without yellow, which is too faint on white: told apart by the colour-blind too
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 FONT_SIZE = 9  # points
 LINE = 0.22  # inches: the height of a line of text
 PAGE_WIDTH = 9.0  # inches: the smallest width of a picture with token vectors
@@ -41,24 +45,24 @@ STYLE: dict[Any, Any] = {
     "ytick.labelsize": FONT_SIZE,
     "legend.fontsize": FONT_SIZE,
     "grid.alpha": 0.3,
+    "pdf.fonttype": 42,  # whole letters, which can be searched for and edited
+    "svg.hashsalt": "tfm",  # else the same picture would be another file each time
 }
-LACKING = re.compile(r"Glyph (\d+) .*missing|Matplotlib currently does not support")  # two of matplotlib's warnings
+LACKING = r"Glyph \d+ .*missing|Matplotlib currently does not support"  # two of matplotlib's warnings
 
 
 @contextmanager
-def drawing(path: Path) -> Iterator[None]:
-    """A block that draws `path` in our style; afterwards one line names the characters that the font lacks."""
-    with rc_context(STYLE), warnings.catch_warnings(record=True) as caught:
-        warnings.filterwarnings("always", message=LACKING.pattern)
+def drawing(path: Path, texts: Iterable[str]) -> Iterator[None]:
+    """A block that draws `path` in our style; afterwards one line names the characters that no font has.
+
+    texts: what is written in the picture, besides our own words.
+    """
+    families, lacking = families_for(texts)
+    with rc_context({**STYLE, "font.family": families}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=LACKING)
         yield
-    lacking = set()
-    for each in caught:
-        if found := LACKING.match(str(each.message)):
-            lacking.add(found[1] and chr(int(found[1])))
-        else:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    if characters := " ".join(sorted(filter(None, lacking))):
-        log.warning("%s: the font has no %s: drawn as boxes", path, characters)
+    if lacking:
+        log.warning("%s: no font here has %s: drawn as boxes", path, " ".join(lacking))
 
 
 def shown(token: str) -> str:
@@ -103,14 +107,19 @@ def _plain(text: str) -> str:
 
 
 def save(figure: Figure, path: Path, *, palette: Floats | None = None) -> None:
-    """Replace `path` by a PNG, whole or not at all.
+    """Replace `path` by an SVG, a PDF or a PNG, as its name says, whole or not at all. Raises DataError for others.
 
-    palette: (colours, 3), from 0 to 1; give it if all of the picture's colours are known: the file then has a third of
+    palette: (colours, 3), from 0 to 1; give it if all of the picture's colours are known: a PNG then has a third of
     the size.
     """
     picture = io.BytesIO()
-    figure.savefig(picture, format="png")
-    if palette is not None:
+    kind = picture_format(path)
+    if kind == "png":
+        figure.savefig(picture, format="png")
+    else:
+        dated = {"svg": "Date", "pdf": "CreationDate"}[kind]
+        figure.savefig(picture, format=kind, dpi=SHARP, metadata={dated: None})
+    if palette is not None and kind == "png":
         colours = Image.new("P", (1, 1))
         colours.putpalette((255 * palette).round().astype(np.uint8).tobytes())
         reduced = Image.open(picture).convert("RGB").quantize(palette=colours, dither=Image.Dither.NONE)
@@ -124,5 +133,5 @@ def inspection_palette() -> Floats:
     levels = weight_colours()(np.arange(LEVELS))[:, :3]
     greys = np.repeat(np.linspace(0.0, 1.0, 36)[:, None], 3, axis=1)
     strengths = np.linspace(0.0, 1.0, 12)[:, None]  # from white, for the edges of lines and letters
-    tints = [1.0 - strengths * (1.0 - np.array(to_rgb(f"C{index}"))) for index in range(10)]
+    tints = [1.0 - strengths * (1.0 - np.array(to_rgb(colour))) for colour in COLOURS]
     return np.concatenate((levels, greys, *tints))

@@ -1,5 +1,6 @@
 """Learning curves and attention: what is drawn, not how it looks."""
 
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
+from transformer_cli.errors import DataError
 from transformer_cli.inspection import Attention, Inspection, WordAttention
-from transformer_cli.plots import draw_attention, draw_curves, draw_inspection, draw_words
+from transformer_cli.plots import draw_attention, draw_curves, draw_inspection, draw_words, style
 from transformer_cli.plots.style import shown, text_width
 
 
@@ -44,21 +46,71 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 def test_loss_perplexity_and_rate_are_drawn_and_the_best_is_marked(tmp_path: Path, drawn: list[Figure]) -> None:
     draw_curves({"mine": history(3.0, 1.0, 2.0)}, tmp_path / "curves.png")
     loss, perplexity, rate = drawn[0].axes
-    lines = {str(line.get_label()): heights(line) for line in loss.lines}
-    assert lines == {"training": [3.5, 1.5, 2.5], "validation": [3.0, 1.0, 2.0], "best: 1 in epoch 2": [1.0]}
+    lines = {line.get_linestyle(): heights(line) for line in loss.lines}
+    assert lines == {":": [3.5, 1.5, 2.5], "-": [3.0, 1.0, 2.0], "None": [1.0]}
     assert [heights(line) for line in perplexity.lines] == [[8.0, 2.0, 4.0], [2.0]]
     assert [heights(line) for line in rate.lines] == [[1.0, 1 / 2, 1 / 3]]
     assert [axes.get_xlabel() for axes in drawn[0].axes] == ["epoch"] * 3
+    labels = [text.get_text() for text in drawn[0].legends[0].get_texts()]
+    assert labels == ["mine: 1 in epoch 2", "training", "validation", "best validation loss"]
     height, width, _ = image.imread(tmp_path / "curves.png").shape
     assert width > 1000
     assert height > 300
 
 
-def test_several_runs_lie_over_each_other_in_colours_of_their_own(tmp_path: Path, drawn: list[Figure]) -> None:
-    draw_curves({"one": history(3.0, 2.0), "two": history(1.0)}, tmp_path / "curves.png")
-    loss = drawn[0].axes[0]
-    colours = {str(line.get_label()): line.get_color() for line in loss.lines}
-    assert colours["one: validation"] == colours["one: training"] != colours["two: validation"]
+def test_several_runs_lie_over_each_other_in_looks_of_their_own(tmp_path: Path, drawn: list[Figure]) -> None:
+    draw_curves({f"run {index}": history(3.0 - index / 9, 2.0) for index in range(9)}, tmp_path / "curves.png")
+    looks = [(line.get_color(), line.get_marker()) for line in drawn[0].axes[1].lines[:9]]
+    assert len(set(looks)) == 9
+    assert [(line.get_color(), line.get_marker()) for line in drawn[0].legends[0].get_lines()[:9]] == looks
+    legend = drawn[0].legends[0].get_window_extent()
+    boxes = [box for axes in drawn[0].axes if (box := axes.get_tightbbox())]
+    assert len(boxes) == 3
+    assert max(box.x1 for box in boxes) <= legend.x0  # beside the plots
+    assert_nothing_is_cut_off_or_of_another_size(drawn[0])
+
+
+def test_of_runs_that_coincide_the_first_is_the_widest(tmp_path: Path, drawn: list[Figure]) -> None:
+    same = history(3.0, 2.0, 1.0)
+    draw_curves({"one": same, "two": same, "other": history(2.5, 1.5, 1.2)}, tmp_path / "curves.png")
+    first, second, other = (line.get_linewidth() for line in drawn[0].axes[1].lines[:3])
+    assert first > second == other
+
+
+@pytest.mark.parametrize("losses", [[3.0], [15.0, 8.0, 3.0], [3.0, 2.99], [2.0] * 200], ids=str)
+def test_ticks_are_whole_epochs_and_apart_from_each_other(
+    tmp_path: Path, drawn: list[Figure], losses: list[float]
+) -> None:
+    draw_curves({"mine": history(*losses)}, tmp_path / "curves.png")
+    for axes in drawn[0].axes:
+        ticks = axes.get_xticks()
+        assert len(ticks) > 0
+        assert all(tick == round(tick) for tick in ticks)
+    perplexity = drawn[0].axes[1]
+    labels = [label for label in perplexity.get_yticklabels() if label.get_text()]
+    assert labels
+    boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.y0)
+    assert all(lower.y1 <= upper.y0 for lower, upper in pairwise(boxes))
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("x.svg", b"<?xml"), ("x.pdf", b"%PDF"), ("x.PNG", b"\x89PNG"), ("/dev/stdout", b"\x89PNG")]
+)
+def test_the_name_says_what_kind_of_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, start: bytes
+) -> None:
+    written: list[bytes] = []
+    monkeypatch.setattr(style, "write_bytes", lambda path, content: written.append(content))
+    for _ in range(2):
+        draw_words(word_attention(WORDS, [0]), tmp_path / name)
+    assert written[0].startswith(start)
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("name", ["x.jpg", "x", ".png", "x.png.gz"])
+def test_another_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match=r"not the name of a picture .* end in \.svg, \.pdf or \.png"):
+        draw_curves({"mine": history(1.0)}, tmp_path / name)
 
 
 def test_an_old_picture_is_replaced_only_by_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,10 +165,11 @@ def test_each_head_is_a_heat_map_with_its_tokens_and_one_colour_scale(
         assert np.array_equal(np.asarray(shown.get_array()), layer.weights[index % 6].numpy())
         assert shown.get_clim() == (0.0, 1.0)
     beside = [(axes.get_ylabel(), [label.get_text() for label in axes.get_yticklabels()]) for axes in maps]
-    assert [beside[index] for index in (0, 4)] == [("source position …", SOURCE)] * 2  # the first of each row
-    assert [beside[index] for index in (6, 10)] == [("target position …", TARGET)] * 2
+    assert [beside[index] for index in (0, 3)] == [("source position …", SOURCE)] * 2  # the first of each row
+    assert [beside[index] for index in (6, 9)] == [("target position …", TARGET)] * 2
     below = [(axes.get_xlabel(), [label.get_text() for label in axes.get_xticklabels()]) for axes in maps]
-    assert [below[index] for index in (2, 3, 4, 5)] == [("… attends to source position", SOURCE)] * 4  # of each column
+    assert below[3] == ("… attends to source position", SOURCE)
+    assert [below[index][1] for index in (4, 5)] == [SOURCE] * 2  # of each column
     assert [axes.get_ylabel() for axes in drawn[0].axes].count("attention weight") == 1
 
 
@@ -228,7 +281,7 @@ def test_tokens_of_all_kinds_are_drawn(tmp_path: Path, drawn: list[Figure], capl
     assert [label.get_text() for label in heat_map.get_xticklabels()] == labels
     assert [text.get_text() for text in vectors.texts if text.get_text()] == labels
     (message,) = caplog.messages
-    assert message.startswith(f"{tmp_path}/words.png: the font has no ")
+    assert message.startswith(f"{tmp_path}/words.png: no font here has ")
     assert "👨" in message
 
 
@@ -236,6 +289,18 @@ def test_tokens_of_all_kinds_are_drawn(tmp_path: Path, drawn: list[Figure], capl
 def test_curves_of_a_run_of_any_name(tmp_path: Path, drawn: list[Figure], name: str) -> None:
     draw_curves({name: history(1.0), "other": history(2.0)}, tmp_path / "curves.png")
     assert len(drawn[0].axes[2].lines) == 2
+
+
+def test_blocks_of_any_lengths_fill_the_page_and_labels_keep_apart(tmp_path: Path, drawn: list[Figure]) -> None:
+    words = [f"word{index}" for index in range(27)]
+    draw_words(word_attention(words, [0]), tmp_path / "words.png")
+    draw_words(word_attention(["a", "b"], [0]), tmp_path / "words.png")
+    boxes = [Text.get_window_extent(text) for text in drawn[0].axes[-1].texts if text.get_text()]
+    assert len(boxes) == 27
+    assert sum(one.shrunk(0.9, 0.7).overlaps(other) for one, other in combinations(boxes, 2)) == 0
+    for figure in drawn:
+        heat_map, _, vectors = figure.axes
+        assert heat_map.get_position().width > 0.75 * vectors.get_position().width
 
 
 def assert_nothing_is_cut_off_or_of_another_size(figure: Figure) -> None:
