@@ -97,6 +97,7 @@ class Translator:
         for each in (run, *others):
             each.say_other_tokenizer()
         self.run = run
+        self.runs = [run, *others]
         self.device = device
         self.models = [load_best(each, device) for each in (run, *others)]
         self.batches_at_a_time = batches_at_a_time or (torch.get_num_threads() if device.type == "cpu" else 1)
@@ -170,20 +171,25 @@ class Translator:
         *,
         chunk: int,
         name: str = "",
+        first_line: int = 1,
     ) -> Iterator[Translation]:
         """Translate lines as they come, `chunk` at a time. Yields one translation per line, in their order.
 
-        name: what errors call the text. An error is raised when all lines before it have been translated.
+        name: what errors call the text. first_line: the number of the first line, which begins a chunk of a longer
+        text: so the translations are those of the whole text. An error is raised when all lines before it have been
+        translated.
         """
         settings = settings or self.settings
-        reading = self._read(lines, options, settings, 1, name)
+        reading = self._read(lines, options, settings, first_line, name)
         failure: TfmError | None = None
-        first_line = 1
         while failure is None:
             waiting: list[Line] = []
+            left = (
+                chunk - (first_line - 1) % chunk
+            )  # a chunk with too many tokens comes in parts, and ends where it did
             try:
                 n_tokens = 0
-                while len(waiting) < chunk and n_tokens < CHUNK_TOKENS:
+                while len(waiting) < left and n_tokens < CHUNK_TOKENS:
                     waiting.append(next(reading))
                     n_tokens += len(waiting[-1].read)
             except StopIteration:

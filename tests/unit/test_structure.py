@@ -30,7 +30,7 @@ GROUPS = (
     {"compute"},
     {"data", "model"},
     {"decoding", "runs"},
-    {"translator"},
+    {"translator", "shards"},
     {"evaluation", "inspection"},
     {"plots", "output", "output_comparisons"},
     {"training", "verification"},

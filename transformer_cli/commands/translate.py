@@ -4,9 +4,10 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -19,6 +20,7 @@ from transformer_cli.commands.options import (
     search_settings,
     writing,
 )
+from transformer_cli.commands.sharding import choose_shard, facts_of, opened, translate_shard
 from transformer_cli.decoding.limits import DEFAULT_LIMIT
 from transformer_cli.errors import DataError
 from transformer_cli.output import long_lines_as_text, translation_as_json
@@ -52,6 +54,18 @@ def translate(
     ] = None,
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", metavar="FILE", help="Translate the lines of a file.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to a file, which appears when it is whole."),
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Translate part I of N of the --input. Who finishes the last part joins all of them in --output.",
+            show_default="all of it; under torchrun, each process its part",
+        ),
     ] = None,
     run: RunsOption = None,
     overrides: DecodingSetOption = None,
@@ -108,9 +122,10 @@ def translate(
         raise typer.BadParameter("--attention draws one sentence: give exactly one, as an argument")
     if attention and len(run or ()) > 1:
         raise typer.BadParameter("--attention draws the attention of one model: give one --run")
+    place = choose_shard(shard, device, input_file, output)
     from transformer_cli.translator import Options, Translator
 
-    translator = Translator.load(*(run or ()), device=device)
+    translator = Translator.load(*(run or ()), device=place.device)
     settings = search_settings(
         translator.run.config.decoding, overrides, beam_size=beam_size, n_best=n_best, max_tokens=max_tokens
     )
@@ -121,19 +136,45 @@ def translate(
         prefix=as_text(prefix, "--prefix"),
     )
     render = _renderer(tokens=tokens, as_json=as_json, n_best=n_best)
-    if not sentences and not input_file and sys.stdin.isatty():
+    work = _Work(translator, options, settings, render)
+    if not sentences and not input_file and not output and sys.stdin.isatty():
         _answer_a_terminal(translator, options, settings, render)
-        return
-    name, lines = _named_lines(sentences, input_file)
-    with _counting_long_lines(name, on_error) as long_lines:
-        for number, translation in enumerate(translator.stream(lines, options, settings, chunk=CHUNK, name=name), 1):
-            if translation.was_too_long:
-                long_lines.add(number)
-            if attention:  # there is only one sentence: several were refused above
-                _draw_cross_attention(translation, attention, layer=translator.run.config.model.num_decoder_layers)
-            print(render(number, translation))
-            if number % CHUNK == 0:
-                sys.stdout.flush()  # a program that has sent as many lines may wait for them
+    elif place.shard and input_file and output:
+        form = "json" if as_json else "tokens" if tokens else "text"
+        facts = facts_of(translator, options, settings, input_file, form=form, numbered=n_best is not None)
+        translate_shard(place, input_file, output, facts, work.translate, chunk=CHUNK)
+    else:
+        name, lines = _named_lines(sentences, input_file)
+        with opened(output) as out:
+            work.translate(lines, name, out, attention=attention)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """How lines become what is printed."""
+
+    translator: "Translator"
+    options: "Options"
+    settings: "SearchSettings"
+    render: Render
+
+    def translate(
+        self, lines: Iterable[str], name: str, out: TextIO, *, first_line: int = 1, attention: Path | None = None
+    ) -> None:
+        """Print the translations of lines. first_line: the number of the first one; attention: where it is drawn."""
+        stream = self.translator.stream(
+            lines, self.options, self.settings, chunk=CHUNK, name=name, first_line=first_line
+        )
+        with _counting_long_lines(name, self.options.on_error) as long_lines:
+            for number, translation in enumerate(stream, first_line):
+                if translation.was_too_long:
+                    long_lines.add(number)
+                if attention:  # there is only one sentence
+                    layer = self.translator.run.config.model.num_decoder_layers
+                    _draw_cross_attention(translation, attention, layer=layer)
+                print(self.render(number, translation), file=out)
+                if number % CHUNK == 0:
+                    out.flush()  # a program that has sent as many lines may wait for them
 
 
 def _renderer(*, tokens: bool, as_json: bool, n_best: int | None) -> Render:
@@ -214,11 +255,11 @@ class _LongLines:
 
 
 @contextmanager
-def _counting_long_lines(name: str, on_error: OnErrorChoice) -> Iterator[_LongLines]:
+def _counting_long_lines(name: str, on_error: str) -> Iterator[_LongLines]:
     """However the block ends, say at its end which lines were too long, if there were any."""
     found = _LongLines()
     try:
         yield found
     finally:
         if found.n_lines:
-            log.warning("%s: %s", name, long_lines_as_text(found.n_lines, found.first, on_error.value))
+            log.warning("%s: %s", name, long_lines_as_text(found.n_lines, found.first, on_error))
