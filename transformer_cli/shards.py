@@ -81,8 +81,9 @@ def finish(shard: Shard, output: Path, facts: Mapping[str, Any], write: Callable
         with new_file(part) as file:
             write(file)
     if missing := job.missing():
+        count = "1 is" if len(missing) == 1 else f"{len(missing):,} are"
         first = ", ".join(map(str, missing[:NAMED])) + (", …" if len(missing) > NAMED else "")
-        log.info("shard %s is finished; of %s, %s are not: %s", shard, shard.count, len(missing), first)
+        log.info("shard %s is finished; of %s, %s not: %s", shard, shard.count, count, first)
     else:
         job.join()
 
