@@ -131,7 +131,7 @@ def test_a_shard_names_the_line_of_the_whole_text(tfm: Tfm, project: Path, text:
         (("--shard", "1/2", "-i", "/dev/stdin", "-o", "OUT"), 1, "/dev/stdin: its lines have to be counted"),
         (("--shard", "1/2", "-i", "IN", "-o", "/dev/stdout"), 1, "/dev/stdout: cannot be written: shards are joined"),
         (("--shard", "1/2", "-i", "nowhere", "-o", "OUT"), 1, "nowhere: cannot be read: No such file or directory"),
-        (("-i", "IN", "-o", "IN/out"), 1, "cannot be written: Not a directory; name another file"),
+        (("-i", "IN", "-o", "IN/out"), 1, "IN/out: cannot be written: "),
     ],
 )
 def test_what_cannot_be_cut_or_written_is_one_line(
@@ -140,7 +140,7 @@ def test_what_cannot_be_cut_or_written_is_one_line(
     given = [each.replace("IN", str(text)).replace("OUT", str(tmp_path / "out")) for each in options]
     found, out, err = tfm("translate", *given, cwd=project)
     assert (found, out) == (code, "")
-    assert said in " ".join(err.split())
+    assert said.replace("IN", str(text)) in " ".join(err.split())
 
 
 def test_an_output_is_whole_or_what_it_was(tfm: Tfm, project: Path, text: Path, tmp_path: Path) -> None:
