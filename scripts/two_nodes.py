@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from safetensors.torch import load_file
 
@@ -46,7 +47,9 @@ class Nodes:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._store = subprocess.Popen((sys.executable, "-c", STORE), stdout=subprocess.PIPE, text=True)
+        self._store: subprocess.Popen[Any] = subprocess.Popen(
+            (sys.executable, "-c", STORE), stdout=subprocess.PIPE, text=True
+        )
         assert self._store.stdout
         self._port = self._store.stdout.readline().strip()
         self.agents = [self._start(0), self._start(1)]
@@ -91,7 +94,7 @@ class Nodes:
                 process.terminate()
                 process.wait()
 
-    def _start(self, node: int) -> "subprocess.Popen[bytes]":
+    def _start(self, node: int) -> "subprocess.Popen[Any]":
         launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
         launcher += ["--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{self._port}"]
         launcher += ["--rdzv-id", "nodes", "--rdzv-conf", "is_host=false", *TFM[1:]]
