@@ -114,7 +114,7 @@ def root(
 
 @contextmanager
 def _said_once() -> Iterator[None]:
-    """An error that ends all processes of a training is printed once on each machine, by the process of local rank 0.
+    """An error that ends all processes of a job is printed once on each machine, by the process of local rank 0.
 
     They leave the first some time to speak: torchrun ends all as soon as one has ended. One that is still there after
     that has an error of its own, and says it. (`World.together` makes all that are connected fail alike.)
@@ -134,11 +134,11 @@ def _said_once() -> Iterator[None]:
 
 
 app.command()(prepare)
-app.command()(_said_once()(train))  # the one command that runs in several processes
+app.command()(_said_once()(train))  # runs in several processes, as translate may
 app.command()(evaluate)
 app.command()(compare)
 app.command()(score)
-app.command()(translate)
+app.command()(_said_once()(translate))
 app.command()(inspect)
 app.command()(curves)
 app.command()(runs)

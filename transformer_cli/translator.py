@@ -176,22 +176,24 @@ class Translator:
         *,
         chunk: int,
         name: str = "",
+        first_line: int = 1,
         done: Done = lambda n_lines: None,
     ) -> Iterator[Translation]:
         """Translate lines as they come, `chunk` at a time. Yields one translation per line, in their order.
 
-        name: what errors call the text. done: is told how many more lines are translated, before they are yielded.
-        An error is raised when all lines before it have been translated.
+        name: what errors call the text. first_line: the number of the first line, which begins a chunk of a longer
+        text: so the translations are those of the whole text. done: is told how many more lines are translated, before
+        they are yielded. An error is raised when all lines before it have been translated.
         """
         settings = settings or self.settings
-        reading = self._read(lines, options, settings, 1, name)
+        reading = self._read(lines, options, settings, first_line, name)
         failure: TfmError | None = None
-        first_line = 1
         while failure is None:
             waiting: list[Line] = []
+            left = chunk - (first_line - 1) % chunk  # a chunk of too many tokens comes in parts, and ends where it did
             try:
                 n_tokens = 0
-                while len(waiting) < chunk and n_tokens < CHUNK_TOKENS:
+                while len(waiting) < left and n_tokens < CHUNK_TOKENS:
                     waiting.append(next(reading))
                     n_tokens += len(waiting[-1].read)
             except StopIteration:

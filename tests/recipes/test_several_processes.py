@@ -63,6 +63,21 @@ if os.environ["RANK"] == "1":
     os.chdir("elsewhere")
 main()
 """
+RANK_1_DIES_ONCE = """\
+import os, signal
+from transformer_cli.cli import main
+from transformer_cli.training.trainer import Trainer
+
+step = Trainer.step
+
+def die(trainer, batches):
+    if os.environ["RANK"] == "1" and trainer.state.step == 3 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return step(trainer, batches)
+
+Trainer.step = die
+main()
+"""
 RANK_1_FINDS_DAMAGE = """\
 from transformer_cli.cli import main
 from transformer_cli.errors import DataError
@@ -174,6 +189,22 @@ def test_a_reason_that_one_process_finds_while_it_trains_is_said_first(
     code, lines = torchrun(script, cwd=tmp_path, config=corpus / "tiny.yaml", overrides=())
     assert code == 1
     assert next(line for line in lines if line.startswith("tfm: ")) == "tfm: error: rank 1: train.ids.npy: damaged"
+
+
+def test_what_dies_is_started_again_and_goes_on_from_the_last_save(
+    train_tiny: TrainTiny, corpus: Path, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "data").symlink_to(project / "data")
+    script = tmp_path / "dies.py"
+    script.write_text(RANK_1_DIES_ONCE, encoding="utf-8")
+    overrides = (*SETTINGS, "training.epochs=4")
+    saving = (*overrides, "training.save_minutes=1e-9")
+    config = corpus / "tiny.yaml"
+    code, lines = torchrun("--max-restarts", 1, script, cwd=tmp_path, config=config, overrides=saving)
+    assert code == 0, lines
+    assert any(line.startswith("resuming from the save at step 3 ") for line in lines), lines
+    alone = train_tiny(tmp_path / "alone", *overrides)
+    assert_same_but_for_rounding(tmp_path / "runs/tiny", alone, steps=8)
 
 
 def assert_same_but_for_rounding(run: Path, alone: Run, *, steps: int) -> None:

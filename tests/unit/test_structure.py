@@ -32,7 +32,7 @@ GROUPS = (
     {"compute"},
     {"data", "model"},
     {"decoding", "runs"},
-    {"translator"},
+    {"translator", "shards"},
     {"evaluation", "diagnosis", "inspection", "listing"},
     {"plots", "output", "output_comparisons", "output_doctor", "output_maps", "output_runs"},
     {"training", "verification"},

@@ -4,13 +4,15 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from transformer_cli import progress, terminal
+from transformer_cli.commands.conversation import Render, answer_a_terminal
 from transformer_cli.commands.options import (
     BeamSizeOption,
     DecodingSetOption,
@@ -20,9 +22,9 @@ from transformer_cli.commands.options import (
     search_settings,
     writing,
 )
+from transformer_cli.commands.sharding import choose_shard, facts_of, opened, translate_shard
 from transformer_cli.decoding.limits import DEFAULT_LIMIT
 from transformer_cli.errors import DataError
-from transformer_cli.keyboard import converse
 from transformer_cli.output import long_lines_as_text, translation_as_json
 from transformer_cli.pictures import picture_format
 from transformer_cli.streams import stream_named
@@ -34,9 +36,6 @@ if TYPE_CHECKING:
 CHUNK = 1000  # lines that are read before they are translated together
 CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
 NAMED = 10  # lines that were too long, of which the numbers are said
-
-Render = Callable[[int, "Translation"], str]
-"""The number of a line and its translation → what is printed"""
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +55,18 @@ def translate(
     ] = None,
     input_file: Annotated[
         Path | None, typer.Option("--input", "-i", metavar="FILE", help="Translate the lines of a file.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write to a file, which appears when it is whole."),
+    ] = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Translate part I of N of the --input. Who finishes the last part joins all of them in --output.",
+            show_default="all of it; under torchrun, each process its part",
+        ),
     ] = None,
     run: RunsOption = None,
     overrides: DecodingSetOption = None,
@@ -116,9 +127,10 @@ def translate(
         raise typer.BadParameter("--attention draws the attention of one model: give one --run")
     if attention:
         picture_format(attention)
+    place = choose_shard(shard, device, input_file, output)
     from transformer_cli.translator import Options, Translator
 
-    translator = Translator.load(*(run or ()), device=device)
+    translator = Translator.load(*(run or ()), device=place.device)
     settings = search_settings(
         translator.run.config.decoding, overrides, beam_size=beam_size, n_best=n_best, max_tokens=max_tokens
     )
@@ -129,19 +141,60 @@ def translate(
         prefix=as_text(prefix, "--prefix"),
     )
     render = _renderer(tokens=tokens, as_json=as_json, n_best=n_best)
-    if not sentences and not input_file and sys.stdin.isatty():
-        _answer_a_terminal(translator, options, settings, render)
-        return
-    name, lines = _named_lines(sentences, input_file)
-    with _counting_long_lines(name, on_error) as long_lines, _progress(sentences, input_file) as (chunk, done):
-        translations = translator.stream(lines, options, settings, chunk=chunk, name=name, done=done)
-        for number, translation in enumerate(translations, start=1):
-            if translation.was_too_long:
-                long_lines.add(number)
-            if attention:  # there is only one sentence: several were refused above
-                _draw_cross_attention(translation, attention, layer=translator.run.config.model.num_decoder_layers)
-            is_last = number % CHUNK == 0  # of those that were read: who sent them may wait for their translations
-            print(render(number, translation), flush=is_last)
+    work = _Work(translator, options, settings, render)
+    if not sentences and not input_file and not output and sys.stdin.isatty():
+        answer_a_terminal(translator, options, settings, render)
+    elif place.shard and input_file and output:
+        form = "json" if as_json else "tokens" if tokens else "text"
+        facts = facts_of(translator, options, settings, input_file, form=form, numbered=n_best is not None)
+        translate_shard(place, input_file, output, facts, work.translate, chunk=CHUNK)
+    else:
+        name, lines = _named_lines(sentences, input_file)
+        n_lines = len(sentences) if sentences else _n_lines(input_file)
+        with opened(output) as out:
+            work.translate(lines, name, out, n_lines=n_lines, attention=attention)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """How lines become what is printed."""
+
+    translator: "Translator"
+    options: "Options"
+    settings: "SearchSettings"
+    render: Render
+
+    def translate(
+        self,
+        lines: Iterable[str],
+        name: str,
+        out: TextIO,
+        *,
+        n_lines: int | None = None,
+        first_line: int = 1,
+        attention: Path | None = None,
+    ) -> None:
+        """Print the translations of lines.
+
+        n_lines: how many there are, if that is known. first_line: the number of the first one. attention: where it is
+        drawn.
+        """
+        with (
+            _counting_long_lines(name, self.options.on_error) as long_lines,
+            _progress(out, n_lines) as (chunk, done),
+        ):
+            stream = self.translator.stream(
+                lines, self.options, self.settings, chunk=chunk, name=name, first_line=first_line, done=done
+            )
+            for number, translation in enumerate(stream, first_line):
+                if translation.was_too_long:
+                    long_lines.add(number)
+                if attention:  # there is only one sentence
+                    layer = self.translator.run.config.model.num_decoder_layers
+                    _draw_cross_attention(translation, attention, layer=layer)
+                print(self.render(number, translation), file=out)
+                if number % CHUNK == 0:
+                    out.flush()  # a program that has sent as many lines may wait for them
 
 
 def _renderer(*, tokens: bool, as_json: bool, n_best: int | None) -> Render:
@@ -163,38 +216,14 @@ def _tokens(translation: "Translation") -> str:
     return " ".join(token.replace(" ", "▁") for token in translation.tokens)  # a subword may begin with a space
 
 
-def _answer_a_terminal(
-    translator: "Translator", options: "Options", settings: "SearchSettings", render: Render
-) -> None:
-    """Translate each line as soon as it is typed."""
-    folders = ", ".join(str(each.folder) for each in translator.runs)
-    data = translator.run.config.data
-    log.info("%s: %s → %s", folders, data.source, data.target)
-    log.info("One sentence per line. Ctrl-C drops a line, Ctrl-D ends.")
-
-    def answer(number: int, line: str) -> None:
-        terminal.note("translating")
-        try:
-            sentence = as_text(line, f"line {number}")
-            (translation,) = translator.translations([sentence], options, settings, first_line=number)
-        except DataError as error:  # one sentence too long is no reason to leave
-            print(terminal.message(f"tfm: error: {error}"), file=sys.stderr)
-        else:
-            if translation.was_too_long:
-                log.warning("%s", long_lines_as_text(1, [number], options.on_error))
-            print(render(number, translation), flush=True)
-
-    converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
-
-
 @contextmanager
-def _progress(sentences: Sequence[str] | None, path: Path | None) -> Iterator[tuple[int, Callable[[int], object]]]:
+def _progress(out: TextIO, n_lines: int | None) -> Iterator[tuple[int, Callable[[int], object]]]:
     """How many lines are translated together, and who is told of them: a bar, unless somebody sees the lines appear."""
-    if sys.stdout.isatty():
+    if out.isatty():
         terminal.note("translating")
         yield CHUNK_TO_WATCH, lambda n_lines: None
         return
-    with progress.bar("translate", len(sentences) if sentences else _n_lines(path), " sentences") as bar:
+    with progress.bar("translate", n_lines, " sentences") as bar:
         yield CHUNK, bar.update
 
 
@@ -249,11 +278,11 @@ class _LongLines:
 
 
 @contextmanager
-def _counting_long_lines(name: str, on_error: OnErrorChoice) -> Iterator[_LongLines]:
+def _counting_long_lines(name: str, on_error: str) -> Iterator[_LongLines]:
     """However the block ends, say at its end which lines were too long, if there were any."""
     found = _LongLines()
     try:
         yield found
     finally:
         if found.n_lines:
-            log.warning("%s: %s", name, long_lines_as_text(found.n_lines, found.first, on_error.value))
+            log.warning("%s: %s", name, long_lines_as_text(found.n_lines, found.first, on_error))

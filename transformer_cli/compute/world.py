@@ -4,7 +4,6 @@ The one owner of torch.distributed, which is asked only where there is more than
 job does. Gradients travel by nccl between GPUs and by gloo between CPUs, everything else by gloo.
 """
 
-import itertools
 import logging
 import os
 import warnings
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_cli.compute.meeting import agree
 from transformer_cli.errors import DistributedError, Interrupted, TfmError
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # torchrun sets all four
-JOBS = itertools.count(1)  # that this process has taken part in; the same number in all
 PATIENCE = timedelta(minutes=30)  # for what one process does while the others wait, such as a large save
 
 
@@ -104,9 +103,10 @@ class World:
             torch.cuda.set_device(device)
         try:
             store, *_ = next(rendezvous("env://", timeout=PATIENCE))
+            name = agree(store, rank=self.rank, size=self.size, patience=PATIENCE)
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-                store=PrefixStore(f"job {next(JOBS)}", store),  # it holds addresses: not those of a former job
+                store=PrefixStore(name, store),
                 rank=self.rank,
                 world_size=self.size,
                 timeout=PATIENCE,

@@ -1,0 +1,158 @@
+"""Two torchrun agents as two nodes on one machine: what is killed with -9 comes back, and the weights end the same.
+
+    .venv/bin/python scripts/two_nodes.py
+
+The agents meet in a store that is a process of its own, so that either may die. A worker is killed in mid-epoch, and
+torchrun starts all workers again; then each agent, which this script starts again, as a scheduler would. At the end the
+weights are compared with those of two undisturbed processes. (One process differs from two in rounding, which grows.)
+Linux.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+
+from transformer_cli.data import captions
+
+CONFIG = """\
+name: nodes
+data:
+  corpus: files
+  files: {train: {source: train.de, target: train.en}, valid: {source: valid.de, target: valid.en}}
+model: {d_model: 32, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 64, max_length: 80, dropout: 0.0}
+training: {epochs: 30, batch_size: 32, learning_rate: 5e-3, eps: 1e-2, save_minutes: 0.01, num_threads: 1,
+  precision: float32, device: cpu}
+"""  # eps: some gradients are 0 but for rounding, and Adam would make steps of learning_rate of them
+STORE = """\
+import time
+from torch.distributed import TCPStore
+store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+print(store.port, flush=True)
+time.sleep(1e6)
+"""
+TFM = (sys.executable, "-m", "transformer_cli")
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+PATIENCE_S = 900.0
+
+
+class Nodes:
+    """Two agents, their store, and the run that they train."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._store: subprocess.Popen[Any] = subprocess.Popen(
+            (sys.executable, "-c", STORE), stdout=subprocess.PIPE, text=True
+        )
+        assert self._store.stdout
+        self._port = self._store.stdout.readline().strip()
+        self.agents = [self._start(0), self._start(1)]
+
+    def epochs(self) -> int:
+        """How many epochs have been validated."""
+        history = self.folder / "runs/nodes/history.jsonl"
+        return history.read_text(encoding="utf-8").count("\n") if history.exists() else 0
+
+    def wait(self, until: Callable[[], bool]) -> None:
+        """Wait until something is true. Raises RuntimeError if an agent fails, or if it takes too long."""
+        end = time.monotonic() + PATIENCE_S
+        while not until():
+            if time.monotonic() > end or any(agent.poll() for agent in self.agents):
+                codes = [agent.poll() for agent in self.agents]
+                raise RuntimeError(
+                    f"after {self.epochs()} epochs the agents ended with {codes}: see {self.folder}/*.log"
+                )
+            time.sleep(0.2)
+
+    def some_epochs(self) -> None:
+        """Wait until training has gone on for two epochs and a little."""
+        wanted = self.epochs() + 2
+        self.wait(lambda: self.epochs() >= wanted)
+        time.sleep(0.5)
+
+    def kill_worker(self, node: int) -> None:
+        """Kill the process that trains on a node."""
+        children = Path(f"/proc/{self.agents[node].pid}/task/{self.agents[node].pid}/children").read_text("ascii")
+        os.kill(int(children.split()[0]), signal.SIGKILL)
+
+    def kill_agent(self, node: int) -> None:
+        """Kill the launcher of a node, and start it again."""
+        self.agents[node].kill()
+        self.agents[node].wait()
+        self.agents[node] = self._start(node)
+
+    def close(self) -> None:
+        """End what is left."""
+        for process in (*self.agents, self._store):
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
+
+    def _start(self, node: int) -> "subprocess.Popen[Any]":
+        launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]
+        launcher += ["--max-restarts", "3", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{self._port}"]
+        launcher += ["--rdzv-id", "nodes", "--rdzv-conf", "is_host=false", *TFM[1:]]
+        command = [*launcher, "train", "--config", "config.yaml"]
+        with (self.folder / f"node{node}.log").open("ab") as log:
+            return subprocess.Popen(command, cwd=self.folder, env=ENVIRONMENT, stdout=log, stderr=log)
+
+
+def largest_difference(one: Path, other: Path) -> float:
+    """Returns the largest difference of a weight between the last saves of two runs."""
+    first, second = (
+        load_file(run / "checkpoints" / (run / "last").read_text(encoding="utf-8").split()[0] / "model.safetensors")
+        for run in (one, other)
+    )
+    assert first.keys() == second.keys()
+    return max(float((first[name].double() - second[name].double()).abs().max()) for name in first)
+
+
+def main(folder: Path) -> float:
+    """Train in `folder` twice, undisturbed and disturbed. Returns the largest difference of a weight."""
+    (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
+    pairs = captions.write(1300, 0)
+    for split, n in (("train", 1000), ("valid", 30)):
+        for index, language in enumerate(("de", "en")):
+            text = "".join(f"{pair[index]}\n" for pair in pairs[split][:n])
+            (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
+    _say("tfm prepare, and an undisturbed run")
+    two = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *TFM[1:])
+    for tfm, *command in ((TFM, "prepare"), (two, "train", "--set", "name=undisturbed")):
+        done = subprocess.run(
+            [*tfm, command[0], "--config", "config.yaml", *command[1:]],
+            cwd=folder,
+            env=ENVIRONMENT,
+            capture_output=True,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+    nodes = Nodes(folder)
+    try:
+        nodes.some_epochs()
+        _say(f"epoch {nodes.epochs() + 1}: killing the worker of node 1")
+        nodes.kill_worker(1)
+        for node in (1, 0):
+            nodes.some_epochs()
+            _say(f"epoch {nodes.epochs() + 1}: killing the agent of node {node}, and starting it again")
+            nodes.kill_agent(node)
+        nodes.wait(lambda: all(agent.poll() is not None for agent in nodes.agents))
+    finally:
+        nodes.close()
+    difference = largest_difference(folder / "runs/nodes", folder / "runs/undisturbed")
+    _say(f"{nodes.epochs()} epochs; the largest difference of a weight from the undisturbed run is {difference:.1e}")
+    return difference
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%T')} {text}", flush=True)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        sys.exit(main(Path(temporary)) > 1e-6)

@@ -1,0 +1,153 @@
+"""`tfm translate --output` and `--shard`: the file is byte for byte what one process prints."""
+
+import gzip
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from forked import Forks
+from transformer_cli.commands import translate as module
+from transformer_cli.compute.world import VARIABLES
+
+Tfm = Callable[..., tuple[int, str, str]]
+
+SMALL = "import transformer_cli.commands.translate as t; t.CHUNK = 7\n"
+KILLED = f"""{SMALL}
+import os, signal
+from transformer_cli.translator import Translator
+translate = Translator._translate
+
+def die(self, lines, options, settings, first_line):
+    if first_line == 22:  # the second chunk of shard 2/4
+        os.kill(os.getpid(), signal.SIGKILL)
+    return translate(self, lines, options, settings, first_line)
+
+Translator._translate = die
+"""
+
+
+@pytest.fixture
+def text(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A text of 60 lines, some of them blank, to be translated seven at a time."""
+    monkeypatch.setattr(module, "CHUNK", 7)
+    lines = (corpus / "test.de").read_text(encoding="utf-8").split("\n")[:-1]
+    path = tmp_path / "in.de"
+    path.write_text(
+        "".join(f"{line}\n" for pair in zip(lines, ["", *lines[:29]], strict=True) for line in pair), "utf-8"
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--beam-size", 3, "--n-best", 2),
+        ("--json", "--set", "decoding.sample=true"),
+        ("--tokens", "--prefix", "the"),
+    ],
+)
+def test_shards_in_any_order_make_what_one_process_prints(
+    tfm: Tfm, project: Path, text: Path, tmp_path: Path, options: tuple[object, ...]
+) -> None:
+    code, printed, _ = tfm("translate", "--input", text, *options, cwd=project)
+    assert code == 0
+    output = tmp_path / "out.en"
+    assert tfm("translate", "--input", text, "--output", output, *options, cwd=project) == (0, "", "")
+    assert output.read_bytes() == printed.encode()
+    output.unlink()
+    for number in (3, 1, 4, 2):
+        assert not output.exists()
+        command = ("translate", "--input", text, "--output", output, "--shard", f"{number}/4", *options)
+        code, out, err = tfm(*command, cwd=project)
+        assert (code, out) == (0, ""), err
+    assert err == f"{output}: joined from 4 shards\n"
+    assert output.read_bytes() == printed.encode()
+    assert tfm(*command, cwd=project) == (0, "", f"{output}: joined already from 4 shards; nothing to do\n")
+
+
+def test_a_shard_that_was_killed_is_translated_when_it_is_started_again(
+    forks: Forks, tfm: Tfm, project: Path, text: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out.en"
+    command = ("translate", "--run", project / "runs/tiny", "--input", text, "--output", output)
+    _, printed, _ = tfm(*command[:-2], cwd=project)
+    for number in (1, 2, 3, 4):
+        code, *_ = forks.run(*command, "--shard", f"{number}/4", cwd=tmp_path, before=KILLED)
+        assert code == (-signal.SIGKILL if number == 2 else 0)
+    assert not output.exists()
+    code, _, err = forks.run(*command, "--shard", "2/4", cwd=tmp_path, before=SMALL)
+    assert (code, err) == (0, f"{output}: joined from 4 shards\n")
+    assert output.read_bytes() == printed.encode()
+    assert [path.name for path in (tmp_path / "out.en.shards").iterdir()] == ["job.json"]
+
+
+def test_there_may_be_more_shards_than_chunks_and_the_text_may_be_packed(
+    tfm: Tfm, project: Path, text: Path, tmp_path: Path
+) -> None:
+    packed, output = tmp_path / "in.gz", tmp_path / "out.en"
+    packed.write_bytes(gzip.compress(text.read_bytes().removesuffix(b"\n")))
+    for number in range(1, 13):
+        code, *_ = tfm("translate", "-i", packed, "-o", output, "--shard", f"{number}/12", cwd=project)
+        assert code == 0
+    assert output.read_text(encoding="utf-8") == tfm("translate", "--input", text, cwd=project)[1]
+
+
+def test_under_torchrun_a_rank_is_a_shard_and_says_its_own_errors(
+    tfm: Tfm, project: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, printed = tmp_path / "out.en", tfm("translate", "--input", text, cwd=project)[1]
+    for rank in ("1", "0"):
+        for name, value in zip(VARIABLES, (rank, "2", rank, "2"), strict=True):
+            monkeypatch.setenv(name, value)
+        assert tfm("translate", "-i", text, "-o", output, cwd=project)[0] == 0
+        assert tfm("translate", "-i", text, "-o", output, "--shard", "1/2", cwd=project)[0] == 2
+        assert tfm("translate", "-i", text, cwd=project)[0] == 2
+    assert output.read_text(encoding="utf-8") == printed
+    text.write_text(text.read_text(encoding="utf-8") + "Hund " * 15, encoding="utf-8")
+    monkeypatch.setenv("RANK", "1")
+    code, _, err = tfm("translate", "-i", text, "-o", output, cwd=project)
+    assert (code, err.startswith(f"tfm: error: rank 1, shard 2/2: {text}: line 61: 15 tokens, ")) == (1, True)
+
+
+def test_a_shard_names_the_line_of_the_whole_text(tfm: Tfm, project: Path, text: Path, tmp_path: Path) -> None:
+    text.write_text(text.read_text(encoding="utf-8") + "Hund " * 15, encoding="utf-8")
+    command = ("translate", "--input", text, "--output", tmp_path / "out.en", "--shard", "2/2")
+    code, out, err = tfm(*command, cwd=project)
+    assert (code, out, err.startswith(f"tfm: error: {text}: line 61: 15 tokens, ")) == (1, "", True)
+    assert tfm(*command, "--on-error", "copy", cwd=project)[0] == 1  # begun to stop at such lines
+    (tmp_path / "out.en.shards/job.json").unlink()
+    code, _, err = tfm(*command, "--on-error", "copy", cwd=project)
+    assert (code, err.split("\n")[0]) == (0, f"warning: {text}: 1 too long, copied: line 61")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (("--shard", "2/2", "Hund"), 2, "--shard needs --input FILE and --output FILE"),
+        (("--shard", "3/2", "-i", "IN", "-o", "OUT"), 2, "shards go from 1/n to n/n"),
+        (("--shard", "1/2", "-i", "/dev/stdin", "-o", "OUT"), 1, "/dev/stdin: its lines have to be counted"),
+        (("--shard", "1/2", "-i", "IN", "-o", "/dev/stdout"), 1, "/dev/stdout: cannot be written: shards are joined"),
+        (("--shard", "1/2", "-i", "nowhere", "-o", "OUT"), 1, "nowhere: cannot be read: No such file or directory"),
+        (("-i", "IN", "-o", "IN/out"), 1, "IN/out: cannot be written: "),
+    ],
+)
+def test_what_cannot_be_cut_or_written_is_one_line(
+    tfm: Tfm, project: Path, text: Path, tmp_path: Path, options: tuple[str, ...], code: int, said: str
+) -> None:
+    given = [each.replace("IN", str(text)).replace("OUT", str(tmp_path / "out")) for each in options]
+    found, out, err = tfm("translate", *given, cwd=project)
+    assert (found, out) == (code, "")
+    assert said.replace("IN", str(text)) in " ".join(err.split())
+
+
+def test_an_output_is_whole_or_what_it_was(tfm: Tfm, project: Path, text: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.en"
+    output.write_text("older\n", encoding="utf-8")
+    text.write_text(text.read_text(encoding="utf-8") + "Hund " * 15, encoding="utf-8")
+    assert tfm("translate", "--input", text, "--output", output, cwd=project)[0] == 1
+    assert output.read_text(encoding="utf-8") == "older\n"
+    code, out, _ = tfm("translate", "--output", "/dev/stdout", "Der alte Hund singt im Park.", cwd=project)
+    assert (code, out) == (0, "the old dog sings in the park.\n")
