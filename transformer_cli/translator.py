@@ -7,20 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_cli import progress
 from transformer_cli.compute.devices import choose_device
-from transformer_cli.compute.threads import SideBySide
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting, Line, OnError
-from transformer_cli.data.lengths import groups_by_length
 from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.data.specials import UNK
-from transformer_cli.decoding.decoder import decode
+from transformer_cli.decoding.engine import Engine, TransformerEngine
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError, TfmError
@@ -29,7 +25,6 @@ from transformer_cli.runs.checkpoints import load_best
 from transformer_cli.runs.ensemble import refuse_other_codecs
 from transformer_cli.runs.run import Run, find_run
 
-BATCH_POSITIONS = 2048  # padded source positions decoded together
 CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
 NOTHING = Hypothesis([], [], 0.0, 0.0)  # of a blank line: no search writes it
 
@@ -88,9 +83,7 @@ class Translator:
         """Loads the checkpoint with the best validation loss. Raises CheckpointError.
 
         others: runs whose models translate together with the first one's; raises ConfigError if their codecs differ.
-        batches_at_a_time: how many batches are decoded side by side (None: on the CPU one for each of torch's threads,
-        elsewhere one). The products of a decoding step are small: if one were split between threads, these would mostly
-        wait.
+        batches_at_a_time: see `TransformerEngine`.
         """
         for other in others:
             refuse_other_codecs(run, other)
@@ -99,7 +92,7 @@ class Translator:
         self.run = run
         self.device = device
         self.models = [load_best(each, device) for each in (run, *others)]
-        self.batches_at_a_time = batches_at_a_time or (torch.get_num_threads() if device.type == "cpu" else 1)
+        self.engine: Engine = TransformerEngine(self.models, batches_at_a_time=batches_at_a_time)
 
     @staticmethod
     def load(run: str | Path | None = None, *others: str | Path, device: str = "auto") -> "Translator":
@@ -115,7 +108,7 @@ class Translator:
     @property
     def max_length(self) -> int | None:
         """The most positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
-        return min((limit for model in self.models if (limit := model.config.max_length) is not None), default=None)
+        return self.engine.max_length
 
     @property
     def settings(self) -> SearchSettings:
@@ -199,32 +192,19 @@ class Translator:
         self, lines: Sequence[Line], options: Options, settings: SearchSettings, first_line: int
     ) -> list[Translation]:
         """Returns the translation of each line."""
-        prefix = self._prefix(options)
-        read = [line.read for line in lines]
-        lengths = np.array([len(line) for line in read], dtype=np.int64)
-        wordy = np.flatnonzero(lengths)  # a blank line stays blank
-        batches = [wordy[group] for group in groups_by_length(lengths[wordy], BATCH_POSITIONS)]
-        batches.reverse()  # the longest first, so that batches decoded side by side end at about the same time
-        found: dict[int, list[Hypothesis]] = {}
-
-        def decode_batch(rows: NDArray[np.int64]) -> list[list[Hypothesis]]:
-            return decode(
-                self.models,
-                [read[row].ids for row in rows],
+        wordy = [row for row, line in enumerate(lines) if line.read]  # a blank line stays blank
+        with progress.bar("translate", len(lines), " sentences") as bar:
+            bar.update(len(lines) - len(wordy))
+            found = self.engine.translate(
+                [lines[row].read.ids for row in wordy],
                 settings,
-                prefixes=[prefix] * len(rows) if prefix else None,
-                keys=(rows + first_line - 1).tolist(),
+                prefix=self._prefix(options),
+                keys=[row + first_line - 1 for row in wordy],
                 keep_attention=options.keep_attention,
+                done=bar.update,
             )
-
-        with (
-            progress.bar("translate", len(read), " sentences") as bar,
-            SideBySide(min(self.batches_at_a_time, len(batches)) or 1) as workers,
-        ):
-            for rows, hypotheses in zip(batches, workers.run(decode_batch, batches), strict=True):
-                found.update(zip(rows.tolist(), hypotheses, strict=True))
-                bar.update(len(rows))
-        return [self._translation(line, found.get(index, [NOTHING]), options) for index, line in enumerate(lines)]
+        written = dict(zip(wordy, found, strict=True))
+        return [self._translation(line, written.get(row, [NOTHING]), options) for row, line in enumerate(lines)]
 
     def _read(
         self, lines: Iterable[str], options: Options, settings: SearchSettings, first_line: int, name: str = ""
