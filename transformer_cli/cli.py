@@ -20,6 +20,7 @@ from transformer_cli import signals, streams
 from transformer_cli.commands.compare import compare
 from transformer_cli.commands.curves import curves
 from transformer_cli.commands.evaluate import evaluate
+from transformer_cli.commands.export import export
 from transformer_cli.commands.inspect import inspect
 from transformer_cli.commands.prepare import prepare
 from transformer_cli.commands.score import score
@@ -134,6 +135,7 @@ app.command()(score)
 app.command()(translate)
 app.command()(inspect)
 app.command()(curves)
+app.command()(export)
 app.command()(verify)
 
 

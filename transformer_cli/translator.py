@@ -16,13 +16,13 @@ from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting, Line, OnError
 from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.data.specials import UNK
-from transformer_cli.decoding.engine import Engine, TransformerEngine
+from transformer_cli.decoding.engine import TransformerEngine
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
-from transformer_cli.errors import DataError, TfmError
+from transformer_cli.errors import ConfigError, DataError, TfmError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.checkpoints import load_best
-from transformer_cli.runs.ensemble import refuse_other_codecs
+from transformer_cli.runs.engines import open_engine
+from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.run import Run, find_run
 
 CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
@@ -78,31 +78,43 @@ class Translator:
     """A trained run, or an ensemble of several, ready to translate."""
 
     def __init__(
-        self, run: Run, device: torch.device, *, others: Sequence[Run] = (), batches_at_a_time: int | None = None
+        self,
+        run: Run | Exported,
+        device: torch.device,
+        *,
+        others: Sequence[Run | Exported] = (),
+        batches_at_a_time: int | None = None,
     ) -> None:
         """Loads the checkpoint with the best validation loss. Raises CheckpointError.
 
-        others: runs whose models translate together with the first one's; raises ConfigError if their codecs differ.
-        batches_at_a_time: see `TransformerEngine`.
+        others: runs whose models translate together with the first one's; raises ConfigError if their codecs differ,
+        or if one of them is exported. batches_at_a_time: see `TransformerEngine`.
         """
-        for other in others:
-            refuse_other_codecs(run, other)
         for each in (run, *others):
             each.say_other_tokenizer()
         self.run = run
         self.device = device
-        self.models = [load_best(each, device) for each in (run, *others)]
-        self.engine: Engine = TransformerEngine(self.models, batches_at_a_time=batches_at_a_time)
+        self.engine = open_engine((run, *others), device, batches_at_a_time=batches_at_a_time)
 
     @staticmethod
     def load(run: str | Path | None = None, *others: str | Path, device: str = "auto") -> "Translator":
         """Load a run by its folder or its name under runs/, or (None) the newest run; with others, an ensemble."""
-        first, *rest = (Run.open(find_run(each)) for each in (run, *others))
+        first, *rest = (open_any(find_run(each)) for each in (run, *others))
         return Translator(first, choose_device(device), others=rest)
 
     @property
+    def models(self) -> list[Transformer]:
+        """The models of the run, or of the ensemble. Raises ConfigError if the run is exported: it has none of ours."""
+        if isinstance(self.engine, TransformerEngine):
+            return self.engine.models
+        raise ConfigError(
+            f"{self.run.folder}: an exported model cannot be looked into, since CTranslate2 returns no vectors and no "
+            "attention of single heads; name the run that it was made from"
+        )
+
+    @property
     def model(self) -> Transformer:
-        """The (first) run's model."""
+        """The (first) run's model. Raises ConfigError as `models` does."""
         return self.models[0]
 
     @property

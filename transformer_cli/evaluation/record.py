@@ -9,7 +9,7 @@ from typing import Any
 
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.files import append_line
-from transformer_cli.runs.run import Run
+from transformer_cli.runs.opened import Opened
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ FILE = "evaluations.jsonl"
 
 
 def append_result(
-    run: Run,
+    run: Opened,
     result: Mapping[str, Any],
     *,
     checkpoint: str,

@@ -72,6 +72,7 @@ def test_where_a_run_is_used_only_its_decoding_is_offered() -> None:
         (("evaluate", "--run", ""), ["tiny"]),
         (("translate", "-r", "t"), ["tiny"]),
         (("curves", ""), ["tiny"]),
+        (("export", ""), ["tiny"]),
         (("compare", ""), ["tiny"]),
         (("compare", "other,t"), ["other,tiny"]),
         (("compare", "tiny,t"), []),
