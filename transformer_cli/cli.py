@@ -22,6 +22,7 @@ from transformer_cli.commands.config import config
 from transformer_cli.commands.curves import curves
 from transformer_cli.commands.doctor import doctor
 from transformer_cli.commands.evaluate import evaluate
+from transformer_cli.commands.export import export
 from transformer_cli.commands.inspect import inspect
 from transformer_cli.commands.prepare import prepare
 from transformer_cli.commands.runs import runs
@@ -142,6 +143,7 @@ app.command()(_said_once()(translate))
 app.command()(inspect)
 app.command()(curves)
 app.command()(runs)
+app.command()(export)
 app.command()(verify)
 app.command()(config)
 app.command()(doctor)

@@ -20,6 +20,7 @@ from transformer_cli.data.vectors import read_vectors
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord, RecordedAttention
+from transformer_cli.runs.run import Run
 from transformer_cli.translator import Options, Translation, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -203,6 +204,7 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
     if not words:
         raise _blank()
     run, model = translator.run, translator.model
+    assert isinstance(run, Run)  # another has no model
     source_tokens = _between_markers(words)
     is_repeated = len(set(source_tokens)) < len(source_tokens)
     source_ids = [SOS, *translation.source_ids, EOS]

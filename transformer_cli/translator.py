@@ -7,29 +7,24 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_cli import progress
 from transformer_cli.compute.devices import choose_device
-from transformer_cli.compute.threads import SideBySide
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting, Line, OnError
-from transformer_cli.data.lengths import groups_by_length
 from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.data.specials import UNK
-from transformer_cli.decoding.decoder import decode
+from transformer_cli.decoding.engine import TransformerEngine
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
-from transformer_cli.errors import DataError, TfmError
+from transformer_cli.errors import ConfigError, DataError, TfmError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.checkpoints import load_best
-from transformer_cli.runs.ensemble import refuse_other_codecs
+from transformer_cli.runs.engines import open_engine
+from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.run import Run, find_run
 
-BATCH_POSITIONS = 2048  # padded source positions decoded together
 CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
 NOTHING = Hypothesis([], [], 0.0, 0.0)  # of a blank line: no search writes it
 
@@ -86,40 +81,50 @@ class Translator:
     """A trained run, or an ensemble of several, ready to translate."""
 
     def __init__(
-        self, run: Run, device: torch.device, *, others: Sequence[Run] = (), batches_at_a_time: int | None = None
+        self,
+        run: Run | Exported,
+        device: torch.device,
+        *,
+        others: Sequence[Run | Exported] = (),
+        batches_at_a_time: int | None = None,
     ) -> None:
         """Loads the checkpoint with the best validation loss. Raises CheckpointError.
 
-        others: runs whose models translate together with the first one's; raises ConfigError if their codecs differ.
-        batches_at_a_time: how many batches are decoded side by side (None: on the CPU one for each of torch's threads,
-        elsewhere one). The products of a decoding step are small: if one were split between threads, these would mostly
-        wait.
+        others: runs whose models translate together with the first one's; raises ConfigError if their codecs differ,
+        or if one of them is exported. batches_at_a_time: see `TransformerEngine`.
         """
-        for other in others:
-            refuse_other_codecs(run, other)
         for each in (run, *others):
             each.say_other_tokenizer()
         self.run = run
         self.runs = [run, *others]
         self.device = device
-        self.models = [load_best(each, device) for each in (run, *others)]
-        self.batches_at_a_time = batches_at_a_time or (torch.get_num_threads() if device.type == "cpu" else 1)
+        self.engine = open_engine((run, *others), device, batches_at_a_time=batches_at_a_time)
 
     @staticmethod
     def load(run: str | Path | None = None, *others: str | Path, device: str = "auto") -> "Translator":
         """Load a run by its folder or its name under runs/, or (None) the newest run; with others, an ensemble."""
-        first, *rest = (Run.open(find_run(each)) for each in (run, *others))
+        first, *rest = (open_any(find_run(each)) for each in (run, *others))
         return Translator(first, choose_device(device), others=rest)
 
     @property
+    def models(self) -> list[Transformer]:
+        """The models of the run, or of the ensemble. Raises ConfigError if the run is exported: it has none of ours."""
+        if isinstance(self.engine, TransformerEngine):
+            return self.engine.models
+        raise ConfigError(
+            f"{self.run.folder}: an exported model cannot be looked into, since CTranslate2 returns no vectors and no "
+            "attention of single heads; name the run that it was made from"
+        )
+
+    @property
     def model(self) -> Transformer:
-        """The (first) run's model."""
+        """The (first) run's model. Raises ConfigError as `models` does."""
         return self.models[0]
 
     @property
     def max_length(self) -> int | None:
         """The most positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
-        return min((limit for model in self.models if (limit := model.config.max_length) is not None), default=None)
+        return self.engine.max_length
 
     @property
     def settings(self) -> SearchSettings:
@@ -209,30 +214,18 @@ class Translator:
         self, lines: Sequence[Line], options: Options, settings: SearchSettings, first_line: int, done: Done
     ) -> list[Translation]:
         """Returns the translation of each line. done: as in `stream`."""
-        prefix = self._prefix(options)
-        read = [line.read for line in lines]
-        lengths = np.array([len(line) for line in read], dtype=np.int64)
-        wordy = np.flatnonzero(lengths)  # a blank line stays blank
+        wordy = [row for row, line in enumerate(lines) if line.read]  # a blank line stays blank
         done(len(lines) - len(wordy))
-        batches = [wordy[group] for group in groups_by_length(lengths[wordy], BATCH_POSITIONS)]
-        batches.reverse()  # the longest first, so that batches decoded side by side end at about the same time
-        found: dict[int, list[Hypothesis]] = {}
-
-        def decode_batch(rows: NDArray[np.int64]) -> list[list[Hypothesis]]:
-            return decode(
-                self.models,
-                [read[row].ids for row in rows],
-                settings,
-                prefixes=[prefix] * len(rows) if prefix else None,
-                keys=(rows + first_line - 1).tolist(),
-                keep_attention=options.keep_attention,
-            )
-
-        with SideBySide(min(self.batches_at_a_time, len(batches)) or 1) as workers:
-            for rows, hypotheses in zip(batches, workers.run(decode_batch, batches), strict=True):
-                found.update(zip(rows.tolist(), hypotheses, strict=True))
-                done(len(rows))
-        return [self._translation(line, found.get(index, [NOTHING]), options) for index, line in enumerate(lines)]
+        found = self.engine.translate(
+            [lines[row].read.ids for row in wordy],
+            settings,
+            prefix=self._prefix(options),
+            keys=[row + first_line - 1 for row in wordy],
+            keep_attention=options.keep_attention,
+            done=done,
+        )
+        written = dict(zip(wordy, found, strict=True))
+        return [self._translation(line, written.get(row, [NOTHING]), options) for row, line in enumerate(lines)]
 
     def _read(
         self, lines: Iterable[str], options: Options, settings: SearchSettings, first_line: int, name: str = ""

@@ -11,6 +11,8 @@ from transformer_cli.data.codec import SIDES
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.manifest import read_manifest
 from transformer_cli.errors import CheckpointError, DataError, TfmError
+from transformer_cli.runs.exported import Exported, is_exported, read_export
+from transformer_cli.runs.identity import EXPORTED
 from transformer_cli.runs.pointers import POINTERS, steadily
 from transformer_cli.runs.run import Run, find_run, is_new
 from transformer_cli.runs.seals import read_seal
@@ -46,14 +48,15 @@ class Verified:
 
 
 def verify(name: str | Path | None = None, *, runs_dir: Path = Path("runs")) -> Verified:
-    """Verify the dataset in a folder, or a run by its name or its folder (None: the newest run).
+    """Verify the dataset in a folder, or a run, also an exported one, by its name or folder (None: the newest run).
 
     Raises DataError or CheckpointError if there is no such folder, if nothing in it can be told, or if an older version
     wrote it, without sums.
     """
     if name is not None and (Path(name) / "manifest.json").is_file():
         return verify_dataset(Path(name))
-    return verify_run(find_run(name, runs_dir))
+    folder = find_run(name, runs_dir)
+    return verify_export(folder) if is_exported(folder) else verify_run(folder)
 
 
 def verify_dataset(folder: Path) -> Verified:
@@ -87,6 +90,16 @@ def verify_run(folder: Path) -> Verified:
             del found.damaged[n_damaged:]
     found.check(lambda: validations_so_far(run))
     found.check(lambda: load_average(run))
+    return found
+
+
+def verify_export(folder: Path) -> Verified:
+    """Verify an exported run; see `verify`."""
+    identity, _ = read_export(folder)
+    found = Verified(folder, n_files=1, n_bytes=(folder / EXPORTED).stat().st_size)
+    found.check_sums(folder, dict(identity.files))
+    if not found.damaged:
+        found.check(lambda: Exported.open(folder))
     return found
 
 

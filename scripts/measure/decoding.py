@@ -14,8 +14,9 @@ from oracles.plain import PlainTransformer, is_plain, plain_greedy
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.manifest import find_dataset
-from transformer_cli.data.specials import EOS, MARKERS, SOS, SPECIALS, UNK
+from transformer_cli.data.specials import EOS, MARKERS, SOS
 from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.exporting.spec import write_model
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import find_run
 from transformer_cli.translator import Translation, Translator
@@ -25,6 +26,9 @@ SAMPLE_EVERY = 12  # plain decoding is slow: it gets every twelfth sentence in t
 GREEDY = SearchSettings()
 BEAM = SearchSettings(decoding=DecodingConfig(beam_size=4, length_penalty=1.0))
 BATCH_TOKENS = (1024, 2048, 4096, 8192)  # CTranslate2 gets the fastest of these
+
+Way = Callable[[Any, int], list[list[str]]]
+"""CTranslate2's translator, and how many tokens make a batch → the tokens of each translation"""
 
 
 def open_run(run: str | None, data_dir: Path) -> tuple[Translator, list[str]]:
@@ -105,9 +109,11 @@ def ctranslate2_speed(
         raise Unavailable("not installed: pip install ctranslate2") from None
     types, threads = ("float32", "int8"), torch.get_num_threads()
     with TemporaryDirectory() as folder:
-        convert(translator, Path(folder))
+        source, target = translator.run.codecs.source.names(), translator.run.codecs.target.names()
+        write_model(translator.model, Path(folder), source=source, target=target)
         engines = [partial(ctranslate2.Translator, folder, compute_type=each) for each in types]
-        ways = [_fastest(translator, make_engine, sentences, settings, threads) for make_engine in engines]
+        translate = text_to_text(translator, sentences, settings)
+        ways = [fastest(make_engine, translate, threads) for make_engine in engines]
 
         def our_way() -> list[list[str]]:
             torch.set_num_threads(threads)  # CTranslate2 changes OpenMP's number, which both use
@@ -126,78 +132,29 @@ def ctranslate2_speed(
     return figures
 
 
-def convert(translator: Translator, folder: Path) -> None:
-    """Write a model of the shape of configs/multi30k.yaml in CTranslate2's format."""
-    from ctranslate2.specs import TransformerSpec
-
-    run, config = translator.run, translator.run.config.model
-    weights = {name: tensor.numpy() for name, tensor in translator.model.state_dict().items()}
-
-    def set_linear(spec: Any, name: str, rows: slice = slice(None)) -> None:
-        spec.weight, spec.bias = weights[f"{name}.weight"][rows], weights[f"{name}.bias"][rows]
-
-    def set_norm(spec: Any, name: str) -> None:
-        spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
-
-    spec = TransformerSpec.from_config(
-        (config.num_encoder_layers, config.num_decoder_layers), config.num_heads, pre_norm=False
-    )
-    spec.encoder.embeddings[0].weight = weights["source_embedding.tokens.weight"]
-    spec.encoder.position_encodings.encodings = weights["source_embedding.positions.weight"]
-    spec.decoder.embeddings.weight = weights["target_embedding.tokens.weight"]
-    spec.decoder.position_encodings.encodings = weights["target_embedding.positions.weight"]
-    set_linear(spec.decoder.projection, "output")
-    for stack, stack_spec in (("encoder", spec.encoder), ("decoder", spec.decoder)):
-        for index, layer in enumerate(stack_spec.layer):
-            name = f"{stack}.layers.{index}"
-            norms = [f"{name}.residuals.{number}.norm" for number in range(3 if stack == "decoder" else 2)]
-            set_linear(layer.self_attention.linear[0], f"{name}.self_attention.qkv")
-            set_linear(layer.self_attention.linear[1], f"{name}.self_attention.output")
-            set_norm(layer.self_attention.layer_norm, norms[0])
-            if stack == "decoder":
-                set_linear(layer.attention.linear[0], f"{name}.cross_attention.qkv", slice(config.d_model))
-                set_linear(layer.attention.linear[1], f"{name}.cross_attention.qkv", slice(config.d_model, None))
-                set_linear(layer.attention.linear[2], f"{name}.cross_attention.output")
-                set_norm(layer.attention.layer_norm, norms[1])
-            set_linear(layer.ffn.linear_0, f"{name}.feed_forward.inner")
-            set_linear(layer.ffn.linear_1, f"{name}.feed_forward.outer")
-            set_norm(layer.ffn.layer_norm, norms[-1])
-    codecs = run.codecs
-    spec.register_source_vocabulary(codecs.source.tokens(range(len(codecs.source))))
-    spec.register_target_vocabulary(codecs.target.tokens(range(len(codecs.target))))
-    spec.config.unk_token, spec.config.eos_token = SPECIALS[UNK], SPECIALS[EOS]
-    spec.config.bos_token = spec.config.decoder_start_token = SPECIALS[SOS]
-    spec.config.add_source_bos = spec.config.add_source_eos = True
-    spec.config.layer_norm_epsilon = 1e-5  # torch's
-    spec.validate()
-    spec.optimize()
-    spec.save(str(folder))
-
-
-def _fastest(
-    translator: Translator,
-    make_engine: Callable[..., Any],
-    sentences: Sequence[str],
-    settings: SearchSettings,
-    threads: int,
-) -> Callable[[], list[list[str]]]:
-    """Returns a function that translates with CTranslate2, text to text, with its fastest threads and batches.
-
-    The function returns the tokens of each translation.
-    """
-    last = SearchSettings(max_tokens=10_000).limit(0, translator.run.config.model.max_length)
+def text_to_text(translator: Translator, sentences: Sequence[str], settings: SearchSettings) -> Way:
+    """Returns a way to translate with CTranslate2 that cuts text into tokens and puts text together, as we do."""
     codecs = translator.run.codecs
-    ids = {token: index for index, token in enumerate(codecs.target.tokens(range(len(codecs.target))))}
+    ids = {token: index for index, token in enumerate(codecs.target.names())}
 
     def translate(engine: Any, size: int) -> list[list[str]]:
-        words = [codecs.source.encode(sentence).tokens for sentence in sentences]
-        search = {"beam_size": settings.decoding.beam_size, "length_penalty": settings.decoding.length_penalty}
-        options = {**search, "max_batch_size": size, "batch_type": "tokens", "max_decoding_length": last}
-        tokens = [found.hypotheses[0] for found in engine.translate_batch(words, **options)]
+        words = _cut(translator, sentences)
+        tokens = _translated(engine, words, size, translator, settings)
         for each in tokens:
             codecs.target.text([ids[token] for token in each])
         return tokens
 
+    return translate
+
+
+def ready_tokens(translator: Translator, sentences: Sequence[str], settings: SearchSettings) -> Way:
+    """Returns a way to translate with CTranslate2 that is given tokens, and leaves what it writes as tokens."""
+    words = _cut(translator, sentences)
+    return lambda engine, size: _translated(engine, words, size, translator, settings)
+
+
+def fastest(make_engine: Callable[..., Any], translate: Way, threads: int) -> Callable[[], list[list[str]]]:
+    """Returns a function that translates with CTranslate2's fastest threads and batches, and returns the tokens."""
     found: list[tuple[float, Callable[[], list[list[str]]]]] = []
     for all_on_one_batch in (True, False):
         share = {"intra_threads": threads} if all_on_one_batch else {"intra_threads": 1, "inter_threads": threads}
@@ -207,6 +164,25 @@ def _fastest(
         say(f"ctranslate2, {share}: batches of {', '.join(map(str, BATCH_TOKENS))} tokens")
         found += zip(alternate(ways, rounds=2), ways, strict=True)
     return min(found, key=lambda pair: pair[0])[1]  # the other engine ends here, with its threads
+
+
+def _cut(translator: Translator, sentences: Sequence[str]) -> list[list[str]]:
+    codec = translator.run.codecs.source
+    names = codec.names()
+    return [[names[index] for index in codec.encode(sentence).ids] for sentence in sentences]
+
+
+def _translated(
+    engine: Any, words: Sequence[list[str]], size: int, translator: Translator, settings: SearchSettings
+) -> list[list[str]]:
+    options = {
+        "beam_size": settings.decoding.beam_size,
+        "length_penalty": settings.decoding.length_penalty,
+        "max_batch_size": size,
+        "batch_type": "tokens",
+        "max_decoding_length": SearchSettings(max_tokens=10_000).limit(0, translator.max_length),
+    }
+    return [found.hypotheses[0] for found in engine.translate_batch(words, **options)]
 
 
 def _matrix_share(model: Transformer, done: Sequence[Translation], seconds: float) -> float:

@@ -34,9 +34,10 @@ COMMANDS = {
     "prepare subwords": ("prepare", "--config", "CORPUS/subwords.yaml"),
     "train": (*TRAIN, "--set", "training.save_minutes=1e-6"),
     "evaluate": ("evaluate", "--split", "valid", "--output", "out/a.txt", "--output-tokens", "out/b.txt"),
+    "export": ("export", "tiny", "--quantization", "int8", "--output", "out/tiny"),
     "draw": ("inspect", "--kind", "cross", "--layer", "1", "--head", "1", "--output", "out/a.png", "Hund"),
 }
-NEEDS = {"prepare words": (), "prepare subwords": (), "train": ("data",)}
+NEEDS = {"prepare words": (), "prepare subwords": (), "train": ("data",), "export": ("runs",)}
 SECONDS = re.compile(r'"(train_seconds|valid_seconds|date|seconds|[a-z_]+_per_second)": ?("[^"]*"|[\d.e+-]+)')
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import benchmark
-from measure import busy, commands, decoding, figures, steady, training, work, zipf
+from measure import busy, commands, decoding, exported, figures, steady, training, work, zipf
 from measure.figures import Figure, Unavailable, alternate
 from oracles.plain import is_plain
 from transformer_cli.config.load import load_config
@@ -105,6 +105,9 @@ def test_ctranslate2_gets_the_same_weights(translator: Translator, corpus: Path)
     alike = {each.name: each.ours for each in measured if each.unit == "%"}
     assert alike["the same translations, float32"] == 100
     assert alike["the same translations, int8"] > 80
+    beside_ready_tokens = exported.exported_speed(translator, sentences, rounds=1)
+    assert [benchmark._mark(each) for each in beside_ready_tokens] == ["≥ 0.9", "≥ 0.9"]
+    assert all(each.ratio for each in beside_ready_tokens)
 
 
 def test_a_beam_beside_greedy_search_and_ctranslate2s_beam(translator: Translator, corpus: Path) -> None:

@@ -14,7 +14,7 @@ from transformer_cli.errors import Interrupted
 
 COMMANDS = (
     *("prepare", "train", "evaluate", "compare", "score", "translate", "inspect", "curves"),
-    *("runs", "verify", "config", "doctor"),
+    *("runs", "export", "verify", "config", "doctor"),
 )
 Tfm = Callable[..., tuple[int, str, str]]
 

@@ -35,13 +35,14 @@ GROUPS = (
     {"translator", "shards"},
     {"evaluation", "diagnosis", "inspection", "listing"},
     {"plots", "output", "output_comparisons", "output_doctor", "output_maps", "output_runs"},
-    {"training", "verification"},
+    {"exporting", "training", "verification"},
     {"commands"},
     {"cli"},
     {"__init__", "__main__"},
 )
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests
     "PIL": "plots",
+    "ctranslate2": ("decoding.ctranslate2", "exporting.spec"),  # one runs models, one writes them
     "gensim": "data.vectors",
     "matplotlib": "plots",
     "platformdirs": ("data.corpora.multi30k", "keyboard"),

@@ -19,6 +19,7 @@ from transformer_cli.config.load import load_config
 from transformer_cli.data.codec import WordCodec
 from transformer_cli.data.fitting import Fitting
 from transformer_cli.data.specials import EOS, SOS
+from transformer_cli.decoding import engine
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
@@ -81,7 +82,7 @@ def test_a_sentence_alone_is_translated_as_among_others(
 ) -> None:
     together = translator.translations(sentences)
     alone = [translator.translations([sentence])[0] for sentence in sentences]
-    monkeypatch.setattr(module, "BATCH_POSITIONS", 40)
+    monkeypatch.setattr(engine, "BATCH_POSITIONS", 40)
     in_small_batches = translator.translations(sentences)
     for translations in (alone, in_small_batches):
         assert [_words(each) for each in translations] == [_words(each) for each in together]
@@ -214,7 +215,7 @@ def test_batches_side_by_side_in_threads_give_the_same(
     set_threads: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "BATCH_POSITIONS", 40)
+    monkeypatch.setattr(engine, "BATCH_POSITIONS", 40)
     alone = translator.translations(sentences)
     seen = set()
 
@@ -222,7 +223,7 @@ def test_batches_side_by_side_in_threads_give_the_same(
         seen.add((threading.get_ident(), torch.get_num_threads()))
         return decode(*arguments, **settings)
 
-    monkeypatch.setattr(module, "decode", watched)
+    monkeypatch.setattr(engine, "decode", watched)
     set_threads(3)
     together = Translator(translator.run, translator.device).translations(sentences)
     assert torch.get_num_threads() == 3
@@ -242,8 +243,8 @@ def test_an_error_in_a_thread_is_an_error_of_the_whole(
     def fail(*_: Any, **__: Any) -> list[list[Hypothesis]]:
         raise DataError("no")
 
-    monkeypatch.setattr(module, "BATCH_POSITIONS", 40)
-    monkeypatch.setattr(module, "decode", fail)
+    monkeypatch.setattr(engine, "BATCH_POSITIONS", 40)
+    monkeypatch.setattr(engine, "decode", fail)
     set_threads(2)
     with pytest.raises(DataError, match="no"):
         Translator(translator.run, translator.device, batches_at_a_time=2).translations(sentences)
@@ -266,7 +267,7 @@ def test_a_run_translates_as_its_config_says_unless_told_otherwise(
         seen.append(arguments[2])
         return decode(*arguments, **settings)
 
-    monkeypatch.setattr(module, "decode", watched)
+    monkeypatch.setattr(engine, "decode", watched)
     decoding = DecodingConfig(length_penalty=0.5)
     config = translator.run.config.model_copy(update={"decoding": decoding})
     changed = Translator(replace(translator.run, config=config), translator.device)

@@ -12,12 +12,13 @@ def devices() -> list[str]:
 
 
 def runs() -> list[str]:
-    """The names of the runs under runs/."""
-    return sorted(path.parent.name for path in Path("runs").glob("*/run.json"))
+    """The names of the runs under runs/, and the folders of exported ones under exports/."""
+    exported = sorted(str(path.parent) for path in Path("exports").glob("*/export.json"))
+    return sorted(path.parent.name for path in Path("runs").glob("*/run.json")) + exported
 
 
 def lists_of_runs(incomplete: str) -> list[str]:
-    """The names of the runs under runs/, also behind a comma: `base-s1,ba` gets `base-s1,base-s2`."""
+    """The same, also behind a comma: `base-s1,ba` gets `base-s1,base-s2`."""
     listed, comma, _ = incomplete.rpartition(",")
     return [f"{listed}{comma}{name}" for name in runs() if name not in listed.split(",")]
 

@@ -61,11 +61,12 @@ def evaluate(
         if path and path.is_dir():
             raise unwritable(path, "it is a folder")
     from transformer_cli.evaluation.evaluate import evaluate
-    from transformer_cli.runs.run import Run, find_run
+    from transformer_cli.runs.exported import open_any
+    from transformer_cli.runs.run import find_run
 
     files = (input_file, reference) if input_file and reference else None
     folder, *others = map(find_run, run) if run else [find_run()]
-    settings = search_settings(Run.open(folder).config.decoding, overrides, beam_size=beam_size)
+    settings = search_settings(open_any(folder).config.decoding, overrides, beam_size=beam_size)
     found = evaluate(
         folder,
         others=others,

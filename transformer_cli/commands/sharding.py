@@ -99,7 +99,10 @@ def facts_of(
         ) from None
     return {
         "input": text,
-        "runs": [f"{run.identity.id} {run.checkpoint('best').name}" for run in translator.runs],
+        "runs": [
+            {"id": run.identity.id, "weights": run.best_name, "files": dict(run.identity.files)}
+            for run in translator.runs
+        ],
         "search": {
             "n_best": settings.n_best,
             "max_tokens": settings.max_tokens,

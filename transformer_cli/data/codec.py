@@ -61,6 +61,9 @@ class Codec(Protocol):
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary's token for each id: `<unk>` for the id of unknown tokens."""
 
+    def names(self) -> list[str]:
+        """All tokens in the order of their ids, each a different one, as other programs know them."""
+
     def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
         """Plain text of ids without <sos> and <eos>.
 
@@ -134,6 +137,10 @@ class WordCodec:
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The word of each id, `<unk>` for UNK."""
         return self.vocabulary.decode(ids)
+
+    def names(self) -> list[str]:
+        """The vocabulary."""
+        return list(self.vocabulary.tokens)
 
     def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
         """The words of these ids, spaced as in the text that the joins were learned from."""
@@ -209,6 +216,10 @@ class SubwordCodec:
         """The piece of each id, as it is shown."""
         names = self.pieces.names
         return [names[index] for index in ids]
+
+    def names(self) -> list[str]:
+        """The pieces as SentencePiece writes them, with "▁" for a space."""
+        return self.pieces.raw
 
     def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
         """The text of these ids. There is no `<unk>` that `instead` could replace."""

@@ -81,9 +81,14 @@ class Pieces:
         return int(self._processor.get_piece_size())
 
     @cached_property
+    def raw(self) -> list[str]:
+        """Each piece as SentencePiece writes it, with "▁" for a space."""
+        return [self._processor.id_to_piece(index) for index in range(len(self))]
+
+    @cached_property
     def names(self) -> list[str]:
         """How each piece is shown: text, with a space as a space; "<0xC3>" for a byte, "<U+0009>" for a tab."""
-        return [_shown(self._processor.id_to_piece(index)) for index in range(len(self))]
+        return [_shown(piece) for piece in self.raw]
 
     def encode(self, line: str) -> list[int]:
         """Returns the ids of a line's pieces; a blank line has none."""

@@ -16,8 +16,7 @@ from transformer_cli.decoding.constraints import Constraints, forced_prefix, no_
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import Decoder, Hypothesis, Rules, Step
 from transformer_cli.decoding.sampling import sample, uniform_numbers
-from transformer_cli.decoding.settings import SearchSettings
-from transformer_cli.errors import DataError
+from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
 from transformer_cli.model.attention import RecordedAttention
 from transformer_cli.model.transformer import Transformer
 
@@ -74,11 +73,7 @@ class _Task:
 def _limit(models: Sequence[Transformer], n_source: int, n_prefix: int, settings: SearchSettings) -> int:
     """Returns how many tokens a translation may have. Raises DataError if its prefix has more."""
     limit = min(settings.limit(n_source, model.config.max_length) for model in models)
-    if n_prefix > limit:
-        raise DataError(
-            f"the prefix has {n_prefix} tokens, but the translation of this sentence may have at most {limit}; "
-            "shorten the prefix, or raise --max-tokens as far as the model's positions allow"
-        )
+    refuse_long_prefix(n_prefix, limit)
     return limit
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.data.specials import MARKERS
 from transformer_cli.decoding.limits import default_limit
-from transformer_cli.errors import ConfigError
+from transformer_cli.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True)
@@ -38,3 +38,12 @@ class SearchSettings:
         """
         wanted = self.max_tokens or default_limit(source_tokens)
         return wanted if max_length is None else min(wanted, max_length - MARKERS)
+
+
+def refuse_long_prefix(n_prefix: int, limit: int) -> None:
+    """Raises DataError if a prefix has more tokens than a translation may have."""
+    if n_prefix > limit:
+        raise DataError(
+            f"the prefix has {n_prefix} tokens, but the translation of this sentence may have at most {limit}; "
+            "shorten the prefix, or raise --max-tokens as far as the model's positions allow"
+        )

@@ -18,11 +18,13 @@ from transformer_cli.data.manifest import find_dataset
 from transformer_cli.data.words import nearest_tokenizer
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
+from transformer_cli.evaluation.by_engine import losses_by
 from transformer_cli.evaluation.by_length import LengthScore, bleu_by_source_length
-from transformer_cli.evaluation.losses import Losses, corpus_losses
+from transformer_cli.evaluation.losses import Losses, together
 from transformer_cli.evaluation.metrics import Interval, TokenizedText, bleu_of_text, score
 from transformer_cli.evaluation.record import append_result
-from transformer_cli.runs.run import Run, find_run
+from transformer_cli.runs.exported import open_any
+from transformer_cli.runs.run import find_run
 from transformer_cli.terminal import counted, note
 from transformer_cli.translator import Options, Translation, Translator
 
@@ -89,17 +91,18 @@ def evaluate(
 ) -> Iterator[Judged]:
     """Judge a run's best checkpoint on splits of its dataset (by default every test set), or on two files.
 
-    run: a name under runs_dir, a folder, or None for the newest run. others: further runs, which make an ensemble with
-    it. files: sentences and their reference translations. settings: how to search (None: as the run's config says).
+    run: a name under runs_dir, a folder (an exported run's too), or None for the newest run. others: further runs,
+    which make an ensemble with it. files: sentences and their reference translations. settings: how to search (None:
+    as the run's config says).
     lowercase: score without case; a lower-cased run is scored so anyway.
     Yields a result after each split, and appends it to the run's evaluations.jsonl if that can be written. Raises
     CheckpointError, ConfigError or DataError when the first result is requested.
     """
-    opened, *ensemble = (Run.open(find_run(each, runs_dir)) for each in (run, *others))
+    opened, *ensemble = (open_any(find_run(each, runs_dir)) for each in (run, *others))
     texts = [read_text(*files)] if files else read_splits(opened.config.data, splits, data_dir)
     translator = Translator(opened, choose_device(device), others=ensemble)
     settings = settings or translator.settings
-    checkpoint = opened.checkpoint("best").name
+    checkpoint = opened.best_name
     for text in texts:
         judged = judge(translator, text, settings, lowercase=lowercase)
         append_result(
@@ -174,7 +177,7 @@ def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     if not len(rows):
         raise DataError(f"{name}: every sentence is longer than the model's {max_length} positions")
     note(f"{name}: the loss of {counted(len(rows), 'sentence')}")
-    return corpus_losses(translator.model, split, rows, others=translator.models[1:])
+    return together(losses_by(translator, split, rows), split, rows)
 
 
 def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[ParallelText]:

@@ -95,7 +95,11 @@ def corpus_losses(
     others: Sequence[Transformer] = (),
 ) -> Losses:
     """Returns the losses of the sentences in `rows` taken together; otherwise like `sentence_losses`."""
-    each = sentence_losses(model, split, rows, world, others=others)
+    return together(sentence_losses(model, split, rows, world, others=others), split, rows)
+
+
+def together(each: SentenceLosses, split: EncodedSplit, rows: Rows) -> Losses:
+    """Returns what the losses of the sentences in `rows` are taken together."""
     means = [each.nll[batch].sum() / each.tokens[batch].sum() for batch in _tutorial_batches(split, rows)]
     return Losses(int(each.tokens.sum()), float(each.nll.sum() / each.tokens.sum()), float(np.mean(means)))
 

@@ -12,7 +12,7 @@ from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.errors import FileError
 from transformer_cli.files import append_line
 from transformer_cli.reading import look_up, parse_json, read_text
-from transformer_cli.runs.run import Run
+from transformer_cli.runs.opened import Opened
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class Kept:
 
 
 def append_result(
-    run: Run,
+    run: Opened,
     result: Mapping[str, Any],
     *,
     checkpoint: str,

@@ -14,7 +14,8 @@ from transformer_cli.data.lengths import fits
 from transformer_cli.data.lines import out_of_step, read_lines
 from transformer_cli.data.specials import MARKERS, UNK
 from transformer_cli.errors import DataError
-from transformer_cli.evaluation.losses import perplexity, sentence_losses
+from transformer_cli.evaluation.by_engine import losses_by
+from transformer_cli.evaluation.losses import perplexity
 from transformer_cli.terminal import counted
 from transformer_cli.translator import Translator
 
@@ -65,7 +66,7 @@ def score_pairs(
         sources = [codecs.source.encode(source) for source, _ in chunk]
         targets = [codecs.target.encode(target) for _, target in chunk]
         for side, lines in zip(names, (sources, targets), strict=True):
-            _check_lengths(lines, translator.run.config.model.max_length, side, first)
+            _check_lengths(lines, translator.max_length, side, first)
         yield from _score(translator, chunk, sources, targets)
         first += len(chunk)
         n_tokens += sum(map(len, targets))
@@ -82,7 +83,7 @@ def _score(
     rows = np.flatnonzero(~blank)
     log_probs, tokens = np.zeros(len(chunk)), np.zeros(len(chunk), dtype=np.int64)
     if len(rows):
-        losses = sentence_losses(translator.model, split, rows)
+        losses = losses_by(translator, split, rows)
         log_probs[rows], tokens[rows] = -losses.nll, losses.tokens
     return [
         LineScore(source, target, log_prob, n_tokens, perplexity(-log_prob / max(n_tokens, 1)))

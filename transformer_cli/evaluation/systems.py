@@ -1,7 +1,7 @@
 """The systems that are compared, runs or files of translations, and the text on which they are: all on the same one."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,8 @@ from transformer_cli.data.lengths import fits
 from transformer_cli.data.lines import read_lines
 from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation.evaluate import ParallelText, read_splits, read_text
+from transformer_cli.runs.exported import Exported, open_any
+from transformer_cli.runs.opened import Opened
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.terminal import counted
 from transformer_cli.translator import Options, Translator
@@ -55,7 +57,7 @@ def translate_all(names: Sequence[str], terms: Terms) -> list[Translated]:
     CheckpointError or DataError.
     """
     systems = [_open(name, terms.runs_dir) for name in names]
-    runs = {name: system for name, system in zip(names, systems, strict=True) if isinstance(system, Run)}
+    runs = {name: system for name, system in zip(names, systems, strict=True) if not isinstance(system, Path)}
     language = _language(runs)
     lowercase = _lowercase(names, runs, terms)
     texts = _texts(list(runs.values()), terms)
@@ -69,19 +71,19 @@ def translate_all(names: Sequence[str], terms: Terms) -> list[Translated]:
     ]
 
 
-def _open(name: str, runs_dir: Path) -> Run | Path:
+def _open(name: str, runs_dir: Path) -> Run | Exported | Path:
     path = Path(name)
     if path.exists() and not path.is_dir() and not (runs_dir / name).is_dir():
         return path  # a file, or a pipe
     try:
-        return Run.open(find_run(name, runs_dir))
+        return open_any(find_run(name, runs_dir))
     except CheckpointError as error:
         if path.exists() or (runs_dir / name).exists():
             raise
         raise CheckpointError(f"{error}; and there is no file {name}") from None
 
 
-def _language(runs: dict[str, Run]) -> str:
+def _language(runs: Mapping[str, Opened]) -> str:
     """Returns the target language of all runs."""
     pairs = {name: f"{run.config.data.source}→{run.config.data.target}" for name, run in runs.items()}
     if len(set(pairs.values())) > 1:
@@ -90,14 +92,14 @@ def _language(runs: dict[str, Run]) -> str:
     return next((run.config.data.target for run in runs.values()), "en")
 
 
-def _lowercase(names: Sequence[str], runs: dict[str, Run], terms: Terms) -> bool:
+def _lowercase(names: Sequence[str], runs: Mapping[str, Opened], terms: Terms) -> bool:
     lowered = [name for name, run in runs.items() if run.config.data.lowercased]
     if lowered and len(lowered) < len(set(names)):
         log.info("%s: lower-cased, so all are scored without case", ", ".join(lowered))
     return terms.lowercase or bool(lowered)
 
 
-def _texts(runs: Sequence[Run], terms: Terms) -> list[ParallelText]:
+def _texts(runs: Sequence[Opened], terms: Terms) -> list[ParallelText]:
     if terms.references:
         if terms.sources:
             return [read_text(terms.sources, terms.references)]
@@ -116,7 +118,7 @@ def _texts(runs: Sequence[Run], terms: Terms) -> list[ParallelText]:
     return texts
 
 
-def _say_other_text(run: Run, text: ParallelText, data_dir: Path) -> None:
+def _say_other_text(run: Opened, text: ParallelText, data_dir: Path) -> None:
     """Warn if a run's own dataset has other text under this name: then it may have learned from what judges it here."""
     try:
         (own,) = read_splits(run.config.data, [text.name], data_dir)
@@ -127,9 +129,9 @@ def _say_other_text(run: Run, text: ParallelText, data_dir: Path) -> None:
         log.warning(what, run.folder, text.name)
 
 
-def _write(system: Run | Path, texts: Sequence[ParallelText], terms: Terms) -> list[list[str]]:
+def _write(system: Run | Exported | Path, texts: Sequence[ParallelText], terms: Terms) -> list[list[str]]:
     """Returns the lines that a system has for each text."""
-    if isinstance(system, Run):
+    if not isinstance(system, Path):
         translator = Translator(system, choose_device(terms.device))
         return [_translate(translator, text) for text in texts]
     lines, references = list(read_lines(system)), texts[0].references
@@ -143,7 +145,7 @@ def _write(system: Run | Path, texts: Sequence[ParallelText], terms: Terms) -> l
 
 def _translate(translator: Translator, text: ParallelText) -> list[str]:
     encoded = [translator.run.codecs.source.encode(line) for line in text.sources]
-    limit = translator.run.config.model.max_length
+    limit = translator.max_length
     if n_long := sum(not fits(len(line), limit) for line in encoded):
         log.warning("%s: %s: %s too long: cut", translator.run.folder, text.name, counted(n_long, "sentence"))
     return [each.text for each in translator.translate_encoded(text.sources, encoded, Options(on_error="truncate"))]

@@ -27,6 +27,7 @@ from transformer_cli.files import write_text
 from transformer_cli.reading import look_up, read_text, say_once
 from transformer_cli.sums import check_file, file_sums, read_sealed, text_sum, write_sealed
 
+EXPORTED = "export.json"  # what an exported run has in place of run.json (exported.py)
 FORMAT_VERSION = 2
 UNSUMMED = 1  # the version before: without an id and without sums
 RESTORE = "restore it, or give `tfm train` --fresh to move this run aside and begin anew"
@@ -97,6 +98,11 @@ def read_identity(folder: Path) -> Identity:
         try:
             value = read_sealed(path)
         except MissingFile:
+            if (folder / EXPORTED).is_file():
+                raise CheckpointError(
+                    f"{folder}: an exported model, which translates and is judged, but cannot be trained or looked "
+                    "into; name the run that it was made from"
+                ) from None
             raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one") from None
         version = look_up(value, "format_version", int)
         if version == UNSUMMED:

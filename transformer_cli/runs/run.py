@@ -18,7 +18,6 @@ Knows nothing of what a checkpoint holds. Imports torch only where a model is ma
 """
 
 import json
-import logging
 import os
 from dataclasses import dataclass, replace
 from itertools import count
@@ -31,21 +30,20 @@ from transformer_cli.config.section import MOST_OF_A_NAME
 from transformer_cli.data.codec import Codecs
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.specials import PAD
-from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
-from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.errors import CheckpointError, ConfigError, MissingFile, TfmError
 from transformer_cli.files import write_text
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.reading import parse_json, shown
 from transformer_cli.runs.identity import (
+    EXPORTED,
     RESTORE,
-    Identity,
     new_identity,
     read_config,
     read_identity,
     write_config,
     write_identity,
 )
+from transformer_cli.runs.opened import Opened
 from transformer_cli.runs.pointers import find_latest, read_pointer, write_pointer
 from transformer_cli.runs.seals import HISTORY, history_lines
 
@@ -54,17 +52,10 @@ if TYPE_CHECKING:
 
 UNSAVED = "unsaved"
 
-log = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True)
-class Run:
+class Run(Opened):
     """An opened run. Everything that translation needs is in its folder."""
-
-    folder: Path
-    config: Config
-    codecs: Codecs
-    identity: Identity
 
     @staticmethod
     def create(folder: Path, config: Config, dataset: Dataset) -> "Run":
@@ -96,16 +87,10 @@ class Run:
         write_config(self.folder, config, self.identity)
         return replace(self, config=config)
 
-    def say_other_tokenizer(self) -> None:
-        """Warn if text is now cut into tokens by another version of the library than the training text was."""
-        library, trained_with = (self.identity.tokenizer.get(key) for key in ("library", "version"))
-        now = {"spacy": SPACY_VERSION, "sentencepiece": SENTENCEPIECE_VERSION}.get(str(library))
-        if now not in (None, trained_with):
-            log.warning(
-                "%s: %s %s cut its training text, and %s cuts text now: some tokens, and so translations, may differ; "
-                "`pip install %s==%s` if that matters",
-                *(self.folder, library, trained_with, now, library, trained_with),
-            )
+    @property
+    def best_name(self) -> str:
+        """See `Opened`."""
+        return self.checkpoint("best").name
 
     def new_model(self) -> "Transformer":
         """Returns the untrained model, on the CPU; every call draws the same weights from the run's seed.
@@ -247,8 +232,11 @@ def training_lock(folder: Path) -> Path:
 def is_new(folder: Path) -> bool:
     """Whether training may begin in a run's folder, because the folder is absent or nothing has been saved in it.
 
-    Raises CheckpointError if something was saved but run.json or `last` is gone: then the run is damaged, not new.
+    Raises CheckpointError if something was saved but run.json or `last` is gone: then the run is damaged, not new; and
+    if the folder is an exported run's.
     """
+    if (folder / EXPORTED).is_file():
+        read_identity(folder)  # which says what the folder is
     saved = _saved(folder)
     if not saved or ((folder / UNSAVED).is_file() and not {"best", "last"} & set(saved)):
         return True  # never begun, or killed before the first save was complete

@@ -85,6 +85,7 @@ def test_where_a_run_is_used_only_its_decoding_is_offered() -> None:
         (("config", "--run", ""), ["tiny"]),
         (("train", "--config", "sub"), ["subwords"]),
         (("train", "--config", "configs/"), []),
+        (("export", ""), ["tiny"]),
         (("compare", ""), ["tiny"]),
         (("compare", "other,t"), ["other,tiny"]),
         (("compare", "tiny,t"), []),

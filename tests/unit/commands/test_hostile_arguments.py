@@ -42,6 +42,8 @@ REFUSED = [
     "score --input {} --target {}",
     "score --input train.de --target train.en --run {}",
     "curves {}",
+    "export {}",
+    "export tiny --quantization {}",
     "prepare --config {}",
     "prepare --config {}.yaml",
     "prepare --set {}",

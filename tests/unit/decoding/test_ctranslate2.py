@@ -1,0 +1,178 @@
+"""An exported model beside ours, ids to ids: every shape of the family, every option of the search."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+import torch
+
+from oracles.small import VOCABULARY, make_model
+from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.schema import ModelConfig
+from transformer_cli.data.dataset import EncodedSplit, Side
+from transformer_cli.data.specials import EOS, PAD, SOS, SPECIALS
+from transformer_cli.decoding import ctranslate2 as module
+from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
+from transformer_cli.decoding.engine import Engine, TransformerEngine
+from transformer_cli.decoding.interface import Hypothesis
+from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.errors import CheckpointError, ConfigError, DataError, DeviceError
+from transformer_cli.evaluation.losses import sentence_losses
+from transformer_cli.exporting.spec import positions_of, write_model
+from transformer_cli.model.transformer import Transformer
+
+CPU = torch.device("cpu")
+NAMES = [*SPECIALS, *(f"w{index}" for index in range(len(SPECIALS), VOCABULARY))]
+SHAPES: dict[str, dict[str, Any]] = {
+    "the paper's": {"positions": "sinusoidal"},
+    "the tutorials'": {},
+    "pre-norm": {"norm": "pre", "final_norm": True, "tie_embeddings": "target+output"},
+    "pre-norm without a final norm": {"norm": "pre", "activation": "gelu"},
+    "post-norm with a final norm": {"final_norm": True, "tie_embeddings": "all"},
+    "wide heads": {"head_dim": 12, "activation": "gelu", "num_decoder_layers": 1},
+    "no biases, no scale": {"qkv_bias": False, "scale_embeddings": False, "num_encoder_layers": 3},
+    "no last position": {"positions": "sinusoidal", "max_length": None, "norm": "pre"},
+}
+SENTENCES = [[random.Random(row).randrange(EOS + 1, VOCABULARY) for _ in range(1 + row % 12)] for row in range(60)]
+
+Open = Callable[..., CTranslate2Engine]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Open:
+    """opened(model, quantization="float32"): the model, written and opened."""
+
+    def write_and_open(model: Transformer, quantization: str = "float32", **options: Any) -> CTranslate2Engine:
+        folder = Path(mkdtemp(dir=tmp_path))
+        write_model(model, folder, source=NAMES, target=NAMES, quantization=quantization)
+        positions = positions_of(model.config)
+        return CTranslate2Engine(folder, CPU, positions=positions, source=NAMES, target=NAMES, **options)
+
+    return write_and_open
+
+
+def translate(
+    engine: Engine, settings: SearchSettings = SearchSettings(), prefix: Sequence[int] = (), **options: Any
+) -> list[list[Hypothesis]]:
+    done: list[int] = []
+    keys = range(len(SENTENCES))
+    options = {"keep_attention": False, **options}
+    found = engine.translate(SENTENCES, settings, prefix=prefix, keys=keys, done=done.append, **options)
+    assert sum(done) == len(SENTENCES)
+    return found
+
+
+def search(**decoding: Any) -> SearchSettings:
+    return SearchSettings(decoding=DecodingConfig(**decoding))
+
+
+def assert_same(found: list[list[Hypothesis]], ours: list[list[Hypothesis]]) -> None:
+    """Greedy translations: the same tokens and attention, and log-probabilities but for rounding."""
+    pairs = [(one, other) for (one,), (other,) in zip(found, ours, strict=True)]
+    assert [one.tokens for one, _ in pairs] == [other.tokens for _, other in pairs]
+    assert [one.attended for one, _ in pairs] == [other.attended for _, other in pairs]
+    for key in ("log_prob", "score"):
+        assert [getattr(one, key) for one, _ in pairs] == pytest.approx([getattr(o, key) for _, o in pairs], abs=1e-4)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_each_shape_of_the_family_translates_and_scores_as_ours(shape: str, opened: Open) -> None:
+    model = make_model(**SHAPES[shape])
+    ours, exported = TransformerEngine([model]), opened(model)
+    found = translate(ours)
+    assert len({len(each.tokens) for (each,) in found}) > 1
+    assert_same(translate(exported), found)
+    split = EncodedSplit(Side.of(SENTENCES), Side.of(SENTENCES[::-1]))
+    losses = sentence_losses(model, split, torch.arange(len(SENTENCES)).numpy())
+    assert [-sum(each) for each in exported.log_probs(SENTENCES, SENTENCES[::-1])] == pytest.approx(
+        losses.nll, rel=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "prefix"),
+    [
+        (SearchSettings(max_tokens=3), []),
+        (SearchSettings(max_tokens=1), []),
+        (search(no_repeat_ngram=2), []),
+        (search(no_repeat_ngram=1), [5, 5]),
+        (search(length_penalty=0.6), [7]),
+        (replace(search(length_penalty=0.0), max_tokens=4), [7, 5, 9]),
+        (SearchSettings(max_tokens=2), [7, 5]),
+    ],
+)
+def test_each_option_of_greedy_search_does_the_same(settings: SearchSettings, prefix: list[int], opened: Open) -> None:
+    model = make_model()
+    assert_same(translate(opened(model), settings, prefix), translate(TransformerEngine([model]), settings, prefix))
+
+
+@pytest.mark.parametrize("options", [{}, {"no_repeat_ngram": 2}])
+@pytest.mark.parametrize("prefix", [[], [7, 5]])
+def test_a_beam_keeps_limits_and_says_the_models_own_log_probabilities(
+    options: dict[str, Any], prefix: list[int], opened: Open
+) -> None:
+    model, settings = make_model(), replace(search(beam_size=4, **options), n_best=3)
+    found, ours = translate(opened(model), settings, prefix), translate(TransformerEngine([model]), settings, prefix)
+    rows = [(row, each) for row, several in enumerate(found) for each in several]
+    split = EncodedSplit(Side.of([SENTENCES[row] for row, _ in rows]), Side.of([each.tokens for _, each in rows]))
+    losses = sentence_losses(model, split, torch.arange(len(rows)).numpy())
+    for (row, each), nll in zip(rows, losses.nll, strict=True):
+        limit = settings.limit(len(SENTENCES[row]), model.config.max_length)
+        assert each.tokens[: len(prefix)] == prefix
+        assert len(each.tokens) <= limit
+        if len(each.tokens) < limit:
+            assert each.log_prob == pytest.approx(-nll, abs=1e-4)
+            assert each.score == pytest.approx(each.log_prob / (len(each.tokens) + 1))
+    assert all(
+        [each.score for each in several] == sorted((o.score for o in several), reverse=True) for several in found
+    )
+    if options and not prefix:  # else the two searches stop at different moments
+        assert [best.tokens for best, *_ in found] == [best.tokens for best, *_ in ours]
+
+
+def test_what_a_search_may_not_write_is_not_written_and_nothing_may_be_written(opened: Open) -> None:
+    model = make_model()
+    model.output.bias[[PAD, SOS]] = 50.0
+    never = translate(opened(model), replace(search(beam_size=5), n_best=5))
+    assert not {PAD, SOS} & {index for several in never for each in several for index in each.tokens}
+    model.output.bias[EOS] = 100.0
+    assert_same(translate(opened(model)), [[Hypothesis([], [], 0.0, 0.0)]] * len(SENTENCES))
+
+
+def test_a_sentence_alone_is_translated_as_among_others(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = opened(make_model(), batches_at_a_time=2)
+    together = translate(engine)
+    monkeypatch.setattr(module, "MOST_ROWS", 1)
+    assert_same(translate(engine), together)
+
+
+@pytest.mark.parametrize("quantization", ["float16", "bfloat16", "int16", "int8"])
+def test_smaller_weights_make_nearly_the_same_losses(quantization: str, opened: Open) -> None:
+    model = make_model()
+    whole, small = opened(model), opened(model, quantization)
+    exact, near = (sum(map(sum, engine.log_probs(SENTENCES, SENTENCES))) for engine in (whole, small))
+    assert near == pytest.approx(exact, rel=0.05)
+    assert near != exact
+
+
+def test_what_cannot_be_done_is_refused_in_one_line(opened: Open, tmp_path: Path) -> None:
+    engine = opened(make_model())
+    with pytest.raises(ConfigError, match=r"draws no samples: .*; set decoding\.sample to false, or name the run"):
+        translate(engine, search(sample=True))
+    with pytest.raises(ConfigError, match=r"no attention of single heads, .*; name the run that it was made from$"):
+        translate(engine, keep_attention=True)
+    with pytest.raises(DataError, match=r"^the prefix has 3 tokens, but .* at most 2; shorten the prefix"):
+        translate(engine, SearchSettings(max_tokens=2), [7, 5, 9])
+    with pytest.raises(DeviceError, match=r"^device mps: CTranslate2, which runs .*, does not have it; choose cpu$"):
+        CTranslate2Engine(tmp_path, torch.device("mps"), positions=9, source=NAMES, target=NAMES)
+    with pytest.raises(CheckpointError, match=r"CTranslate2 \S+ cannot open it: .*; export the run again$"):
+        CTranslate2Engine(tmp_path, CPU, positions=9, source=NAMES, target=NAMES)
+
+
+@pytest.mark.parametrize(("limit", "positions"), [(16, 16), (None, 4002), (1_000_000, 4002)])
+def test_sinusoids_get_a_table_that_holds_the_longest_line(limit: int | None, positions: int) -> None:
+    assert positions_of(ModelConfig(positions="sinusoidal", max_length=limit)) == positions

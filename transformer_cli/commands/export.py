@@ -1,0 +1,54 @@
+"""`tfm export`: a run → a folder in CTranslate2's format."""
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transformer_cli.commands import completion
+
+
+class QuantizationChoice(str, Enum):
+    """The values that `tfm export --quantization` accepts."""
+
+    float32 = "float32"
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+    int16 = "int16"
+    int8 = "int8"
+
+
+def export(
+    run: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN]",
+            help="A run's name under runs/, or its folder.",
+            show_default="the newest run",
+            autocompletion=completion.runs,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR",
+            help="The folder to make.",
+            show_default="exports/RUN, or exports/RUN-int8 and so on",
+        ),
+    ] = None,
+    quantization: Annotated[
+        QuantizationChoice,
+        typer.Option("--quantization", "-q", help="How weights are kept; int8 is the smallest and fastest on CPUs."),
+    ] = QuantizationChoice.float32,
+) -> None:
+    """Write a run's best model in CTranslate2's format, to translate faster, with tfm or without it.
+
+    Needs the extra `ctranslate2`. `--run DIR` opens the folder in translate, evaluate, compare and score, and its
+    README.md shows how to use it from Python without tfm.
+    """
+    from transformer_cli.exporting.export import export
+
+    print(export(run, output, quantization=quantization.value).folder)

@@ -1,0 +1,266 @@
+"""An exported model, run by CTranslate2: ids in, hypotheses and log-probabilities out. The owner of that library.
+
+CTranslate2 searches by itself; what differs from our searches is put right here. Its limit holds for a whole batch, so
+a sentence that went beyond its own is translated once more. What is forbidden loses its share of the probability there,
+and what is forced has none; so <pad> and <sos> are forbidden only to the few sentences in which they were written, and
+wherever anything was forced or forbidden, log-probabilities are computed anew. Knows no words; it is told their names.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from transformer_cli.compute.memory import room_for
+from transformer_cli.data.specials import PAD, SOS
+from transformer_cli.decoding.decoder import MOST_ROWS
+from transformer_cli.decoding.engine import longest_first
+from transformer_cli.decoding.interface import Hypothesis, score
+from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
+from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
+
+NEVER = frozenset({PAD, SOS})
+IMPOSSIBLE = -1e9  # log-probabilities below this are those of tokens that may not be written
+
+Ids = Sequence[int]
+
+
+def import_ctranslate2() -> ModuleType:
+    """Returns the library. Raises ConfigError if it is not installed."""
+    try:
+        import ctranslate2
+    except ImportError:
+        raise ConfigError(
+            "CTranslate2, which exported models need, is not installed; run `pip install 'ctranslate2>=4.5'`"
+        ) from None
+    module: ModuleType = ctranslate2
+    return module
+
+
+class CTranslate2Engine:
+    """An `engine.Engine` for a folder in CTranslate2's format."""
+
+    def __init__(
+        self,
+        folder: Path,
+        device: torch.device,
+        *,
+        positions: int,
+        source: Sequence[str],
+        target: Sequence[str],
+        batches_at_a_time: int | None = None,
+    ) -> None:
+        """positions: the most that a sentence may take. source, target: the tokens, in the order of their ids.
+
+        batches_at_a_time: as for `engine.TransformerEngine`. Raises CheckpointError for a model that CTranslate2 cannot
+        read, ConfigError if the library is missing, DeviceError.
+        """
+        self._library = import_ctranslate2()
+        self._folder = folder
+        self._positions = positions
+        self._source, self._target = source, target
+        self._ids = {name: index for index, name in enumerate(target)}
+        self._translator = self._load(device, batches_at_a_time)
+
+    @property
+    def max_length(self) -> int:
+        """See `engine.Engine`."""
+        return self._positions
+
+    @property
+    def computes_in(self) -> str:
+        """The type in which matrices are multiplied on this machine, such as int8_float32."""
+        return str(self._translator.compute_type)
+
+    def translate(
+        self,
+        sentences: Sequence[Ids],
+        settings: SearchSettings,
+        *,
+        prefix: Ids,
+        keys: Sequence[int],
+        keep_attention: bool,
+        done: Callable[[int], object],
+    ) -> list[list[Hypothesis]]:
+        """See `engine.Engine`. `Hypothesis.attention` is always None: CTranslate2 returns the mean of the heads."""
+        self._refuse(settings, keep_attention)
+        limits = [settings.limit(len(ids), self._positions) for ids in sentences]
+        refuse_long_prefix(len(prefix), min(limits, default=len(prefix)))
+        jobs = [(max(limits[row] for row in rows), rows.tolist()) for rows in longest_first(sentences)]
+        found = dict[int, list[_Found]]()
+        for rows, several in self._search(sentences, settings, prefix, jobs, never=[]):
+            found.update(zip(rows, several, strict=True))
+            done(len(rows))
+        again: dict[int, list[int]] = {}  # limit → sentences that went beyond it, or have what may not be written
+        for row, limit in enumerate(limits):
+            if any(each.steps > limit or not NEVER.isdisjoint(each.tokens) for each in found[row]):
+                again.setdefault(limit, []).append(row)
+        for rows, several in self._search(sentences, settings, prefix, list(again.items()), never=sorted(NEVER)):
+            found.update(zip(rows, several, strict=True))
+        is_constrained = bool(prefix or settings.decoding.no_repeat_ngram)
+        self._rescore(sentences, found, found if is_constrained else [row for rows in again.values() for row in rows])
+        alpha = settings.decoding.length_penalty
+        return [_best([each.hypothesis(alpha) for each in found[row]], settings) for row in range(len(sentences))]
+
+    def log_probs(self, sentences: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
+        """Returns the log-probability of each target's tokens, and of the <eos> after them, in nats.
+
+        sentences, targets: ids without <sos> and <eos>, perhaps none, and no more than there are positions for. Raises
+        MemoryShortage.
+        """
+        found: dict[int, list[float]] = {}
+        longest = [max(pair, key=len) for pair in zip(sentences, targets, strict=True)]
+        batches = [rows.tolist() for rows in longest_first(longest)]
+        waiting = [
+            self._translator.score_batch(
+                [_names(self._source, sentences[row]) for row in rows],
+                [_names(self._target, targets[row]) for row in rows],
+                max_input_length=0,  # no limit: what does not fit is left out before
+                asynchronous=True,
+            )
+            for rows in batches
+        ]
+        for rows, results in zip(batches, waiting, strict=True):
+            with room_for(lambda rows=rows: _too_large(len(rows), 1)):  # type: ignore[misc]
+                found.update((row, each.result().log_probs) for row, each in zip(rows, results, strict=True))
+        return [found[row] for row in range(len(sentences))]
+
+    def _search(
+        self,
+        sentences: Sequence[Ids],
+        settings: SearchSettings,
+        prefix: Ids,
+        jobs: Sequence[tuple[int, list[int]]],
+        *,
+        never: Sequence[int],
+    ) -> Iterator[tuple[list[int], list[list["_Found"]]]]:
+        """Translate batches side by side; yields the rows of each, and what was found for them.
+
+        jobs: the limit of all sentences of a batch, and their rows. never: ids that are not written.
+        """
+        decoding = settings.decoding
+        is_scored_anew = bool(prefix or never or decoding.no_repeat_ngram)
+        begin = _names(self._target, prefix)
+        most = max(1, MOST_ROWS // decoding.beam_size)
+        jobs = [(limit, rows[at : at + most]) for limit, rows in jobs for at in range(0, len(rows), most)]
+        waiting = [
+            self._translator.translate_batch(
+                [_names(self._source, sentences[row]) for row in rows],
+                [begin] * len(rows) if prefix else None,
+                beam_size=decoding.beam_size,
+                num_hypotheses=decoding.beam_size if is_scored_anew else settings.n_best,  # their order may change
+                length_penalty=self._alpha(settings),
+                no_repeat_ngram_size=decoding.no_repeat_ngram,
+                suppress_sequences=[[self._target[index]] for index in never],
+                max_input_length=0,
+                max_decoding_length=limit,
+                min_decoding_length=0,  # 1 would forbid an empty translation
+                return_scores=True,
+                return_attention=True,
+                asynchronous=True,
+            )
+            for limit, rows in jobs
+        ]
+        for (limit, rows), results in zip(jobs, waiting, strict=True):
+            with room_for(lambda rows=rows: _too_large(len(rows), decoding.beam_size)):  # type: ignore[misc]
+                yield rows, [self._read(each.result(), limit, self._alpha(settings)) for each in results]
+
+    def _read(self, result: Any, limit: int, alpha: float) -> list["_Found"]:
+        """Returns CTranslate2's hypotheses. limit: of its call. alpha: what its scores were divided by length to."""
+        found = []
+        for tokens, value, attention in zip(result.hypotheses, result.scores, result.attention, strict=True):
+            ended = len(tokens) < limit
+            log_prob = value * (len(tokens) + ended) ** alpha
+            if log_prob > IMPOSSIBLE:
+                attended = [1 + weights.index(max(weights)) for weights in attention]
+                found.append(_Found([self._ids[token] for token in tokens], attended, log_prob, ended))
+        return found
+
+    def _rescore(self, sentences: Sequence[Ids], found: Mapping[int, list["_Found"]], rows: Iterable[int]) -> None:
+        """Let the log-probabilities of these rows be the model's own, as if nothing had been forced or forbidden."""
+        each = [(sentences[row], one) for row in rows for one in found[row]]
+        anew = self.log_probs([ids for ids, _ in each], [one.tokens for _, one in each])
+        for (_, one), log_probs in zip(each, anew, strict=True):
+            one.log_prob = sum(log_probs[: one.steps])
+
+    def _alpha(self, settings: SearchSettings) -> float:
+        """Greedy search has nothing to compare, so CTranslate2's score may be the log-probability itself."""
+        return settings.decoding.length_penalty if settings.decoding.beam_size > 1 else 0.0
+
+    def _refuse(self, settings: SearchSettings, keep_attention: bool) -> None:
+        """Raises ConfigError for what CTranslate2 cannot do as tfm does."""
+        other = "name the run that it was made from"
+        if settings.decoding.sample:
+            raise ConfigError(
+                f"{self._folder}: an exported model draws no samples: CTranslate2's random numbers would depend on the "
+                f"lines around each line; set decoding.sample to false, or {other}"
+            )
+        if keep_attention:
+            raise ConfigError(
+                f"{self._folder}: an exported model has no attention of single heads, since CTranslate2 returns their "
+                f"mean; {other}"
+            )
+
+    def _load(self, device: torch.device, batches_at_a_time: int | None) -> Any:
+        library = self._library
+        index = device.index or 0
+        if device.type not in ("cpu", "cuda") or (device.type == "cuda" and index >= library.get_cuda_device_count()):
+            raise DeviceError(f"device {device}: CTranslate2, which runs {self._folder}, does not have it; choose cpu")
+        threads = batches_at_a_time or torch.get_num_threads()
+        level = library.get_log_level()
+        library.set_log_level(logging.ERROR)  # who opens the model says in what it computes
+        try:
+            return library.Translator(
+                str(self._folder),
+                device=device.type,
+                device_index=index,
+                inter_threads=threads if device.type == "cpu" else 1,
+                intra_threads=1,
+                max_queued_batches=-1,  # all that wait are in memory anyway
+            )
+        except (RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise CheckpointError(
+                f"{self._folder}: CTranslate2 {library.__version__} cannot open it: {reason}; export the run again"
+            ) from None
+        finally:
+            library.set_log_level(level)
+
+
+@dataclass
+class _Found:
+    """A translation that CTranslate2 has found."""
+
+    tokens: list[int]
+    attended: list[int]
+    """as in Hypothesis"""
+    log_prob: float
+    ended: bool
+    """whether <eos> was reached"""
+
+    @property
+    def steps(self) -> int:
+        """How many tokens were chosen, <eos> included."""
+        return len(self.tokens) + self.ended
+
+    def hypothesis(self, alpha: float) -> Hypothesis:
+        return Hypothesis(self.tokens, self.attended, self.log_prob, score(self.log_prob, self.steps, alpha))
+
+
+def _best(found: list[Hypothesis], settings: SearchSettings) -> list[Hypothesis]:
+    return sorted(found, key=lambda each: -each.score)[: settings.n_best]
+
+
+def _names(tokens: Sequence[str], ids: Ids) -> list[str]:
+    return [tokens[index] for index in ids]
+
+
+def _too_large(count: int, rows_of_each: int) -> str:
+    return (
+        f"{count} sentences with {rows_of_each} hypotheses each do not fit in memory; lower --beam-size, --n-best or "
+        "--max-tokens, or split long sentences"
+    )

@@ -1,0 +1,102 @@
+"""What translates many sentences at once, ids into ids: tfm's own models here, CTranslate2 in ctranslate2.py.
+
+Knows lengths and batches. Knows no words and no files.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from transformer_cli.compute.threads import SideBySide
+from transformer_cli.data.lengths import groups_by_length
+from transformer_cli.decoding.decoder import decode
+from transformer_cli.decoding.interface import Hypothesis
+from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.model.transformer import Transformer
+
+BATCH_POSITIONS = 2048  # padded source positions that are decoded together
+
+
+class Engine(Protocol):
+    """Translates ids into ids."""
+
+    @property
+    def max_length(self) -> int | None:
+        """The most positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
+
+    def translate(
+        self,
+        sentences: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        *,
+        prefix: Sequence[int],
+        keys: Sequence[int],
+        keep_attention: bool,
+        done: Callable[[int], object],
+    ) -> list[list[Hypothesis]]:
+        """Returns the n best translations of each sentence, the best score first; fewer, if there are no more.
+
+        sentences: ids without <sos> and <eos>, at least one each, and no more than there are positions for. prefix: ids
+        with which every translation begins. keys: for each sentence the number that its samples are keyed by. done: is
+        called with a number of sentences that have been translated. Raises DataError, ConfigError or MemoryShortage.
+        """
+
+
+class TransformerEngine:
+    """One Transformer, or several as an ensemble, in torch."""
+
+    def __init__(self, models: Sequence[Transformer], *, batches_at_a_time: int | None = None) -> None:
+        """batches_at_a_time: how many batches are decoded side by side (None: on the CPU one for each of torch's
+        threads, elsewhere one). The products of a decoding step are small: if one were split between threads, these
+        would mostly wait."""
+        self.models = list(models)
+        on_cpu = next(models[0].parameters()).device.type == "cpu"
+        self._batches_at_a_time = batches_at_a_time or (torch.get_num_threads() if on_cpu else 1)
+
+    @property
+    def max_length(self) -> int | None:
+        """The least of the models'."""
+        return min((limit for model in self.models if (limit := model.config.max_length) is not None), default=None)
+
+    def translate(
+        self,
+        sentences: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        *,
+        prefix: Sequence[int],
+        keys: Sequence[int],
+        keep_attention: bool,
+        done: Callable[[int], object],
+    ) -> list[list[Hypothesis]]:
+        """See `Engine`."""
+        batches = longest_first(sentences)
+        found: dict[int, list[Hypothesis]] = {}
+
+        def decode_batch(rows: NDArray[np.int64]) -> list[list[Hypothesis]]:
+            return decode(
+                self.models,
+                [sentences[row] for row in rows],
+                settings,
+                prefixes=[prefix] * len(rows) if prefix else None,
+                keys=[keys[row] for row in rows],
+                keep_attention=keep_attention,
+            )
+
+        with SideBySide(min(self._batches_at_a_time, len(batches)) or 1) as workers:
+            for rows, hypotheses in zip(batches, workers.run(decode_batch, batches), strict=True):
+                found.update(zip(rows.tolist(), hypotheses, strict=True))
+                done(len(rows))
+        return [found[row] for row in range(len(sentences))]
+
+
+def longest_first(sentences: Sequence[Sequence[int]], most: int | None = None) -> list[NDArray[np.int64]]:
+    """Returns the rows of batches of sentences of similar length, at most `most` padded positions each.
+
+    most: None for BATCH_POSITIONS. The longest come first, so that batches that are decoded side by side end at about
+    the same time.
+    """
+    lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
+    return groups_by_length(lengths, BATCH_POSITIONS if most is None else most)[::-1]

@@ -1,0 +1,58 @@
+"""What translates with the weights of a folder: the engine of a run, of several together, or of an exported run."""
+
+import logging
+from collections.abc import Sequence
+
+import torch
+
+from transformer_cli.decoding.engine import Engine, TransformerEngine
+from transformer_cli.errors import ConfigError
+from transformer_cli.reading import say_once
+from transformer_cli.runs.checkpoints import load_best
+from transformer_cli.runs.ensemble import refuse_other_codecs
+from transformer_cli.runs.exported import Exported
+from transformer_cli.runs.run import Run
+
+log = logging.getLogger(__name__)
+
+
+def open_engine(
+    runs: Sequence[Run | Exported], device: torch.device, *, batches_at_a_time: int | None = None
+) -> Engine:
+    """Load the best weights of a run, or of several that translate together.
+
+    batches_at_a_time: see `TransformerEngine`. Raises CheckpointError, and ConfigError if codecs differ or if one of
+    several is exported.
+    """
+    first, *others = runs
+    if isinstance(first, Exported) and not others:
+        return _exported(first, device, batches_at_a_time)
+    ours = [_refuse_exported(each) for each in runs]
+    for other in ours[1:]:
+        refuse_other_codecs(ours[0], other)
+    return TransformerEngine([load_best(each, device) for each in ours], batches_at_a_time=batches_at_a_time)
+
+
+def _exported(run: Exported, device: torch.device, batches_at_a_time: int | None) -> Engine:
+    from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
+
+    engine = CTranslate2Engine(
+        run.folder,
+        device,
+        positions=run.facts.positions,
+        source=run.codecs.source.names(),
+        target=run.codecs.target.names(),
+        batches_at_a_time=batches_at_a_time,
+    )
+    if run.facts.quantization not in engine.computes_in:
+        kept, now = run.facts.quantization, engine.computes_in
+        say_once(
+            log, f"{run.folder}: weights in {kept}, which this {device.type} is slow at or lacks: computes in {now}"
+        )
+    return engine
+
+
+def _refuse_exported(run: Run | Exported) -> Run:
+    if isinstance(run, Exported):
+        raise ConfigError(f"{run.folder}: an exported model translates alone; make an ensemble of the runs themselves")
+    return run
