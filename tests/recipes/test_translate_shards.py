@@ -19,10 +19,10 @@ import os, signal
 from transformer_cli.translator import Translator
 translate = Translator._translate
 
-def die(self, lines, options, settings, first_line):
+def die(self, lines, options, settings, first_line, done):
     if first_line == 22:  # the second chunk of shard 2/4
         os.kill(os.getpid(), signal.SIGKILL)
-    return translate(self, lines, options, settings, first_line)
+    return translate(self, lines, options, settings, first_line, done)
 
 Translator._translate = die
 """
@@ -75,8 +75,8 @@ def test_a_shard_that_was_killed_is_translated_when_it_is_started_again(
     command = ("translate", "--run", project / "runs/tiny", "--input", text, "--output", output)
     _, printed, _ = tfm(*command[:-2], cwd=project)
     for number in (1, 2, 3, 4):
-        code, *_ = forks.run(*command, "--shard", f"{number}/4", cwd=tmp_path, before=KILLED)
-        assert code == (-signal.SIGKILL if number == 2 else 0)
+        code, _, err = forks.run(*command, "--shard", f"{number}/4", cwd=tmp_path, before=KILLED)
+        assert code == (-signal.SIGKILL if number == 2 else 0), err
     assert not output.exists()
     code, _, err = forks.run(*command, "--shard", "2/4", cwd=tmp_path, before=SMALL)
     assert (code, err) == (0, f"{output}: joined from 4 shards\n")
