@@ -5,6 +5,9 @@ tqdm is imported only when something is shown, so that help texts appear without
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
@@ -21,6 +24,18 @@ log = logging.getLogger(__name__)
 Bar: TypeAlias = "tqdm[Any] | Lines"  # only type checkers see tqdm as generic
 SECONDS_A_LINE = 60.0
 
+_is_hidden = ContextVar("is_hidden", default=False)
+
+
+@contextmanager
+def hidden() -> Iterator[None]:
+    """Show no progress of what this thread does during the block: a server's work is never done."""
+    token = _is_hidden.set(True)
+    try:
+        yield
+    finally:
+        _is_hidden.reset(token)
+
 
 def bar(
     description: str,
@@ -36,7 +51,7 @@ def bar(
     total: how much there is to do (None: unknown). unit_scale: show 1200 as 1.20k. initial: how much was done before.
     If standard error is not a terminal, or with as_lines, log lines report on work of more than a minute instead.
     """
-    if as_lines or sys.stderr is None or not sys.stderr.isatty():
+    if as_lines or _is_hidden.get() or sys.stderr is None or not sys.stderr.isatty():
         return Lines(description, total, unit, unit_scale=unit_scale, initial=initial)
     from tqdm import tqdm
 
@@ -87,7 +102,7 @@ class Lines:
         """Count `n` more as done."""
         self.n += n
         now = monotonic()
-        if now - self._last_line >= SECONDS_A_LINE:
+        if now - self._last_line >= SECONDS_A_LINE and not _is_hidden.get():
             self._last_line = now
             log.info("%s", self._line(self.n, elapsed=now - self._started, postfix=self._postfix))
 

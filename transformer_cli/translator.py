@@ -157,10 +157,12 @@ class Translator:
         encoded: Sequence[Encoded],
         options: Options = Options(),
         settings: SearchSettings | None = None,
+        *,
+        first_line: int = 1,
     ) -> list[Translation]:
         """Like `translations`, for sentences that the run's source codec has encoded already."""
         lines = map(self._fitting(options).encoded, sentences, encoded)
-        return self._translate(list(lines), options, settings or self.settings, first_line=1)
+        return self._translate(list(lines), options, settings or self.settings, first_line)
 
     def stream(
         self,

@@ -40,7 +40,7 @@ def test_every_library_that_is_imported_is_declared_and_the_other_way_round(proj
     used = {_normal(distributions[library][0]) for library in libraries}
     extras = project["optional-dependencies"]
     needed = {_name(requirement) for requirement in project["dependencies"]}
-    on_request = {_name(requirement) for extra in ("vectors", "tensorboard") for requirement in extras[extra]}
+    on_request = {_name(requirement) for extra in ("vectors", "tensorboard", "serve") for requirement in extras[extra]}
     assert used == needed | on_request
 
 

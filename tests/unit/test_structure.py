@@ -33,17 +33,19 @@ GROUPS = (
     {"translator"},
     {"evaluation", "inspection"},
     {"plots", "output", "output_comparisons"},
-    {"training", "verification"},
+    {"training", "verification", "serve"},
     {"commands"},
     {"cli"},
     {"__init__", "__main__"},
 )
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests
     "PIL": "plots",
+    "fastapi": "serve",
     "gensim": "data.vectors",
     "matplotlib": "plots",
     "platformdirs": "data.corpora.multi30k",
     "pydantic": "config",
+    "python_multipart": "serve.parameters",
     "requests": "data.corpora.download",
     "sacrebleu": ("evaluation.metrics", "evaluation.significance"),
     "safetensors": "runs.weights",
@@ -55,6 +57,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "torchtext": "data.vocabulary",
     "tqdm": "progress",
     "typer": ("cli", "commands"),
+    "uvicorn": "serve.server",
     "yaml": "config.yamltext",
 }
 MOST_LINES = 300  # of a module
