@@ -42,6 +42,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "PIL": "plots",
     "fastapi": "serve",
     "gensim": "data.vectors",
+    "h11": "serve.server",
     "matplotlib": "plots",
     "platformdirs": "data.corpora.multi30k",
     "pydantic": "config",

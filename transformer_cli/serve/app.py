@@ -6,6 +6,7 @@ body that is too slow or too long, 503 if too much is waiting.
 
 import asyncio
 import hmac
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
@@ -15,11 +16,12 @@ from typing import Any, TypeVar
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import FileResponse, JSONResponse, Response
+from fastapi.responses import JSONResponse, Response
 
 from transformer_cli.errors import MemoryShortage, TfmError
 from transformer_cli.serve import answers
 from transformer_cli.serve.directions import Directions
+from transformer_cli.serve.journal import Journal
 from transformer_cli.serve.limits import Limits
 from transformer_cli.serve.parameters import GONE, read_parameters, text_of
 from transformer_cli.serve.workers import Busy, Workers
@@ -27,8 +29,15 @@ from transformer_cli.translator import Translator
 
 PAGE = Path(__file__).with_name("page.html")
 RETRY_SECONDS = 1
+PAGE_HEADERS = {  # the page loads nothing from elsewhere, and no other page may show it as a part of itself
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-cache",
+}
 
 Result = TypeVar("Result")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,7 @@ class Service:
     workers: Workers
     limits: Limits
     api_key: str | None
+    log_text: bool
 
 
 def create_app(
@@ -48,6 +58,7 @@ def create_app(
     api_key: str | None = None,
     cors_origins: Sequence[str] = (),
     limits: Limits = Limits(),
+    log_text: bool = False,
 ) -> FastAPI:
     """Returns the ASGI application. Its workers start and end with it (its lifespan).
 
@@ -56,7 +67,7 @@ def create_app(
     api_key: what requests that compute have to bring (None: nothing). cors_origins: the pages of other servers whose
     scripts may read answers, such as https://example.org, or * for all. Raises ConfigError.
     """
-    service = Service(Directions(translators), Workers(n_workers, limits), limits, api_key)
+    service = Service(Directions(translators), Workers(n_workers, limits), limits, api_key, log_text)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -66,8 +77,14 @@ def create_app(
 
     app = FastAPI(title="tfm", lifespan=lifespan, docs_url=None, redoc_url=None)  # those pages load from elsewhere
     app.state.service = service
+    app.add_middleware(Journal)
     if cors_origins:
-        app.add_middleware(CORSMiddleware, allow_origins=list(cors_origins), allow_headers=["Content-Type"])
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(cors_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
     for status in (400, 403, 404, 405, 408, 413, GONE, 503):  # by number: the router raises a class of its own
         app.add_exception_handler(status, _refused)
     app.add_api_route("/", page, methods=["GET"], include_in_schema=False)
@@ -80,7 +97,7 @@ def create_app(
 
 async def page() -> Response:
     """The page for people."""
-    return FileResponse(PAGE, media_type="text/html; charset=utf-8")
+    return Response(PAGE.read_bytes(), media_type="text/html; charset=utf-8", headers=PAGE_HEADERS)
 
 
 async def health() -> Response:
@@ -101,6 +118,9 @@ async def translate(request: Request) -> Response:
     with refusing_when_busy():
         future = service.workers.translate(asked.chosen.translator, asked.lines, asked.options, asked.settings)
     translations = await computed(request, future)
+    if service.log_text:
+        for translation in translations:
+            log.info("%s→%s: %s → %s", asked.chosen.source, asked.chosen.target, translation.source, translation.text)
     return JSONResponse(asked.answer(translations))
 
 
