@@ -126,7 +126,8 @@ def _json(body: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise HTTPException(400, "Invalid JSON format: not UTF-8; encode it in UTF-8") from None
     except ValueError as error:
-        raise HTTPException(400, f"Invalid JSON format: {error}") from None
+        why = str(error).removeprefix("not JSON that tfm has written: ")
+        raise HTTPException(400, f"Invalid JSON format: {why}") from None
     if not isinstance(value, dict):
         raise HTTPException(400, "Invalid JSON format: not an object with keys such as q, source and target")
     return value

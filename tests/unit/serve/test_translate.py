@@ -132,7 +132,7 @@ def test_what_is_wrong_is_said_in_one_line(served: Any, changed: dict[str, Any],
         (
             b"[" * 100_000,
             "application/json",
-            "Invalid JSON format: not JSON that tfm has written: its brackets are nested too deeply",
+            "Invalid JSON format: its brackets are nested too deeply",
         ),
         (b'{"q": NaN}', "application/json", "Invalid JSON format: NaN is not a number that JSON has"),
     ],
