@@ -61,9 +61,9 @@ def serve(
         )
     if api_key is not None and not as_text(api_key, "--api-key").strip():
         raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY too) to let everyone in")
-    from transformer_cli.serve.server import Server, is_local, listen, url_of
+    from transformer_cli.serve.server import Server, bind, is_local, url_of
 
-    bound = listen(host, port)  # before models are loaded, which takes longer
+    bound = bind(host, port)  # before models are loaded, which takes longer
     import torch
 
     from transformer_cli.compute.devices import choose_device

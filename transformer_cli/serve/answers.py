@@ -7,12 +7,13 @@ from typing import Any
 from fastapi import HTTPException
 
 from transformer_cli.config.load import override_decoding
+from transformer_cli.data.fitting import Fitting
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.inspection import KINDS, Kind, inspect_sentence
 from transformer_cli.output import inspection_as_json
 from transformer_cli.serve.directions import AUTO, Chosen, Directions
-from transformer_cli.serve.limits import Limits
+from transformer_cli.serve.limits import SPLIT, Limits
 from transformer_cli.serve.parameters import number_of, text_of, texts_of
 from transformer_cli.translator import Options, Translation
 
@@ -94,10 +95,12 @@ def read_inspect(parameters: Mapping[str, Any], directions: Directions, limits: 
 
 
 def refuse_too_many_tokens(chosen: Chosen, sentence: str, limit: int) -> None:
-    """Raises DataError if a sentence has more tokens than may be looked into."""
-    n_tokens = len(chosen.translator.run.codecs.source.encode(sentence))
+    """Raises DataError if a sentence has more tokens than the model takes, or than may be looked into."""
+    translator = chosen.translator
+    fitting = Fitting(translator.run.codecs.source, translator.max_length, "stop", SPLIT)
+    n_tokens = len(fitting.line(sentence).read)
     if n_tokens > limit:
-        raise DataError(f"{n_tokens} tokens, but at most {limit} can be looked into; split the sentence")
+        raise DataError(f"{n_tokens} tokens, but at most {limit} can be looked into; {SPLIT}")
 
 
 def lines_of(text: str) -> list[str]:

@@ -19,7 +19,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, Response
 
 from transformer_cli.errors import MemoryShortage, TfmError
-from transformer_cli.serve import answers
+from transformer_cli.serve import answers, description
 from transformer_cli.serve.directions import Directions
 from transformer_cli.serve.journal import Journal
 from transformer_cli.serve.limits import Limits
@@ -87,11 +87,15 @@ def create_app(
         )
     for status in (400, 403, 404, 405, 408, 413, GONE, 503):  # by number: the router raises a class of its own
         app.add_exception_handler(status, _refused)
+    for path, function, described in (
+        ("/health", health, description.got(description.HEALTH)),
+        ("/languages", languages, description.got(description.LANGUAGES)),
+        ("/translate", translate, description.TRANSLATE),
+        ("/inspect", inspect, description.INSPECT),
+    ):
+        method = "POST" if "requestBody" in described else "GET"
+        app.add_api_route(path, function, methods=[method], openapi_extra=described)
     app.add_api_route("/", page, methods=["GET"], include_in_schema=False)
-    app.add_api_route("/health", health, methods=["GET"])
-    app.add_api_route("/languages", languages, methods=["GET"])
-    app.add_api_route("/translate", translate, methods=["POST"])
-    app.add_api_route("/inspect", inspect, methods=["POST"])
     return app
 
 

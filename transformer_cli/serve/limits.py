@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+SPLIT = "split the sentence"  # what a client can do about one that is too long
+
 
 @dataclass(frozen=True)
 class Limits:

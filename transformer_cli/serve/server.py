@@ -27,7 +27,7 @@ ENDING_SECONDS = 60  # for what runs when a signal arrives
 log = logging.getLogger(__name__)
 
 
-def listen(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
     """Returns a socket that is bound to an address but does not accept connections yet. Raises ConfigError.
 
     port: 0 lets the system choose one.

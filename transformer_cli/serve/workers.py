@@ -23,12 +23,10 @@ from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
-from transformer_cli.serve.limits import Limits
+from transformer_cli.serve.limits import SPLIT, Limits
 from transformer_cli.translator import Options, Translation, Translator
 
 BATCH_LINES = 128  # lines that are translated together: about as many as Translator decodes at once
-
-SPLIT = "split the sentence"  # what a client can do about a line that is too long
 
 
 class Busy(Exception):

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import torch
 
 from transformer_cli.runs.run import Run
 from transformer_cli.serve.app import create_app
-from transformer_cli.serve.server import Server, listen, url_of
+from transformer_cli.serve.server import Server, bind, url_of
 from transformer_cli.translator import Translator
 
 JSON = {"Content-Type": "application/json"}
@@ -60,10 +61,12 @@ class Running:
 @contextmanager
 def running(*translators: Translator, **options: Any) -> Iterator[Running]:
     """Serve translators in a thread during the block; options as `create_app` takes them."""
-    bound = listen("127.0.0.1", 0)
+    bound = bind("127.0.0.1", 0)
     server = Server(create_app(translators, **options), bound)
     thread = threading.Thread(target=server.run_until_signal)
     thread.start()
+    while not server.started:
+        time.sleep(0.01)
     try:
         yield Running(url_of(bound), server)
     finally:

@@ -15,7 +15,7 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.serve import server
 from transformer_cli.serve.app import create_app
 from transformer_cli.serve.limits import Limits
-from transformer_cli.serve.server import listen, url_of
+from transformer_cli.serve.server import bind, url_of
 from transformer_cli.translator import Translator
 
 from .conftest import running
@@ -84,7 +84,7 @@ def test_inspect_is_what_the_command_prints(served: Any, project: Path, tfm: Any
         ({"q": ["a"]}, "Invalid request: q parameter is not one sentence on one line"),
         ({"q": " "}, "the sentence is blank, so there is nothing to inspect; give it a word"),
         ({"kind": "all"}, "Invalid request: kind parameter is not encoder, decoder or cross"),
-        ({"head": 3}, "head 3: layer 1 of the decoder has heads 1 to 2; choose one of them"),
+        ({"head": 3}, "head 3: a layer has heads 1 to 2; choose one of them"),
         ({"layer": "last"}, "Invalid request: layer parameter is not a number"),
         ({"q": "Hund " * 20}, "20 tokens, but the model takes at most 14 (its 16 positions minus <sos> and <eos>); "
             "split the sentence"),
@@ -240,13 +240,13 @@ def test_two_runs_of_one_direction_are_refused(single: Translator, translator: T
 
 
 def test_an_address_that_is_taken_or_not_ours_is_refused() -> None:
-    with listen("127.0.0.1", 0) as bound:
+    with bind("127.0.0.1", 0) as bound:
         bound.listen()
         port = bound.getsockname()[1]
         assert url_of(bound) == f"http://127.0.0.1:{port}"
         with pytest.raises(
             ConfigError, match=rf"^--host 127.0.0.1 --port {port}: Address already in use; choose another"
         ):
-            listen("127.0.0.1", port)
+            bind("127.0.0.1", port)
     with pytest.raises(ConfigError, match=r"^--host 192.0.2.1 --port 0: .*; choose another port or address"):
-        listen("192.0.2.1", 0)
+        bind("192.0.2.1", 0)
