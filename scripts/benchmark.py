@@ -24,6 +24,7 @@ from measure.busy import PROGRAMS, Work, busy_speed
 from measure.commands import large_prepare_speed, prepare_speed, start_up, training_memory
 from measure.decoding import beam_speed, ctranslate2_speed, greedy_speed, open_run
 from measure.figures import Figure, Unavailable, table
+from measure.serving import serving_speed
 from measure.training import training_profile, training_speed
 from measure.zipf import large_corpus
 from transformer_cli.compute.devices import choose_precision
@@ -33,8 +34,8 @@ from transformer_cli.errors import TfmError
 from transformer_cli.runs.run import find_run
 
 DATA = Path("data")
-SECTIONS = ("train", "greedy", "beam", "ctranslate2", "prepare", "memory", "start", "busy", "profile")
-DECODING = {"greedy": greedy_speed, "beam": beam_speed, "ctranslate2": ctranslate2_speed}
+SECTIONS = ("train", "greedy", "beam", "ctranslate2", "serve", "prepare", "memory", "start", "busy", "profile")
+DECODING = {"greedy": greedy_speed, "beam": beam_speed, "ctranslate2": ctranslate2_speed, "serve": serving_speed}
 HEAD = ("section", "figure", "unit", "ours", "reference", "ratio", "of matrix rate", "mark")
 LARGE_PAIRS = 2_000_000
 SMALL = Path(__file__).parents[1] / "configs/demo.yaml"

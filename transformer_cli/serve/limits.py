@@ -9,13 +9,13 @@ SPLIT = "split the sentence"  # what a client can do about one that is too long
 class Limits:
     """What the server bounds, so that no request can take all of its memory or time."""
 
-    body: int = 1 << 20
+    body: int = 2 << 20
     """bytes of a request: more than `characters` need, however they are escaped"""
     body_seconds: float = 30.0
     """how long a client may take to send a request"""
     lines: int = 1000
     """lines of one request"""
-    characters: int = 50_000
+    characters: int = 100_000
     """characters of one request"""
     alternatives: int = 10
     """further translations of each line"""

@@ -13,7 +13,7 @@ from python_multipart.exceptions import FormParserError
 from transformer_cli.reading import parse_json
 from transformer_cli.serve.limits import Limits
 
-DRAINED = 32  # times the limit: so much of a body that is too long is read, since few clients listen while they send
+DRAINED = 16  # times the limit: so much of a body that is too long is read, since few clients listen while they send
 MOST_FIELDS = 2000  # of a form
 GONE = 499  # nginx's status for a client that has gone; nobody reads it
 

@@ -98,8 +98,8 @@ def test_alternatives_are_those_of_a_beam_that_holds_them(served: Any) -> None:
             "Invalid request: request (1001) exceeds text limit (1000) of lines; send it in parts",
         ),
         (
-            {"q": ["Hund " * 100] * 101},
-            "Invalid request: request (50500) exceeds text limit (50000) of characters; send it in parts",
+            {"q": ["Hund " * 100] * 201},
+            "Invalid request: request (100500) exceeds text limit (100000) of characters; send it in parts",
         ),
         ({"q": f"Hund\n{'x' * 4001}"}, "line 2: more than 4,000 characters; split the sentence"),
         (
