@@ -22,6 +22,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import urlencode
 
 import numpy as np
+import torch
 
 from measure.figures import say, table
 from measure.serving import Server, serving
@@ -30,6 +31,8 @@ from transformer_cli.data.prepare import prepare
 from transformer_cli.data.specials import SPECIALS
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
+
+torch.set_num_threads(1)  # the server needs the cores
 
 CONFIG = [
     *("name=hammer", "data.corpus=captions", "data.captions.sentences=2000", "training.epochs=2"),
@@ -226,6 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         translator = Translator.load(folder.resolve(), device="cpu")
         sentences = [*_sentences(translator, options.seed), "\0"]
         expected = dict(zip(sentences, translator.translate(sentences), strict=True))
+        say(f"{len(expected)} sentences, of which the answers are known; the server starts")
         with serving(folder.resolve(), Path(temporary), {"TFM_API_KEY": KEY}) as server:
             found = hammer(server, translator, expected, options.requests, options.clients, options.seed)
         log = server.log.read_text(encoding="utf-8")
@@ -248,6 +252,8 @@ def hammer(
                 if found.asked == n_requests:
                     break
                 found.asked += 1
+                if found.asked % max(1, n_requests // 10) == 0:
+                    say(f"  {found.asked:,}")
                 if found.asked % max(1, n_requests // 60) == 0:
                     found.memory.append(_resident(server.process.pid))
             weights, kinds = zip(*KINDS, strict=True)

@@ -12,7 +12,7 @@ import pytest
 
 from transformer_cli.errors import Interrupted
 
-COMMANDS = ("prepare", "train", "evaluate", "compare", "score", "translate", "inspect", "curves", "verify")
+COMMANDS = ("prepare", "train", "evaluate", "compare", "score", "translate", "inspect", "serve", "curves", "verify")
 Tfm = Callable[..., tuple[int, str, str]]
 
 

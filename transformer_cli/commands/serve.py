@@ -56,8 +56,8 @@ def serve(
     """Serve translations over HTTP, with LibreTranslate's API and a page at /."""
     if missing := [name for name in ("fastapi", "uvicorn", "python_multipart") if not importlib.util.find_spec(name)]:
         raise ConfigError(
-            f"tfm serve needs {' and '.join(missing)}, which come with the extra `serve`; "
-            'install them by pip install -c constraints.txt -e ".[serve]"'
+            f"tfm serve needs {missing[0]}, which comes with the extra `serve`; "
+            'install it by pip install -c constraints.txt -e ".[serve]"'
         )
     if api_key is not None and not as_text(api_key, "--api-key").strip():
         raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY too) to let everyone in")
@@ -85,7 +85,8 @@ def serve(
         log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
     if api_key is None and not is_local(bound):
         log.warning("everyone who reaches %s may translate: there is no --api-key", url_of(bound))
+    server = Server(app, bound)
     log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)
-    number = Server(app, bound).run_until_signal()
+    number = server.run_until_signal()
     if number is not None:
         raise Interrupted(f"stopped by {signal.Signals(number).name}; what had been asked before is answered", number)

@@ -20,6 +20,7 @@ from transformer_cli import signals
 from transformer_cli.errors import ConfigError
 from transformer_cli.progress import LineHandler
 
+BACKLOG = 1024  # connections that wait until they are accepted
 HEAD_SECONDS = 10.0  # for the head of a request, from its first byte or from when the client has connected
 READ_SECONDS = 60.0  # for a client to read an answer
 ENDING_SECONDS = 60  # for what runs when a signal arrives
@@ -67,6 +68,7 @@ class Server(uvicorn.Server):
 
     def __init__(self, app: Any, bound: socket.socket) -> None:
         self._bound = bound
+        bound.listen(BACKLOG)  # from now on clients wait, instead of being refused
         super().__init__(
             uvicorn.Config(
                 app,
@@ -74,6 +76,7 @@ class Server(uvicorn.Server):
                 ws="none",
                 lifespan="on",
                 loop="asyncio",
+                backlog=BACKLOG,
                 log_config=None,
                 access_log=False,
                 server_header=False,

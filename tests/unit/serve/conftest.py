@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -65,8 +64,6 @@ def running(*translators: Translator, **options: Any) -> Iterator[Running]:
     server = Server(create_app(translators, **options), bound)
     thread = threading.Thread(target=server.run_until_signal)
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
     try:
         yield Running(url_of(bound), server)
     finally:
