@@ -21,7 +21,7 @@ from transformer_cli.translator import Translator
 
 CLIENTS = (1, 8, 64)
 REQUESTS = {1: 200, 8: 1000, 64: 2000}  # for each number of clients
-START_S = 120.0
+START_S = 600.0
 ADDRESS = re.compile(r"^serving at http://([\d.]+):(\d+)", re.MULTILINE)
 
 
