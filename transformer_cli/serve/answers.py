@@ -1,5 +1,6 @@
 """Parameters → what is computed → what is answered, for each address that computes. Knows no sockets and no threads."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -57,6 +58,7 @@ def read_translate(parameters: Mapping[str, Any], directions: Directions, limits
     """Returns what is asked for, as LibreTranslate reads its parameters. Raises HTTPException."""
     texts, is_list = texts_of(parameters, limits)
     chosen, source = _chosen(parameters, directions)
+    _refuse_unspaced(texts, chosen, limits.unspaced)
     text_format = text_of(parameters, "format", "text")
     if text_format != "text":
         why = f"{text_format} format is not supported; send plain text, and format text"
@@ -81,6 +83,7 @@ def read_inspect(parameters: Mapping[str, Any], directions: Directions, limits: 
     if is_list or "\n" in texts[0]:
         raise HTTPException(400, "Invalid request: q parameter is not one sentence on one line")
     chosen, _ = _chosen(parameters, directions)
+    _refuse_unspaced(texts, chosen, limits.unspaced)
     translator = chosen.translator
     kinds = _kinds(parameters)
     layer, head = number_of(parameters, "layer"), number_of(parameters, "head")
@@ -114,6 +117,15 @@ def _chosen(parameters: Mapping[str, Any], directions: Directions) -> tuple[Chos
         return directions.choose(source, target), source
     except TfmError as error:
         raise HTTPException(400, str(error)) from None
+
+
+def _refuse_unspaced(texts: Sequence[str], chosen: Chosen, limit: int) -> None:
+    """Raises HTTPException for what would keep a tokeniser of words, and the whole process, busy for seconds."""
+    if chosen.translator.run.config.data.tokens != "words":
+        return
+    for number, line in enumerate((line for text in texts for line in lines_of(text)), start=1):
+        if re.search(rf"\S{{{limit + 1}}}", line):
+            raise HTTPException(400, f"line {number}: more than {limit} characters without a space; {SPLIT}")
 
 
 def _kinds(parameters: Mapping[str, Any]) -> list[Kind]:

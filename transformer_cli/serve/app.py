@@ -150,10 +150,11 @@ async def allowed_parameters(request: Request) -> Mapping[str, Any]:
     parameters = await read_parameters(request, service.limits)
     if service.api_key is not None:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
-        given = token if kind.lower() == "bearer" else text_of(parameters, "api_key", "")
+        is_bearer = kind.lower() == "bearer"
+        given = token.encode("latin-1") if is_bearer else text_of(parameters, "api_key", "").encode()
         if not given:
             raise HTTPException(400, "Please contact the server operator to get an API key")
-        if not hmac.compare_digest(given.encode(), service.api_key.encode()):  # in a time that does not tell how far
+        if not hmac.compare_digest(given, service.api_key.encode()):  # in a time that does not tell how far
             raise HTTPException(403, "Invalid API key")
     return parameters
 

@@ -17,6 +17,8 @@ class Limits:
     """lines of one request"""
     characters: int = 100_000
     """characters of one request"""
+    unspaced: int = 500
+    """characters without a space between them, for runs of words: the tokeniser's time grows with their square"""
     alternatives: int = 10
     """further translations of each line"""
     inspected: int = 200
