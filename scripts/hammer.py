@@ -118,7 +118,7 @@ class Client:
 
     def wrong_question(self) -> str:
         """A question that has no answer here."""
-        wrong = [
+        wrong: list[dict[str, object]] = [
             {"source": "xx"},
             {"q": []},
             {"q": "x" * 4001},

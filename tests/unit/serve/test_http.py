@@ -11,14 +11,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from served import Running, running
 from transformer_cli.errors import ConfigError
 from transformer_cli.serve import server
 from transformer_cli.serve.app import create_app
 from transformer_cli.serve.limits import Limits
 from transformer_cli.serve.server import bind, url_of
 from transformer_cli.translator import Translator
-
-from .conftest import running
 
 ASKED = {"q": "Der kleine Hund läuft im Park.", "source": "de", "target": "en"}
 BODY = json.dumps(ASKED).encode()
@@ -38,25 +37,25 @@ def raw(url: str, *parts: bytes, pause: float = 0.0) -> bytes:
     return received
 
 
-def test_health_says_that_it_is_up(served: Any) -> None:
+def test_health_says_that_it_is_up(served: Running) -> None:
     assert (served.ask("/health").status, served.ask("/health").body) == (200, {"status": "ok"})
 
 
-def test_languages_come_also_if_the_request_has_a_body(served: Any) -> None:
+def test_languages_come_also_if_the_request_has_a_body(served: Running) -> None:
     received = raw(
         served.url, b"GET /languages HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\na=b"
     )
     assert b'"code":"de"' in received
 
 
-def test_the_page_loads_nothing_from_elsewhere(served: Any) -> None:
+def test_the_page_loads_nothing_from_elsewhere(served: Running) -> None:
     answer = served.ask("/")
     assert answer.body.startswith("<!doctype html>")
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//|@import|url\(""", answer.body)
     assert "default-src 'none'" in answer.headers["content-security-policy"]
 
 
-def test_the_api_is_described(served: Any) -> None:
+def test_the_api_is_described(served: Running) -> None:
     paths = served.ask("/openapi.json").body["paths"]
     assert set(paths) == {"/health", "/languages", "/translate", "/inspect"}
     assert "q" in json.dumps(paths["/translate"]["post"]["requestBody"])
@@ -64,12 +63,12 @@ def test_the_api_is_described(served: Any) -> None:
         assert served.ask(address).status == 404
 
 
-def test_what_is_not_there_is_said_in_json(served: Any) -> None:
+def test_what_is_not_there_is_said_in_json(served: Running) -> None:
     assert (served.ask("/detect", b"").status, served.ask("/detect", b"").body) == (404, {"error": "Not Found"})
     assert (served.ask("/translate").status, served.ask("/translate").body) == (405, {"error": "Method Not Allowed"})
 
 
-def test_inspect_is_what_the_command_prints(served: Any, project: Path, tfm: Any) -> None:
+def test_inspect_is_what_the_command_prints(served: Running, project: Path, tfm: Any) -> None:
     code, out, _ = tfm("inspect", ASKED["q"], "--json", "--kind", "cross", "--head", 2, cwd=project)
     assert code == 0
     assert served.post("/inspect", **ASKED, kind="cross", head=2).body == json.loads(out)
@@ -90,7 +89,7 @@ def test_inspect_is_what_the_command_prints(served: Any, project: Path, tfm: Any
             "split the sentence"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_inspected(served: Any, changed: dict[str, Any], error: str) -> None:
+def test_what_cannot_be_inspected(served: Running, changed: dict[str, Any], error: str) -> None:
     answer = served.post("/inspect", **{**ASKED, **changed})
     assert (answer.status, answer.body) == (400, {"error": error})
 
@@ -121,7 +120,7 @@ def test_a_key_opens(single: Translator) -> None:
         assert with_header.status == 403
 
 
-def test_scripts_of_other_pages_read_answers_only_if_they_are_named(served: Any, single: Translator) -> None:
+def test_scripts_of_other_pages_read_answers_only_if_they_are_named(served: Running, single: Translator) -> None:
     name = "access-control-allow-origin"
     assert name not in served.ask("/languages", Origin="https://a.example").headers
     with running(single, cors_origins=["https://a.example"]) as open_to_one:
@@ -130,7 +129,7 @@ def test_scripts_of_other_pages_read_answers_only_if_they_are_named(served: Any,
 
 
 @pytest.mark.parametrize("size", [(2 << 20) + 1, 10 << 20, 40 << 20])
-def test_a_body_that_is_too_long_is_refused(served: Any, size: int) -> None:
+def test_a_body_that_is_too_long_is_refused(served: Running, size: int) -> None:
     said = HEAD + f"Content-Length: {size}\r\n\r\n".encode()
     received = raw(served.url, said, *([b"x" * size] if size < 32 << 20 else []))
     assert received.startswith(b"HTTP/1.1 413 ")
@@ -138,7 +137,7 @@ def test_a_body_that_is_too_long_is_refused(served: Any, size: int) -> None:
     assert json.loads(received.partition(b"\r\n\r\n")[2]) == why
 
 
-def test_a_body_without_a_length_is_bounded_too(served: Any) -> None:
+def test_a_body_without_a_length_is_bounded_too(served: Running) -> None:
     chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
     received = raw(served.url, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", chunk * 40, b"0\r\n\r\n")
     assert received.startswith(b"HTTP/1.1 413 ")
@@ -152,19 +151,19 @@ def test_a_slow_body_is_given_up(single: Translator) -> None:
         assert impatient.post("/translate", **ASKED).status == 200
 
 
-def test_a_slow_head_is_given_up(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_head_is_given_up(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
     assert raw(served.url, HEAD) == b""
     assert raw(served.url) == b""
 
 
-def test_a_body_that_comes_in_pieces_is_read(served: Any) -> None:
+def test_a_body_that_comes_in_pieces_is_read(served: Running) -> None:
     head = HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode()
     assert b"translatedText" in raw(served.url, head[:30], head[30:], BODY[:10], BODY[10:], pause=0.05)
 
 
 @pytest.mark.parametrize("sent", [b"\x16\x03\x01\0\0", b"\0" * 100, b"GET / HTTP/9\r\n\r\n", b"a" * 100_000])
-def test_what_is_not_http_has_an_answer_in_json(served: Any, sent: bytes) -> None:
+def test_what_is_not_http_has_an_answer_in_json(served: Running, sent: bytes) -> None:
     head, _, body = raw(served.url, sent).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert json.loads(body) == {"error": "Invalid request: Invalid HTTP request received."}

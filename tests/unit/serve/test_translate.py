@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
+from served import Running
 from transformer_cli.translator import Translator
 
 LINES = ["Der kleine Hund läuft im Park.", "", "Die alte Frau singt zu Hause."]
@@ -15,7 +16,7 @@ def expected(translator: Translator) -> list[str]:
     return translator.translate(LINES)
 
 
-def test_the_client_from_the_registry_works_unchanged(served: Any, expected: list[str]) -> None:
+def test_the_client_from_the_registry_works_unchanged(served: Running, expected: list[str]) -> None:
     client = LibreTranslateAPI(served.url)
     assert client.translate(LINES[0], "de", "en") == expected[0]
     assert client.translate("\n".join(LINES), "de", "en") == "\n".join(expected)
@@ -26,7 +27,7 @@ def test_the_client_from_the_registry_works_unchanged(served: Any, expected: lis
 
 
 @pytest.mark.parametrize("by", ["post", "post_form"])
-def test_a_text_is_answered_by_a_text_and_a_list_by_a_list(served: Any, expected: list[str], by: str) -> None:
+def test_a_text_is_answered_by_a_text_and_a_list_by_a_list(served: Running, expected: list[str], by: str) -> None:
     post = getattr(served, by)
     text = "\n".join(LINES)
     assert post("/translate", q=text, source="de", target="en").body == {"translatedText": "\n".join(expected)}
@@ -35,7 +36,7 @@ def test_a_text_is_answered_by_a_text_and_a_list_by_a_list(served: Any, expected
     }
 
 
-def test_forms_in_parts_and_addresses_are_read_too(served: Any, expected: list[str]) -> None:
+def test_forms_in_parts_and_addresses_are_read_too(served: Running, expected: list[str]) -> None:
     fields = {"q": LINES[0], "source": "de"}
     body = "".join(
         f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in fields.items()
@@ -46,12 +47,12 @@ def test_forms_in_parts_and_addresses_are_read_too(served: Any, expected: list[s
     assert answer.body == {"translatedText": expected[0]}
 
 
-def test_line_ends_of_browsers_are_line_ends(served: Any, expected: list[str]) -> None:
+def test_line_ends_of_browsers_are_line_ends(served: Running, expected: list[str]) -> None:
     answer = served.post_form("/translate", q="\r\n".join(LINES), source="de", target="en", format="text")
     assert answer.body == {"translatedText": "\n".join(expected)}
 
 
-def test_the_only_source_language_need_not_be_named(served: Any, expected: list[str]) -> None:
+def test_the_only_source_language_need_not_be_named(served: Running, expected: list[str]) -> None:
     detected = {"confidence": 100.0, "language": "de"}
     assert served.post("/translate", q=LINES[0], source="auto", target="en").body == {
         "translatedText": expected[0],
@@ -61,7 +62,7 @@ def test_the_only_source_language_need_not_be_named(served: Any, expected: list[
     assert answer.body == {"translatedText": expected, "detectedLanguage": [detected] * 3}
 
 
-def test_alternatives_are_those_of_a_beam_that_holds_them(served: Any) -> None:
+def test_alternatives_are_those_of_a_beam_that_holds_them(served: Running) -> None:
     answer = served.post("/translate", q=LINES[:2], source="de", target="en", alternatives=3).body
     of_first, of_blank = answer["alternatives"]
     assert len({answer["translatedText"][0], *of_first}) == 4
@@ -110,7 +111,7 @@ def test_alternatives_are_those_of_a_beam_that_holds_them(served: Any) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(served: Any, changed: dict[str, Any], error: str) -> None:
+def test_what_is_wrong_is_said_in_one_line(served: Running, changed: dict[str, Any], error: str) -> None:
     parameters = {"q": LINES[0], "source": "de", "target": "en", **changed}
     answer = served.post("/translate", **{name: value for name, value in parameters.items() if value is not None})
     assert (answer.status, answer.body) == (400, {"error": error})
@@ -138,12 +139,12 @@ def test_what_is_wrong_is_said_in_one_line(served: Any, changed: dict[str, Any],
         (b'{"q": NaN}', "application/json", "Invalid JSON format: NaN is not a number that JSON has"),
     ],
 )
-def test_a_body_that_cannot_be_read_is_refused(served: Any, body: bytes, kind: str, error: str) -> None:
+def test_a_body_that_cannot_be_read_is_refused(served: Running, body: bytes, kind: str, error: str) -> None:
     answer = served.ask("/translate", body, Content_Type=kind)
     assert (answer.status, answer.body) == (400, {"error": error})
 
 
 @pytest.mark.parametrize("q", ["\0", "Hund\0Hund", "\ufeff", "\u2028", "😀" * 5, "x" * 500, "()" * 7])
-def test_any_text_has_a_translation(served: Any, translator: Translator, q: str) -> None:
+def test_any_text_has_a_translation(served: Running, translator: Translator, q: str) -> None:
     answer = served.post("/translate", q=q, source="de", target="en")
     assert answer.body == {"translatedText": translator.translate([q])[0]}
