@@ -97,7 +97,7 @@ class Client:
     def inspection(self) -> str:
         """Look inside."""
         q = self.chance.choice(list(self.expected))
-        status, body = self.ask(address="/inspect", q=q, kind="cross", head=1)
+        status, body = self.ask("/inspect", q=q, kind="cross", head=1)
         return self.check((status, {"translatedText": body.get("translation")}), self.expected[q])
 
     def nul(self) -> str:
@@ -126,7 +126,7 @@ class Client:
             {"alternatives": -1},
             {"q": {"a": 1}},
         ]
-        return self.refused(self.ask(**{"q": "Hund", **self.chance.choice(wrong)}), 400)
+        return self.refused(self.ask("/translate", **{"q": "Hund", **self.chance.choice(wrong)}), 400)
 
     def large(self) -> str:
         """A body of 10 MB."""
@@ -172,7 +172,7 @@ class Client:
         """Returns a connection of bytes."""
         return socket.create_connection((self.server.host, self.server.port), timeout=120)
 
-    def ask(self, address: str = "/translate", **parameters: object) -> tuple[int, dict[str, object]]:
+    def ask(self, address: str = "/translate", /, **parameters: object) -> tuple[int, dict[str, object]]:
         """POST parameters as JSON, on a connection that stays open."""
         asked = {"source": self.pair[0], "target": self.pair[1], "api_key": KEY, **parameters}
         return self.send(json.dumps(asked).encode(), JSON, address)
