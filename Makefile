@@ -4,12 +4,13 @@
 # make best: train and judge the best translators of Multi30k; takes hours (docs/results.md).
 # make hostile: damage every file of a dataset and of a run, and count what is refused; takes some minutes.
 # make torture: kill it at random moments.  make long: the tests that take minutes.
+# make hammer: 10,000 requests to tfm serve, some of them hostile; takes minutes.
 # make benchmark: speed and memory beside plain references (docs/benchmarks.md).
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test long benchmark best speedrun hostile torture install clean
+.PHONY: demo test long benchmark best speedrun hostile hammer torture install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -36,6 +37,9 @@ speedrun: install
 
 hostile: install
 	$(BIN)/python -W error scripts/hostile.py
+
+hammer: install
+	$(BIN)/python scripts/hammer.py
 
 torture: install
 	$(BIN)/python scripts/torture.py

@@ -25,6 +25,7 @@ from measure.commands import large_prepare_speed, prepare_speed, start_up, train
 from measure.decoding import beam_speed, greedy_speed, open_run
 from measure.exported import ours_and_exported_speed
 from measure.figures import Figure, Unavailable, table
+from measure.serving import serving_speed
 from measure.training import training_profile, training_speed
 from measure.zipf import large_corpus
 from transformer_cli.compute.devices import choose_precision
@@ -34,8 +35,13 @@ from transformer_cli.errors import TfmError
 from transformer_cli.runs.run import find_run
 
 DATA = Path("data")
-SECTIONS = ("train", "greedy", "beam", "ctranslate2", "prepare", "memory", "start", "busy", "profile")
-DECODING = {"greedy": greedy_speed, "beam": beam_speed, "ctranslate2": ours_and_exported_speed}
+SECTIONS = ("train", "greedy", "beam", "ctranslate2", "serve", "prepare", "memory", "start", "busy", "profile")
+DECODING = {
+    "greedy": greedy_speed,
+    "beam": beam_speed,
+    "ctranslate2": ours_and_exported_speed,
+    "serve": serving_speed,
+}
 HEAD = ("section", "figure", "unit", "ours", "reference", "ratio", "of matrix rate", "mark")
 LARGE_PAIRS = 2_000_000
 SMALL = Path(__file__).parents[1] / "configs/demo.yaml"

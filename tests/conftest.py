@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -20,6 +21,9 @@ from transformer_cli.config.load import load_config
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
+
+if TYPE_CHECKING:
+    from served import Running
 
 torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
@@ -116,6 +120,21 @@ def tiny(project: Path) -> Run:
 def translator(tiny: Run) -> Translator:
     """The project's run, ready to translate. A test that changes it makes its own."""
     return Translator(tiny, torch.device("cpu"))
+
+
+@pytest.fixture(scope="session")
+def single(tiny: Run) -> Translator:
+    """The tiny run, as a server loads it."""
+    return Translator(tiny, torch.device("cpu"), batches_at_a_time=1)
+
+
+@pytest.fixture(scope="session")
+def served(single: Translator) -> Iterator["Running"]:
+    """A server of the tiny run, with two workers."""
+    from served import running  # only the tests of the server need its libraries
+
+    with running(single, n_workers=2) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

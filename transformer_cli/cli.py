@@ -27,6 +27,7 @@ from transformer_cli.commands.inspect import inspect
 from transformer_cli.commands.prepare import prepare
 from transformer_cli.commands.runs import runs
 from transformer_cli.commands.score import score
+from transformer_cli.commands.serve import serve
 from transformer_cli.commands.train import train
 from transformer_cli.commands.translate import translate
 from transformer_cli.commands.verify import verify
@@ -141,6 +142,7 @@ app.command()(compare)
 app.command()(score)
 app.command()(_said_once()(translate))
 app.command()(inspect)
+app.command()(serve)
 app.command()(curves)
 app.command()(runs)
 app.command()(export)

@@ -5,6 +5,9 @@ tqdm is imported only when something is shown, so that help texts appear without
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
@@ -24,6 +27,18 @@ BAR = (
     "{l_bar}{bar}| {remaining} left, {rate_fmt}{postfix}"  # tqdm's own is wide: at 80 columns it has no room for a bar
 )
 
+_is_hidden = ContextVar("is_hidden", default=False)
+
+
+@contextmanager
+def hidden() -> Iterator[None]:
+    """Show no progress of what this thread does during the block: a server's work is never done."""
+    token = _is_hidden.set(True)
+    try:
+        yield
+    finally:
+        _is_hidden.reset(token)
+
 
 def bar(
     description: str,
@@ -40,7 +55,8 @@ def bar(
     If standard error is not a terminal, with as_lines, or where there is only one thing to do, log lines report on work
     of more than a minute instead.
     """
-    if as_lines or total == 1 or sys.stderr is None or not sys.stderr.isatty() or terminal.is_plain():
+    is_hidden = _is_hidden.get() or sys.stderr is None or not sys.stderr.isatty() or terminal.is_plain()
+    if as_lines or total == 1 or is_hidden:
         return Lines(description, total, unit, unit_scale=unit_scale, initial=initial)
     from tqdm import tqdm
 
@@ -99,7 +115,7 @@ class Lines:
         """Count `n` more as done."""
         self.n += n
         now = monotonic()
-        if now - self._last_line >= SECONDS_A_LINE:
+        if now - self._last_line >= SECONDS_A_LINE and not _is_hidden.get():
             self._last_line = now
             log.info("%s", self._line(self.n, elapsed=now - self._started, postfix=self._postfix))
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def tell(error: BaseException) -> str:
 def _report(error: BaseException) -> str:
     lines = [
         time.strftime("%Y-%m-%d %H:%M:%S %z"),
-        f"command: {shlex.join(sys.argv)}",
+        f"command: {shlex.join(_without_key(sys.argv))}",
         f"folder: {_folder()}",
         f"Python {platform.python_version()}, {platform.platform()}",
         *_versions(),
@@ -39,6 +40,12 @@ def _report(error: BaseException) -> str:
         *traceback.format_exception(error),
     ]
     return "\n".join(lines)
+
+
+def _without_key(arguments: Sequence[str]) -> list[str]:
+    """Returns a command's arguments without what is secret among them."""
+    shown = ["--api-key=…" if each.startswith("--api-key=") else each for each in arguments]
+    return ["…" if before == "--api-key" else each for before, each in zip(["", *shown], shown, strict=False)]
 
 
 def _folder() -> str:

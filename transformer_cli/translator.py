@@ -167,11 +167,13 @@ class Translator:
         encoded: Sequence[Encoded],
         options: Options = Options(),
         settings: SearchSettings | None = None,
+        *,
+        first_line: int = 1,
     ) -> list[Translation]:
         """Like `translations`, for sentences that the run's source codec has encoded already."""
         lines = list(map(self._fitting(options).encoded, sentences, encoded))
         with progress.bar("translate", len(lines), " sentences") as bar:
-            return self._translate(lines, options, settings or self.settings, 1, bar.update)
+            return self._translate(lines, options, settings or self.settings, first_line, bar.update)
 
     def stream(
         self,

@@ -13,7 +13,7 @@ import pytest
 from transformer_cli.errors import Interrupted
 
 COMMANDS = (
-    *("prepare", "train", "evaluate", "compare", "score", "translate", "inspect", "curves"),
+    *("prepare", "train", "evaluate", "compare", "score", "translate", "inspect", "serve", "curves"),
     *("runs", "export", "verify", "config", "doctor"),
 )
 Tfm = Callable[..., tuple[int, str, str]]

@@ -41,7 +41,9 @@ def test_every_library_that_is_imported_is_declared_and_the_other_way_round(proj
     extras = project["optional-dependencies"]
     needed = {_name(requirement) for requirement in project["dependencies"]}
     on_request = {
-        _name(requirement) for extra in ("vectors", "tensorboard", "ctranslate2") for requirement in extras[extra]
+        _name(requirement)
+        for extra in ("vectors", "tensorboard", "ctranslate2", "serve")
+        for requirement in extras[extra]
     }
     assert used == needed | on_request
 

@@ -35,7 +35,7 @@ GROUPS = (
     {"translator", "shards"},
     {"evaluation", "diagnosis", "inspection", "listing"},
     {"plots", "output", "output_comparisons", "output_doctor", "output_maps", "output_runs"},
-    {"exporting", "training", "verification"},
+    {"exporting", "training", "verification", "serve"},
     {"commands"},
     {"cli"},
     {"__init__", "__main__"},
@@ -43,11 +43,14 @@ GROUPS = (
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests
     "PIL": "plots",
     "ctranslate2": ("decoding.ctranslate2", "exporting.spec"),  # one runs models, one writes them
+    "fastapi": "serve",
     "gensim": "data.vectors",
+    "h11": "serve.server",
     "matplotlib": "plots",
     "platformdirs": ("data.corpora.multi30k", "keyboard"),
     "pydantic": "config",
     "readline": "keyboard",
+    "python_multipart": "serve.parameters",
     "requests": "data.corpora.download",
     "sacrebleu": ("evaluation.metrics", "evaluation.significance"),
     "safetensors": "runs.weights",
@@ -59,6 +62,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "torchtext": "data.vocabulary",
     "tqdm": "progress",
     "typer": ("cli", "commands"),
+    "uvicorn": "serve.server",
     "yaml": "config.yamltext",
 }
 MOST_LINES = 300  # of a module

@@ -37,6 +37,8 @@ class Fitting:
     max_length: int | None
     """the most positions that a sentence may take, <sos> and <eos> included (None: no limit)"""
     on_error: OnError
+    remedy: str = REMEDY
+    """what errors tell the user to do"""
 
     def __post_init__(self) -> None:
         assert self.on_error in get_args(OnError)
@@ -46,7 +48,7 @@ class Fitting:
         if not is_too_long(sentence):
             return self.encoded(sentence, self.codec.encode(sentence))
         if self.on_error == "stop":
-            raise DataError(f"{TOO_LONG}; {REMEDY}")
+            raise DataError(f"{TOO_LONG}; {self.remedy}")
         sentence = sentence[:LONGEST_LINE]  # files are not read any further either
         read = self.codec.encode(sentence) if self.on_error == "truncate" else NO_TOKENS
         return replace(self.encoded(sentence, read), was_too_long=True)
@@ -58,5 +60,5 @@ class Fitting:
             return Line(sentence, read)
         if self.on_error == "stop":
             why = "" if self.max_length is None else f" (its {self.max_length} positions minus <sos> and <eos>)"
-            raise DataError(f"{len(read)} tokens, but the model takes at most {most}{why}; {REMEDY}")
+            raise DataError(f"{len(read)} tokens, but the model takes at most {most}{why}; {self.remedy}")
         return Line(sentence, read.first(most) if self.on_error == "truncate" else NO_TOKENS, was_too_long=True)

@@ -1,0 +1,328 @@
+"""10,000 requests of 64 clients to `tfm serve`, some of them hostile; counts what comes back.
+
+`make hammer` does it with a model that it trains itself in a few seconds; --run names another one. Every answer to a
+question must be the translation of that question, every error a JSON body with the status that belongs to it, the
+server must live and end in order, and its memory must not grow. Linux only: it reads /proc.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import random
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import urlencode
+
+import numpy as np
+import torch
+
+from measure.figures import say, table
+from measure.serving import Server, serving
+from transformer_cli.config.load import load_config
+from transformer_cli.data.prepare import prepare
+from transformer_cli.data.specials import SPECIALS
+from transformer_cli.training.trainer import train
+from transformer_cli.translator import Translator
+
+torch.set_num_threads(1)  # the server needs the cores
+
+CONFIG = [
+    *("name=hammer", "data.corpus=captions", "data.captions.sentences=2000", "training.epochs=2"),
+    *("model.d_model=64", "model.num_heads=2", "model.num_encoder_layers=1", "model.num_decoder_layers=1"),
+    *("model.d_ff=128", "training.learning_rate=5e-3", "training.precision=float32"),
+]
+SENTENCES = 300
+KEY = "geheim"
+MIB = 1 << 20
+GROWTH = 1.1  # of the memory after the first third of the requests
+JSON = {"Content-Type": "application/json"}
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@dataclass
+class Found:
+    """What came back."""
+
+    answers: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(kind of request, status or what else became of it) → how many"""
+    wrong: list[str] = field(default_factory=list)
+    """what should not have been"""
+    seconds: list[float] = field(default_factory=list)
+    """of the ordinary requests"""
+    memory: list[int] = field(default_factory=list)
+    """bytes of the server, sampled"""
+    asked: int = 0
+
+
+@dataclass
+class Client:
+    """One of those who ask."""
+
+    server: Server
+    expected: dict[str, str]
+    pair: tuple[str, str]
+    found: Found
+    chance: random.Random
+    connection: http.client.HTTPConnection | None = None
+
+    def one(self) -> str:
+        """Ask for the translation of a sentence."""
+        q = self.chance.choice(list(self.expected))
+        return self.check(self.ask(q=q), self.expected[q])
+
+    def as_form(self) -> str:
+        """The same as a form, on a connection of its own."""
+        q = self.chance.choice(list(self.expected))
+        body = urlencode({"q": q, "source": self.pair[0], "target": self.pair[1], "api_key": KEY})
+        return self.check(self.send(body.encode(), FORM), self.expected[q])
+
+    def several(self) -> str:
+        """Ask for several at once."""
+        q = self.chance.choices(list(self.expected), k=self.chance.randint(2, 20))
+        return self.check(self.ask(q=q), [self.expected[each] for each in q])
+
+    def lines(self) -> str:
+        """Ask for a text of several lines, with blank ones and NULs between them."""
+        q = self.chance.choices(list(self.expected), k=5)
+        return self.check(self.ask(q="\n\n".join(q)), "\n\n".join(self.expected[each] for each in q))
+
+    def inspection(self) -> str:
+        """Look inside."""
+        q = self.chance.choice(list(self.expected))
+        status, body = self.ask("/inspect", q=q, kind="cross", head=1)
+        return self.check((status, {"translatedText": body.get("translation")}), self.expected[q])
+
+    def nul(self) -> str:
+        """A NUL is a character like others."""
+        return self.check(self.ask(q="\0"), self.expected["\0"])
+
+    def bad_json(self) -> str:
+        """A body that is not JSON."""
+        body = self.chance.choice(
+            [b"{", b"", b"[]", b"\0\0", b'{"q": "\xff"}', b"[" * 10_000, b"null", b'{"q": 1e999}']
+        )
+        return self.refused(self.send(body, JSON), 400)
+
+    def wrong_key(self) -> str:
+        """A wrong key, or none."""
+        key = self.chance.choice(["", "x", KEY + "x", "\0", "ß" * 1000])
+        return self.refused(self.ask(q="Hund", api_key=key), 403 if key else 400)
+
+    def wrong_question(self) -> str:
+        """A question that has no answer here."""
+        wrong: list[dict[str, object]] = [
+            {"source": "xx"},
+            {"q": []},
+            {"q": "x" * 4001},
+            {"format": "html"},
+            {"alternatives": -1},
+            {"q": {"a": 1}},
+        ]
+        return self.refused(self.ask("/translate", **{"q": "Hund", **self.chance.choice(wrong)}), 400)
+
+    def large(self) -> str:
+        """A body of 10 MB."""
+        return self.refused(self.send(b"x" * 10 * MIB, JSON), 413)
+
+    def not_http(self) -> str:
+        """Bytes that are not HTTP."""
+        junk = self.chance.choice([b"\x16\x03\x01\0\0", b"\0" * 1000, b"HELO me\r\n\r\n", b"GET / HTTP/9\r\n\r\n"])
+        with self.raw() as connection:
+            connection.sendall(junk)
+            answer = b""
+            while chunk := connection.recv(1 << 16):
+                answer += chunk
+        head, _, body = answer.partition(b"\r\n\r\n")
+        return self.refused((int(head.split()[1]), json.loads(body)), 400)
+
+    def slow(self) -> str:
+        """A sender that takes its time, and gets its answer."""
+        q = self.chance.choice(list(self.expected))
+        request = self.written(q)
+        with self.raw() as connection:
+            for at in range(0, len(request), 1 + len(request) // 10):
+                connection.sendall(request[at : at + 1 + len(request) // 10])
+                time.sleep(0.1)
+            response = http.client.HTTPResponse(connection)
+            response.begin()
+            return self.check((response.status, json.loads(response.read())), self.expected[q])
+
+    def dropped(self) -> str:
+        """A client that goes before its answer comes, at any moment."""
+        request = self.written(self.chance.choice(list(self.expected)))
+        with self.raw() as connection:
+            connection.sendall(request[: self.chance.choice([0, 10, len(request) // 2, len(request), len(request)])])
+        return "gone"
+
+    def written(self, q: str) -> bytes:
+        """Returns a request, byte by byte."""
+        body = json.dumps({"q": q, "source": self.pair[0], "target": self.pair[1], "api_key": KEY}).encode()
+        head = f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+        return head.encode() + b"\r\n\r\n" + body
+
+    def raw(self) -> socket.socket:
+        """Returns a connection of bytes."""
+        return socket.create_connection((self.server.host, self.server.port), timeout=120)
+
+    def ask(self, address: str = "/translate", /, **parameters: object) -> tuple[int, dict[str, object]]:
+        """POST parameters as JSON, on a connection that stays open."""
+        asked = {"source": self.pair[0], "target": self.pair[1], "api_key": KEY, **parameters}
+        return self.send(json.dumps(asked).encode(), JSON, address)
+
+    def send(self, body: bytes, headers: dict[str, str], address: str = "/translate") -> tuple[int, dict[str, object]]:
+        """POST a body. Returns the status, and the answer, which is JSON."""
+        if self.connection is None or self.chance.random() < 0.1:
+            self.close()
+            self.connection = http.client.HTTPConnection(self.server.host, self.server.port, timeout=120)
+        self.connection.request("POST", address, body, headers)
+        with self.connection.getresponse() as answer:
+            return answer.status, json.loads(answer.read())
+
+    def close(self) -> None:
+        """Close the connection that stays open."""
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    def check(self, answer: tuple[int, dict[str, object]], expected: object) -> str:
+        """Note an answer that is not the one to this question. Returns its status."""
+        status, body = answer
+        if status == 503:
+            return "503"
+        if status != 200 or body.get("translatedText") != expected:
+            self.found.wrong.append(f"{status} {str(body)[:300]}, but should be {str(expected)[:300]}")
+        return str(status)
+
+    def refused(self, answer: tuple[int, dict[str, object]], expected: int) -> str:
+        """Note an error that has another status, or no words. Returns its status."""
+        status, body = answer
+        if status not in (expected, 503) or not isinstance(body.get("error"), str):
+            self.found.wrong.append(f"{status} {str(body)[:300]}, but should be refused with {expected}")
+        return str(status)
+
+
+KINDS: list[tuple[int, Callable[[Client], str]]] = [  # how many of a thousand requests
+    *((500, Client.one), (150, Client.as_form), (40, Client.several), (20, Client.lines), (40, Client.inspection)),
+    *((30, Client.nul), (50, Client.bad_json), (40, Client.wrong_key), (40, Client.wrong_question)),
+    *((10, Client.large), (20, Client.not_http), (20, Client.slow), (40, Client.dropped)),
+]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Hammer a server, and print what came back. The exit code is 1 if anything was not as it should be."""
+    parser = argparse.ArgumentParser(description="Send requests to tfm serve, some of them hostile.")
+    parser.add_argument("--run", type=Path, help="the folder of the run to serve (default: one that is trained first)")
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    with TemporaryDirectory() as temporary:
+        folder = options.run or _trained(Path(temporary))
+        translator = Translator.load(folder.resolve(), device="cpu")
+        sentences = [*_sentences(translator, options.seed), "\0"]
+        expected = dict(zip(sentences, translator.translate(sentences), strict=True))
+        say(f"{len(expected)} sentences, of which the answers are known; the server starts")
+        with serving(folder.resolve(), Path(temporary), {"TFM_API_KEY": KEY}) as server:
+            found = hammer(server, translator, expected, options.requests, options.clients, options.seed)
+        log = server.log.read_text(encoding="utf-8")
+    found.wrong += _of_the_end(server, log, found)
+    print(_report(found))
+    sys.exit(1 if found.wrong else 0)
+
+
+def hammer(
+    server: Server, translator: Translator, expected: dict[str, str], n_requests: int, n_clients: int, seed: int
+) -> Found:
+    """Let clients ask until there were enough requests."""
+    found, lock = Found(), threading.Lock()
+    data = translator.run.config.data
+
+    def work(number: int) -> None:
+        client = Client(server, expected, (data.source, data.target), found, random.Random(f"{seed} {number}"))
+        while True:
+            with lock:
+                if found.asked == n_requests:
+                    break
+                found.asked += 1
+                if found.asked % max(1, n_requests // 10) == 0:
+                    say(f"  {found.asked:,}")
+                if found.asked % max(1, n_requests // 60) == 0:
+                    found.memory.append(_resident(server.process.pid))
+            weights, kinds = zip(*KINDS, strict=True)
+            (kind,) = client.chance.choices(kinds, weights)
+            started = time.perf_counter()
+            try:
+                outcome = kind(client)
+            except (OSError, http.client.HTTPException, ValueError, IndexError) as error:
+                client.close()
+                outcome = type(error).__name__
+                found.wrong.append(f"{kind.__name__}: {error!r}")
+            with lock:
+                found.answers[kind.__name__, outcome] += 1
+                if kind is Client.one:
+                    found.seconds.append(time.perf_counter() - started)
+        client.close()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(n_clients)]
+    started = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    say(f"{n_requests:,} requests of {n_clients} clients took {time.perf_counter() - started:.0f} s")
+    return found
+
+
+def _trained(folder: Path) -> Path:
+    """Train a small model of the embedded corpus."""
+    config = load_config(None, CONFIG)
+    prepare(config, data_dir=folder / "data")
+    return train(config, data_dir=folder / "data", runs_dir=folder / "runs").folder
+
+
+def _sentences(translator: Translator, seed: int) -> list[str]:
+    """Returns lines of random tokens that the run knows."""
+    codec, chance = translator.run.codecs.source, random.Random(seed)
+    most = min(20, (translator.max_length or 100) - 4)
+    ids = range(len(SPECIALS), len(codec))
+    lines = (codec.text(chance.choices(ids, k=chance.randint(1, most))) for _ in range(4 * SENTENCES))
+    fitting = [line for line in lines if line.strip() and "\n" not in line and len(codec.encode(line)) <= most + 2]
+    return fitting[:SENTENCES]
+
+
+def _of_the_end(server: Server, log: str, found: Found) -> list[str]:
+    """Returns what should not be at the end: a server that died or said something, memory that grew."""
+    wrong = [f"log: {line}" for line in log.split("\n") if "error" in line.lower() or "Traceback" in line]
+    if server.process.returncode != 143:
+        wrong.append(f"the server ended with {server.process.returncode}")
+    third = len(found.memory) // 3
+    before, after = max(found.memory[: third + 1]), max(found.memory[third:])
+    if after > GROWTH * before:
+        wrong.append(f"memory grew from {before / MIB:.0f} MiB to {after / MIB:.0f} MiB")
+    return wrong
+
+
+def _report(found: Found) -> str:
+    rows = [("request", "outcome", "", "count")]
+    rows += [(kind, outcome, "", f"{count:,}") for (kind, outcome), count in sorted(found.answers.items())]
+    p50, p99 = np.percentile(found.seconds, (50, 99)) * 1000
+    memory = [f"{each / MIB:.0f}" for each in found.memory[:: max(1, len(found.memory) // 12)]]
+    lines = [table(rows), f"one sentence: p50 {p50:.0f} ms, p99 {p99:.0f} ms", f"memory, MiB: {' '.join(memory)}"]
+    return "\n".join([*lines, f"{len(found.wrong)} wrong", *found.wrong[:20]])
+
+
+def _resident(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    main()

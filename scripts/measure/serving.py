@@ -1,0 +1,109 @@
+"""`tfm serve` under load, beside Translator called directly on the same sentences in one batch."""
+
+import http.client
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from measure.figures import Figure, Unavailable, alternate, say
+from transformer_cli.translator import Translator
+
+CLIENTS = (1, 8, 64)
+REQUESTS = {1: 200, 8: 1000, 64: 2000}  # for each number of clients
+START_S = 600.0
+ADDRESS = re.compile(r"^serving at http://([\d.]+):(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Server:
+    """A `tfm serve` that runs, and what it says."""
+
+    host: str
+    port: int
+    process: "subprocess.Popen[bytes]"
+    log: Path
+
+
+@contextmanager
+def serving(run: Path, folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """Serve a run in a process of its own during the block; its log is in `folder`. Raises Unavailable."""
+    log = folder / "serve.log"
+    command = [sys.executable, "-m", "transformer_cli", "serve", "--run", str(run), "--port", "0", "--device", "cpu"]
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command, stderr=file, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})}
+        )
+    try:
+        deadline = time.monotonic() + START_S
+        while not (found := ADDRESS.search(log.read_text(encoding="utf-8"))):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise Unavailable(f"tfm serve did not start: {log.read_text(encoding='utf-8').strip()}")
+            time.sleep(0.05)
+        yield Server(found[1], int(found[2]), process, log)
+    finally:
+        process.terminate()
+        process.wait(120)
+
+
+def serving_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 3) -> list[Figure]:
+    """Requests/s of one sentence each, and how long they take, for several numbers of clients."""
+    say("serve: Translator called directly")
+    translator.translations(sentences)
+    (seconds,) = alternate([lambda: translator.translations(sentences)], rounds=rounds)
+    direct = len(sentences) / seconds
+    figures = []
+    with TemporaryDirectory() as folder, serving(translator.run.folder.resolve(), Path(folder)) as server:
+        for clients in CLIENTS:
+            name = f"{clients} client{'s' if clients > 1 else ''}"
+            say(f"serve: {name}")
+            _load(server, translator, sentences, clients, n_requests=4 * clients)  # warm
+            rate, taken = _load(server, translator, sentences, clients, n_requests=REQUESTS[clients])
+            figures.append(Figure("serve", f"{name}, beside one batch", "requests/s", rate, direct))
+            for share in (50, 99):
+                figures.append(Figure("serve", f"{name}: p{share}", "ms", float(np.percentile(taken, share)) * 1000))
+    return figures
+
+
+def _load(
+    server: Server, translator: Translator, sentences: Sequence[str], clients: int, *, n_requests: int
+) -> tuple[float, list[float]]:
+    """Let clients ask, each its next question when it has its answer. Returns requests/s and the seconds of each."""
+    data = translator.run.config.data
+    numbers = iter(range(n_requests))
+    taken: list[float] = []
+    lock = threading.Lock()
+
+    def ask() -> None:
+        connection = http.client.HTTPConnection(server.host, server.port, timeout=120)
+        while True:
+            with lock:
+                number = next(numbers, None)
+            if number is None:
+                break
+            asked = {"q": sentences[number % len(sentences)], "source": data.source, "target": data.target}
+            started = time.perf_counter()
+            connection.request("POST", "/translate", json.dumps(asked), {"Content-Type": "application/json"})
+            with connection.getresponse() as answer:
+                assert answer.status == 200, answer.read()
+                answer.read()
+            taken.append(time.perf_counter() - started)
+        connection.close()
+
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    started = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return n_requests / (time.perf_counter() - started), taken

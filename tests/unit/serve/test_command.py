@@ -1,0 +1,115 @@
+"""`tfm serve` as a process: it says where it is, ends in order, and needs its extra."""
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forked import Forks
+from transformer_cli import reports
+from transformer_cli.translator import Translator
+
+SLOW = """\
+import time
+from transformer_cli.translator import Translator
+translate = Translator.translate_encoded
+Translator.translate_encoded = lambda *all, **named: time.sleep(1) or translate(*all, **named)
+"""
+PATIENCE_S = 60.0
+
+
+def told(path: Path, pattern: str) -> re.Match[str]:
+    """Wait until a file has what a pattern describes."""
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if path.exists() and (found := re.search(pattern, path.read_text(encoding="utf-8"), re.MULTILINE)):
+            return found
+        time.sleep(0.02)
+    raise AssertionError(path.read_text(encoding="utf-8"))
+
+
+def ask(url: str, **parameters: Any) -> Any:
+    request = urllib.request.Request(
+        f"{url}/translate", json.dumps(parameters).encode(), {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_when_what_runs_is_answered(
+    forks: Forks, project: Path, tmp_path: Path, translator: Translator, number: signal.Signals
+) -> None:
+    pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, before=SLOW)
+    url = told(tmp_path / "err.txt", r"^serving at (\S+), 1 at a time; Ctrl-C ends$")[1]
+    lines = ["Der Hund läuft.", "Die Frau singt."]
+    with ThreadPoolExecutor(2) as clients:
+        answers = [clients.submit(ask, url, q=line, source="de", target="en", api_key="") for line in lines]
+        time.sleep(0.5)  # the answers take longer
+        os.kill(pid, number)
+        assert [answer.result()["translatedText"] for answer in answers] == translator.translate(lines)
+    assert forks.end() == 128 + number
+    assert (tmp_path / "out.txt").read_text() == ""
+    first, *_, last = (tmp_path / "err.txt").read_text(encoding="utf-8").splitlines()
+    assert first == f"de→en: {project / 'runs/tiny'}"
+    assert last == f"tfm: stopped by {number.name}; what had been asked before is answered"
+
+
+def test_a_second_signal_ends_it_at_once(forks: Forks, project: Path, tmp_path: Path) -> None:
+    pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, before=SLOW)
+    url = told(tmp_path / "err.txt", r"^serving at ([^,]+),")[1]
+    with ThreadPoolExecutor(1) as client:
+        answer = client.submit(ask, url, q="Hund\n" * 900, source="de", target="en")
+        time.sleep(0.5)
+        os.kill(pid, signal.SIGTERM)
+        time.sleep(0.4)  # two signals at once count as one
+        os.kill(pid, signal.SIGTERM)
+        assert forks.end() == 143
+        assert isinstance(answer.exception(), OSError)
+    last = "tfm: stopped at once by a second signal; some requests have no answer\n"
+    assert (tmp_path / "err.txt").read_text(encoding="utf-8").endswith(last)
+
+
+def test_the_key_comes_from_a_variable_too(forks: Forks, project: Path, tmp_path: Path) -> None:
+    pid = forks.start(
+        "serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, environment={"TFM_API_KEY": "geheim"}
+    )
+    url = told(tmp_path / "err.txt", r"^serving at ([^,]+),")[1]
+    with pytest.raises(urllib.error.HTTPError, match="400") as refused:
+        ask(url, q="Hund", source="de", target="en")
+    refused.value.close()
+    assert ask(url, q="Hund", source="de", target="en", api_key="geheim")
+    os.kill(pid, signal.SIGTERM)
+    assert forks.end() == 143
+
+
+def test_without_its_extra_one_line_says_what_to_install(
+    tfm: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "uvicorn" else find(name))
+    assert tfm("serve", cwd=tmp_path) == (
+        1,
+        "",
+        "tfm: error: tfm serve needs uvicorn, which comes with the extra `serve`; "
+        'install it by pip install -c constraints.txt -e ".[serve]"\n',
+    )
+
+
+def test_a_report_does_not_have_the_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["tfm", "serve", "--api-key", "geheim", "--api-key=geheim", "--port", "1"])
+    reports.tell(ValueError())
+    (report,) = tmp_path.iterdir()
+    assert "serve --api-key … --api-key=… --port 1" in report.read_text(encoding="utf-8").replace("'", "")
+    assert "geheim" not in report.read_text(encoding="utf-8")

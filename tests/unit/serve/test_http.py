@@ -1,0 +1,251 @@
+"""What surrounds translation: keys, limits, slow clients, what is not HTTP, the log, the page."""
+
+import json
+import logging
+import re
+import socket
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from served import Running, running
+from transformer_cli.errors import ConfigError
+from transformer_cli.serve import server
+from transformer_cli.serve.app import create_app
+from transformer_cli.serve.limits import Limits
+from transformer_cli.serve.server import bind, url_of
+from transformer_cli.translator import Translator
+
+ASKED = {"q": "Der kleine Hund läuft im Park.", "source": "de", "target": "en"}
+BODY = json.dumps(ASKED).encode()
+HEAD = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
+
+
+def raw(url: str, *parts: bytes, pause: float = 0.0) -> bytes:
+    """Send bytes as they are. Returns all that comes back."""
+    where = urlsplit(url)
+    with socket.create_connection((where.hostname, where.port), timeout=30) as connection:
+        for part in parts:
+            connection.sendall(part)
+            time.sleep(pause)
+        received = b""
+        while chunk := connection.recv(1 << 16):
+            received += chunk
+    return received
+
+
+def test_health_says_that_it_is_up(served: Running) -> None:
+    assert (served.ask("/health").status, served.ask("/health").body) == (200, {"status": "ok"})
+
+
+def test_languages_come_also_if_the_request_has_a_body(served: Running) -> None:
+    received = raw(
+        served.url, b"GET /languages HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\na=b"
+    )
+    assert b'"code":"de"' in received
+
+
+def test_the_page_loads_nothing_from_elsewhere(served: Running) -> None:
+    answer = served.ask("/")
+    assert answer.body.startswith("<!doctype html>")
+    assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//|@import|url\(""", answer.body)
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+def test_the_api_is_described(served: Running) -> None:
+    paths = served.ask("/openapi.json").body["paths"]
+    assert set(paths) == {"/health", "/languages", "/translate", "/inspect"}
+    assert "q" in json.dumps(paths["/translate"]["post"]["requestBody"])
+    for address in ("/docs", "/redoc"):
+        assert served.ask(address).status == 404
+
+
+def test_what_is_not_there_is_said_in_json(served: Running) -> None:
+    assert (served.ask("/detect", b"").status, served.ask("/detect", b"").body) == (404, {"error": "Not Found"})
+    assert (served.ask("/translate").status, served.ask("/translate").body) == (405, {"error": "Method Not Allowed"})
+
+
+def test_inspect_is_what_the_command_prints(served: Running, project: Path, tfm: Any) -> None:
+    code, out, _ = tfm("inspect", ASKED["q"], "--json", "--kind", "cross", "--head", 2, cwd=project)
+    assert code == 0
+    assert served.post("/inspect", **ASKED, kind="cross", head=2).body == json.loads(out)
+    maps = served.post_form("/inspect", **ASKED, layer="1").body["attention"]
+    assert len(maps) == 6
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"q": "a\nb"}, "Invalid request: q parameter is not one sentence on one line"),
+        ({"q": ["a"]}, "Invalid request: q parameter is not one sentence on one line"),
+        ({"q": " "}, "the sentence is blank, so there is nothing to inspect; give it a word"),
+        ({"kind": "all"}, "Invalid request: kind parameter is not encoder, decoder or cross"),
+        ({"head": 3}, "head 3: a layer has heads 1 to 2; choose one of them"),
+        ({"layer": "last"}, "Invalid request: layer parameter is not a number"),
+        ({"q": "Hund " * 20}, "20 tokens, but the model takes at most 14 (its 16 positions minus <sos> and <eos>); "
+            "split the sentence"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_inspected(served: Running, changed: dict[str, Any], error: str) -> None:
+    answer = served.post("/inspect", **{**ASKED, **changed})
+    assert (answer.status, answer.body) == (400, {"error": error})
+
+
+def test_a_long_sentence_is_not_looked_into(single: Translator) -> None:
+    with running(single, limits=Limits(inspected=3)) as small:
+        answer = small.post("/inspect", **ASKED)
+    assert (answer.status, answer.body) == (
+        400,
+        {"error": "7 tokens, but at most 3 can be looked into; split the sentence"},
+    )
+
+
+def test_a_key_opens(single: Translator) -> None:
+    with running(single, api_key="schlüssel") as closed:
+        assert closed.ask("/health").status == closed.ask("/languages").status == closed.ask("/").status == 200
+        for address in ("/translate", "/inspect"):
+            without, wrong = closed.post(address, **ASKED), closed.post(address, **ASKED, api_key="schluessel")
+            assert (without.status, without.body) == (
+                400,
+                {"error": "Please contact the server operator to get an API key"},
+            )
+            assert (wrong.status, wrong.body) == (403, {"error": "Invalid API key"})
+            assert closed.post(address, **ASKED, api_key="schlüssel").status == 200
+            assert closed.post_form(address, **ASKED, api_key="schlüssel").status == 200
+            assert closed.post(address, **ASKED, api_key=["schlüssel"]).status == 400
+        with_header = closed.ask("/translate", BODY, Content_Type="application/json", Authorization="Bearer x")
+        assert with_header.status == 403
+
+
+def test_scripts_of_other_pages_read_answers_only_if_they_are_named(served: Running, single: Translator) -> None:
+    name = "access-control-allow-origin"
+    assert name not in served.ask("/languages", Origin="https://a.example").headers
+    with running(single, cors_origins=["https://a.example"]) as open_to_one:
+        assert open_to_one.ask("/languages", Origin="https://a.example").headers[name] == "https://a.example"
+        assert name not in open_to_one.ask("/languages", Origin="https://b.example").headers
+
+
+@pytest.mark.parametrize("size", [(2 << 20) + 1, 10 << 20, 40 << 20])
+def test_a_body_that_is_too_long_is_refused(served: Running, size: int) -> None:
+    said = HEAD + f"Content-Length: {size}\r\n\r\n".encode()
+    received = raw(served.url, said, *([b"x" * size] if size < 32 << 20 else []))
+    assert received.startswith(b"HTTP/1.1 413 ")
+    why = {"error": "Invalid request: its body has more than 2,097,152 bytes; send it in parts"}
+    assert json.loads(received.partition(b"\r\n\r\n")[2]) == why
+
+
+def test_a_body_without_a_length_is_bounded_too(served: Running) -> None:
+    chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+    received = raw(served.url, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", chunk * 40, b"0\r\n\r\n")
+    assert received.startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_slow_body_is_given_up(single: Translator) -> None:
+    with running(single, limits=Limits(body_seconds=0.2)) as impatient:
+        received = raw(impatient.url, HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode(), BODY[:-1])
+        assert received.startswith(b"HTTP/1.1 408 ")
+        assert b'{"error":"Invalid request: its body did not come within 0.2 seconds; send it faster"}' in received
+        assert impatient.post("/translate", **ASKED).status == 200
+
+
+def test_a_slow_head_is_given_up(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
+    assert raw(served.url, HEAD) == b""
+    assert raw(served.url) == b""
+
+
+def test_a_body_that_comes_in_pieces_is_read(served: Running) -> None:
+    head = HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode()
+    assert b"translatedText" in raw(served.url, head[:30], head[30:], BODY[:10], BODY[10:], pause=0.05)
+
+
+@pytest.mark.parametrize("sent", [b"\x16\x03\x01\0\0", b"\0" * 100, b"GET / HTTP/9\r\n\r\n", b"a" * 100_000])
+def test_what_is_not_http_has_an_answer_in_json(served: Running, sent: bytes) -> None:
+    head, _, body = raw(served.url, sent).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(body) == {"error": "Invalid request: Invalid HTTP request received."}
+
+
+def test_too_much_at_once_is_refused_for_now(single: Translator) -> None:
+    with running(single, limits=Limits(waiting=2)) as small:
+        answer = small.post("/translate", **{**ASKED, "q": "eins\nzwei\ndrei"})
+        assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+        assert answer.body == {"error": "too much is waiting to be translated; try again later"}
+        assert small.post("/translate", **ASKED).status == 200
+
+
+def test_a_request_whose_client_has_gone_is_not_computed(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    translate = Translator.translate_encoded
+
+    def noted(self: Translator, lines: Any, *arguments: Any, **named: Any) -> Any:
+        seen.extend(lines)
+        return translate(self, lines, *arguments, **named)
+
+    monkeypatch.setattr(Translator, "translate_encoded", noted)
+    with running(single, limits=Limits(window_seconds=1.0)) as patient:
+        where = urlsplit(patient.url)
+        with socket.create_connection((where.hostname, where.port)) as connection:
+            connection.sendall(HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
+            time.sleep(0.2)
+        assert patient.post("/translate", **{**ASKED, "q": "Hund"}).status == 200
+    assert seen == ["Hund"]
+
+
+def test_a_defect_is_an_answer_and_one_report(
+    single: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def defect(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Translator, "translate_encoded", defect)
+    with running(single) as broken:
+        answers = [broken.post("/translate", **ASKED) for _ in range(2)]
+        assert broken.ask("/health").status == 200
+    apology = {"error": "an error that nobody foresaw; the server's log names a file that describes it"}
+    assert [(answer.status, answer.body) for answer in answers] == [(500, apology)] * 2
+    reports = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(reports) == 1
+    report = Path(re.findall(r"\S+tfm-report-\S+", reports[0])[0])
+    assert ASKED["q"] not in report.read_text()
+    report.unlink()
+
+
+def test_the_log_has_a_line_for_each_request_and_no_text(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="transformer_cli")
+    with running(single) as silent:
+        silent.ask("/translate?q=Hund&source=de&target=en", b"")
+        silent.ask(f"/{'x' * 200}")
+    lines = [record.getMessage() for record in caplog.records]
+    assert [re.sub(r"\d+ ms", "n ms", line) for line in lines] == [
+        "POST /translate 200 n ms",
+        f"GET /{'x' * 99} 404 n ms",
+    ]
+
+
+def test_text_is_logged_if_asked(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="transformer_cli")
+    with running(single, log_text=True) as talkative:
+        found = talkative.post("/translate", **ASKED).body["translatedText"]
+    assert f"de→en: {ASKED['q']} → {found}" in caplog.messages
+
+
+def test_two_runs_of_one_direction_are_refused(single: Translator, translator: Translator) -> None:
+    with pytest.raises(ConfigError, match="both translate from de into en; a request could not say which one it wants"):
+        create_app([single, translator])
+
+
+def test_an_address_that_is_taken_or_not_ours_is_refused() -> None:
+    with bind("127.0.0.1", 0) as bound:
+        bound.listen()
+        port = bound.getsockname()[1]
+        assert url_of(bound) == f"http://127.0.0.1:{port}"
+        with pytest.raises(
+            ConfigError, match=rf"^--host 127.0.0.1 --port {port}: Address already in use; choose another"
+        ):
+            bind("127.0.0.1", port)
+    with pytest.raises(ConfigError, match=r"^--host 192.0.2.1 --port 0: .*; choose another port or address"):
+        bind("192.0.2.1", 0)

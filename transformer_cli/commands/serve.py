@@ -1,0 +1,93 @@
+"""`tfm serve`: runs → a server with LibreTranslate's API and a page."""
+
+import importlib.util
+import logging
+import signal
+from typing import Annotated
+
+import typer
+
+from transformer_cli.commands import completion
+from transformer_cli.commands.options import DeviceOption, as_text
+from transformer_cli.errors import ConfigError, Interrupted
+
+log = logging.getLogger(__name__)
+
+
+def serve(
+    run: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run",
+            "-r",
+            metavar="RUN",
+            help="A run's name under runs/, or its folder. Repeatable: one run for each direction.",
+            show_default="the newest",
+            autocompletion=completion.runs,
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is every network of this machine.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 lets the system choose.")
+    ] = 5000,
+    device: DeviceOption = "auto",
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            envvar="TFM_API_KEY",
+            help="What requests have to bring as api_key. The variable is better: others can see a command's options.",
+        ),
+    ] = None,
+    cors_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Let scripts of this other server's pages read answers, such as https://example.org. Repeatable.",
+            show_default="none",
+        ),
+    ] = None,
+    log_text: Annotated[
+        bool, typer.Option("--log-text", help="Write what is translated, and how, to the log.")
+    ] = False,
+) -> None:
+    """Serve translations over HTTP, with LibreTranslate's API and a page at /."""
+    if missing := [name for name in ("fastapi", "uvicorn", "python_multipart") if not importlib.util.find_spec(name)]:
+        raise ConfigError(
+            f"tfm serve needs {missing[0]}, which comes with the extra `serve`; "
+            'install it by pip install -c constraints.txt -e ".[serve]"'
+        )
+    if api_key is not None and not as_text(api_key, "--api-key").strip():
+        raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY too) to let everyone in")
+    from transformer_cli.serve.server import Server, bind, is_local, url_of
+
+    bound = bind(host, port)  # before models are loaded, which takes longer
+    import torch
+
+    from transformer_cli.compute.devices import choose_device
+    from transformer_cli.runs.exported import open_any
+    from transformer_cli.runs.run import find_run
+    from transformer_cli.serve.app import create_app
+    from transformer_cli.translator import Translator
+
+    chosen = choose_device(device)
+    translators = [
+        Translator(open_any(find_run(each)), chosen, batches_at_a_time=1) for each in dict.fromkeys(run or (None,))
+    ]
+    n_workers = torch.get_num_threads() if chosen.type == "cpu" else 1
+    app = create_app(
+        translators, n_workers=n_workers, api_key=api_key, cors_origins=cors_origin or (), log_text=log_text
+    )
+    for translator in translators:
+        translator.translate(["."])  # the first time takes seconds, for which no client shall wait
+        data = translator.run.config.data
+        log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
+    if api_key is None and not is_local(bound):
+        log.warning("everyone who reaches %s may translate: there is no --api-key", url_of(bound))
+    server = Server(app, bound)
+    log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)
+    number = server.run_until_signal()
+    if number is not None:
+        raise Interrupted(f"stopped by {signal.Signals(number).name}; what had been asked before is answered", number)
