@@ -31,7 +31,7 @@ GROUPS = (
     {"data", "model"},
     {"decoding", "runs"},
     {"translator"},
-    {"evaluation", "inspection"},
+    {"choices", "evaluation", "inspection", "plane"},
     {"plots", "output", "output_comparisons"},
     {"training", "verification", "serve"},
     {"commands"},
