@@ -22,6 +22,7 @@ from transformer_cli.progress import LineHandler
 
 BACKLOG = 1024  # connections that wait until they are accepted
 HEAD_SECONDS = 10.0  # for the head of a request, from its first byte or from when the client has connected
+KEEP_SECONDS = 75  # for an idle connection, as nginx keeps it: a client may be about to ask just when it is closed
 READ_SECONDS = 60.0  # for a client to read an answer
 ENDING_SECONDS = 60  # for what runs when a signal arrives
 
@@ -80,6 +81,7 @@ class Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
+                timeout_keep_alive=KEEP_SECONDS,
                 timeout_graceful_shutdown=ENDING_SECONDS,
             )
         )
