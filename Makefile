@@ -5,12 +5,13 @@
 # make hostile: damage every file of a dataset and of a run, and count what is refused; takes some minutes.
 # make torture: kill it at random moments.  make long: the tests that take minutes.
 # make hammer: 10,000 requests to tfm serve, some of them hostile; takes minutes.
+# make browser-test: the page of tfm serve, in chromium where that is installed; make test runs this too.
 # make benchmark: speed and memory beside plain references (docs/benchmarks.md).
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test long benchmark best speedrun hostile hammer torture install clean
+.PHONY: demo test browser-test long benchmark best speedrun hostile hammer torture install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -20,6 +21,9 @@ test: install
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest --cov --cov-report=term:skip-covered
+
+browser-test: install
+	$(BIN)/pytest -vv tests/unit/serve/test_page.py
 
 long: install
 	$(BIN)/pytest -m long --log-cli-level=INFO

@@ -99,7 +99,7 @@ class Inspection:
     after: Tensor
     """the encoder's output: (source, d_model)"""
     after_untrained: Tensor | None
-    """the output of the untrained encoder, drawn from the run's seed; None if no word occurs twice.
+    """the output of the untrained encoder, drawn from the run's seed; None if no word occurs twice or nobody asked.
 
     That encoder reads no pretrained vectors, even if training began with some.
     """
@@ -136,8 +136,9 @@ class Inspection:
             return []
         tokens = self.source_tokens
         stages = (self.without_positions, self.before, self.after, self.after_untrained)
+        cosines = [_cosines(stage).tolist() for stage in stages]
         return [
-            Repetition(tokens[first], (first, second), *(_cosine(stage, first, second) for stage in stages))
+            Repetition(tokens[first], (first, second), *(of_stage[first][second] for of_stage in cosines))
             for first, second in combinations(range(len(tokens)), 2)
             if tokens[first] == tokens[second]
         ]
@@ -195,10 +196,11 @@ def cross_attention(translation: Translation, *, layer: int) -> list[AttentionMa
 
 
 @torch.inference_mode()
-def inspect_translation(translator: Translator, translation: Translation) -> Inspection:
+def inspect_translation(translator: Translator, translation: Translation, *, with_untrained: bool = True) -> Inspection:
     """Run the model on a sentence and its translation once more, and record all attention.
 
-    Raises DataError if the sentence is blank.
+    with_untrained: whether the untrained encoder runs too if a word occurs twice. Raises DataError if the sentence is
+    blank.
     """
     words = translation.source_tokens
     if not words:
@@ -206,7 +208,7 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
     run, model = translator.run, translator.model
     assert isinstance(run, Run)  # another has no model
     source_tokens = _between_markers(words)
-    is_repeated = len(set(source_tokens)) < len(source_tokens)
+    is_repeated = with_untrained and len(set(source_tokens)) < len(source_tokens)
     source_ids = [SOS, *translation.source_ids, EOS]
     target_ids = [SOS, *translation.ids]
     source = torch.tensor([source_ids], device=translator.device)
@@ -284,5 +286,7 @@ def _refuse_beyond(last: int, number: int, thing: str, claim: str) -> None:
         raise DataError(f"{thing} {number}: {claim} 1 to {last}; choose one of them")
 
 
-def _cosine(vectors: Tensor, first: int, second: int) -> float:
-    return float(nn.functional.cosine_similarity(vectors[first].double(), vectors[second].double(), dim=0))
+def _cosines(vectors: Tensor) -> Tensor:
+    """Returns the cosine of each two of the vectors, (n, dimension): (n, n)."""
+    directions = nn.functional.normalize(vectors.double(), dim=1)
+    return directions @ directions.T

@@ -42,8 +42,8 @@ class Options:
     """what becomes of a line that is too long"""
     keep_attention: bool = False
     """let each translation carry its attention weights"""
-    prefix: str = ""
-    """text with which every translation begins, except that of a blank line; white space at its ends does not count"""
+    prefix: str | tuple[int, ...] = ""
+    """what every translation begins with, except that of a blank line: ids, or text without white space at its ends"""
 
 
 @dataclass(frozen=True)
@@ -249,6 +249,8 @@ class Translator:
 
     def _prefix(self, options: Options) -> list[int]:
         """Returns the ids with which translations begin. Raises DataError if the model cannot write them."""
+        if isinstance(options.prefix, tuple):
+            return [*options.prefix]
         text = options.prefix.strip()
         if not text:
             return []

@@ -33,7 +33,7 @@ GROUPS = (
     {"data", "model"},
     {"decoding", "runs"},
     {"translator", "shards"},
-    {"evaluation", "diagnosis", "inspection", "listing"},
+    {"choices", "evaluation", "diagnosis", "inspection", "listing", "plane"},
     {"plots", "output", "output_comparisons", "output_doctor", "output_maps", "output_runs"},
     {"exporting", "training", "verification", "serve"},
     {"commands"},

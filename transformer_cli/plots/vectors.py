@@ -10,11 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
+from transformer_cli.plane import in_the_plane
 from transformer_cli.plots.style import COLOURS, FONT_SIZE, LINE, Floats, add_axes, text_width
 
 HEIGHT = 6.5  # inches
 HALO = [withStroke(linewidth=2, foreground="white")]  # keeps a word legible on an arrow
-TINY = 1e-30  # stands in for the variance if all vectors are the same
 
 
 def draw_vectors(
@@ -28,7 +28,8 @@ def draw_vectors(
     axes = add_axes(figure, left, 3 * LINE, figure.get_figwidth() - left - 0.3, HEIGHT - 5 * LINE)
     ends = before.copy()
     ends[list(moved)] = after
-    before, ends, explained = _in_the_plane(before, ends)
+    flat, explained = in_the_plane(np.concatenate((before, ends)))
+    before, ends = flat[: len(before)], flat[len(before) :]
     labels, colours = _labels_and_colours(tokens)
     for position, (start, end, colour) in enumerate(zip(before, ends, colours, strict=True)):
         axes.plot(*start, ".", color=colour)
@@ -98,17 +99,3 @@ def _moves(width: float, height: float, is_leftwards: bool) -> Floats:
             corner = along * (4.0 + distance * height) + (along - 1.0) * width / 2
             moves.append((corner, up * distance * height - 0.4 * height))
     return np.array(moves)
-
-
-def _in_the_plane(before: Floats, after: Floats) -> tuple[Floats, Floats, Floats]:
-    """Project both, (tokens, dimension), on the two principal components of all vectors together: (tokens, 2) each.
-
-    Also returns the part of the variance that each component explains: (2,).
-    """
-    vectors = np.concatenate((before, after)).astype(np.float64)
-    vectors = np.pad(
-        vectors - vectors.mean(axis=0), ((0, 0), (0, 2))
-    )  # at least two components, even for a single number
-    _, sizes, directions = np.linalg.svd(vectors, full_matrices=False)
-    flat = vectors @ directions[:2].T
-    return flat[: len(before)], flat[len(before) :], sizes[:2] ** 2 / max((sizes**2).sum(), TINY)

@@ -57,8 +57,8 @@ class Translate:
 def read_translate(parameters: Mapping[str, Any], directions: Directions, limits: Limits) -> Translate:
     """Returns what is asked for, as LibreTranslate reads its parameters. Raises HTTPException."""
     texts, is_list = texts_of(parameters, limits)
-    chosen, source = _chosen(parameters, directions)
-    _refuse_unspaced(texts, chosen, limits.unspaced)
+    chosen, source = direction_of(parameters, directions)
+    refuse_unspaced(texts, chosen, limits.unspaced)
     text_format = text_of(parameters, "format", "text")
     if text_format != "text":
         why = f"{text_format} format is not supported; send plain text, and format text"
@@ -79,22 +79,54 @@ def read_translate(parameters: Mapping[str, Any], directions: Directions, limits
 
 def read_inspect(parameters: Mapping[str, Any], directions: Directions, limits: Limits) -> Callable[[], bytes]:
     """Returns a function that looks into the sentence and returns JSON. Raises HTTPException."""
-    texts, is_list = texts_of(parameters, limits)
-    if is_list or "\n" in texts[0]:
-        raise HTTPException(400, "Invalid request: q parameter is not one sentence on one line")
-    chosen, _ = _chosen(parameters, directions)
-    _refuse_unspaced(texts, chosen, limits.unspaced)
+    sentence = sentence_of(parameters, limits)
+    chosen, _ = direction_of(parameters, directions)
+    refuse_unspaced([sentence], chosen, limits.unspaced)
     translator = chosen.translator
-    kinds = _kinds(parameters)
+    kinds = kinds_of(parameters)
     layer, head = number_of(parameters, "layer"), number_of(parameters, "head")
 
     def look() -> bytes:
-        refuse_too_many_tokens(chosen, texts[0], limits.inspected)
-        inspection = inspect_sentence(translator, texts[0])
+        refuse_too_many_tokens(chosen, sentence, limits.inspected)
+        inspection = inspect_sentence(translator, sentence)
         maps = inspection.maps(kinds, layer=layer, heads=[] if head is None else [head])
         return inspection_as_json(inspection, maps).encode()
 
     return look
+
+
+def sentence_of(parameters: Mapping[str, Any], limits: Limits) -> str:
+    """Returns the one line that is to be looked into. Raises HTTPException."""
+    texts, is_list = texts_of(parameters, limits)
+    if is_list or "\n" in texts[0]:
+        raise HTTPException(400, "Invalid request: q parameter is not one sentence on one line")
+    return texts[0]
+
+
+def direction_of(parameters: Mapping[str, Any], directions: Directions) -> tuple[Chosen, str]:
+    """Returns the run that is asked for, and the source as it was named. Raises HTTPException."""
+    source, target = text_of(parameters, "source"), text_of(parameters, "target")
+    try:
+        return directions.choose(source, target), source
+    except TfmError as error:
+        raise HTTPException(400, str(error)) from None
+
+
+def kinds_of(parameters: Mapping[str, Any]) -> list[Kind]:
+    """Returns the kind of attention that is asked for, or all of them. Raises HTTPException."""
+    wanted = text_of(parameters, "kind", "")
+    if wanted and wanted not in KINDS:
+        raise HTTPException(400, f"Invalid request: kind parameter is not {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+    return [kind for kind in KINDS if wanted in ("", kind)]
+
+
+def refuse_unspaced(texts: Sequence[str], chosen: Chosen, limit: int) -> None:
+    """Raises HTTPException for what would keep a tokeniser of words, and the whole process, busy for seconds."""
+    if chosen.translator.run.config.data.tokens != "words":
+        return
+    for number, line in enumerate((line for text in texts for line in lines_of(text)), start=1):
+        if re.search(rf"\S{{{limit + 1}}}", line):
+            raise HTTPException(400, f"line {number}: more than {limit} characters without a space; {SPLIT}")
 
 
 def refuse_too_many_tokens(chosen: Chosen, sentence: str, limit: int) -> None:
@@ -109,30 +141,6 @@ def refuse_too_many_tokens(chosen: Chosen, sentence: str, limit: int) -> None:
 def lines_of(text: str) -> list[str]:
     r"""Returns the lines of a text, which end at "\n" only, or at "\r\n"."""
     return [line.removesuffix("\r") for line in text.split("\n")]
-
-
-def _chosen(parameters: Mapping[str, Any], directions: Directions) -> tuple[Chosen, str]:
-    source, target = text_of(parameters, "source"), text_of(parameters, "target")
-    try:
-        return directions.choose(source, target), source
-    except TfmError as error:
-        raise HTTPException(400, str(error)) from None
-
-
-def _refuse_unspaced(texts: Sequence[str], chosen: Chosen, limit: int) -> None:
-    """Raises HTTPException for what would keep a tokeniser of words, and the whole process, busy for seconds."""
-    if chosen.translator.run.config.data.tokens != "words":
-        return
-    for number, line in enumerate((line for text in texts for line in lines_of(text)), start=1):
-        if re.search(rf"\S{{{limit + 1}}}", line):
-            raise HTTPException(400, f"line {number}: more than {limit} characters without a space; {SPLIT}")
-
-
-def _kinds(parameters: Mapping[str, Any]) -> list[Kind]:
-    wanted = text_of(parameters, "kind", "")
-    if wanted and wanted not in KINDS:
-        raise HTTPException(400, f"Invalid request: kind parameter is not {', '.join(KINDS[:-1])} or {KINDS[-1]}")
-    return [kind for kind in KINDS if wanted in ("", kind)]
 
 
 def _text(translation: Translation) -> str:

@@ -7,7 +7,7 @@ body that is too slow or too long, 503 if too much is waiting.
 import asyncio
 import hmac
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, Response
 
 from transformer_cli.errors import MemoryShortage, TfmError
-from transformer_cli.serve import answers, description
+from transformer_cli.serve import answers, description, looks
 from transformer_cli.serve.directions import Directions
 from transformer_cli.serve.journal import Journal
 from transformer_cli.serve.limits import Limits
@@ -92,6 +92,9 @@ def create_app(
         ("/languages", languages, description.got(description.LANGUAGES)),
         ("/translate", translate, description.TRANSLATE),
         ("/inspect", inspect, description.INSPECT),
+        ("/inspect/steps", steps, description.STEPS),
+        ("/inspect/attention", attention, description.ATTENTION),
+        ("/inspect/vectors", vectors, description.VECTORS),
     ):
         method = "POST" if "requestBody" in described else "GET"
         app.add_api_route(path, function, methods=[method], openapi_extra=described)
@@ -130,9 +133,29 @@ async def translate(request: Request) -> Response:
 
 async def inspect(request: Request) -> Response:
     """Look into the translation of a sentence: what `tfm inspect --json` prints."""
+    return await looked(request, answers.read_inspect)
+
+
+async def steps(request: Request) -> Response:
+    """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
+    return await looked(request, looks.read_steps)
+
+
+async def attention(request: Request) -> Response:
+    """Tell what one head attends to, or all heads of a layer together."""
+    return await looked(request, looks.read_attention)
+
+
+async def vectors(request: Request) -> Response:
+    """Place the vectors of a sentence in the plane, before and after the encoder."""
+    return await looked(request, looks.read_vectors)
+
+
+async def looked(request: Request, read: Callable[[Mapping[str, Any], Directions, Limits], looks.Look]) -> Response:
+    """Returns the JSON of a function that a worker calls. read: parameters → that function."""
     service = service_of(request)
     parameters = await allowed_parameters(request)
-    look = answers.read_inspect(parameters, service.directions, service.limits)
+    look = read(parameters, service.directions, service.limits)
     with refusing_when_busy():
         future = service.workers.call(look)
     return Response(await computed(request, future), media_type="application/json")

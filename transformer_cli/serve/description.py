@@ -67,12 +67,41 @@ TRANSLATE = posted(
         },
     },
 )
+SENTENCE = {"q": {**TEXT, "description": "A sentence."}}
+PREFIX = {
+    "prefix": {
+        "type": "array",
+        "items": NUMBER,
+        "description": "The ids of the tokens with which the translation begins; <eos> as the last one ends it there.",
+    }
+}
+LAYER = {"layer": {**NUMBER, "description": "Which layer, counted from 1. Default: the last."}}
+KINDS = ["encoder", "decoder", "cross"]
 INSPECT = posted(
-    {"q": {**TEXT, "description": "A sentence."}},
+    SENTENCE,
     {
-        "kind": {**TEXT, "enum": ["encoder", "decoder", "cross"], "description": "Default: all."},
-        "layer": {**NUMBER, "description": "Which layer, counted from 1. Default: the last."},
+        "kind": {**TEXT, "enum": KINDS, "description": "Default: all."},
+        **LAYER,
         "head": {**NUMBER, "description": "Which head, counted from 1. Default: all."},
     },
     {"type": "object", "description": "What tfm inspect --json prints."},
+)
+STEPS = posted(
+    SENTENCE,
+    PREFIX,
+    {"type": "object", "description": "The translation, and the ten likeliest candidates at each of its steps."},
+)
+ATTENTION = posted(
+    {**SENTENCE, "kind": {**TEXT, "enum": KINDS}},
+    {
+        **PREFIX,
+        **LAYER,
+        "head": {**NUMBER, "description": "Which head, counted from 1. Default: the mean of all."},
+    },
+    {"type": "object", "description": "The weights, a row for each target token and a column for each source token."},
+)
+VECTORS = posted(
+    SENTENCE,
+    PREFIX,
+    {"type": "object", "description": "The source vectors before and after the encoder, in the plane."},
 )

@@ -85,6 +85,20 @@ def number_of(parameters: Mapping[str, Any], name: str) -> int | None:
     raise HTTPException(400, f"Invalid request: {name} parameter is not a number")
 
 
+def numbers_of(parameters: Mapping[str, Any], name: str) -> list[int]:
+    """Returns a parameter that is a list of whole numbers, in a form separated by spaces; [] if it is left out.
+
+    Raises HTTPException.
+    """
+    value = parameters.get(name)
+    if isinstance(value, str):
+        value = value.split(" ") if value else []
+    found = [number_of({name: each}, name) for each in value] if isinstance(value, list) else []
+    if (value is not None and not isinstance(value, list)) or None in found:
+        raise HTTPException(400, f"Invalid request: {name} parameter is not a list of numbers")
+    return [number for number in found if number is not None]
+
+
 async def _read_body(request: Request, limits: Limits) -> bytes:
     """Raises HTTPException if it is too long, or does not come in time."""
     said = request.headers.get("content-length", "0")

@@ -57,7 +57,8 @@ def test_the_page_loads_nothing_from_elsewhere(served: Running) -> None:
 
 def test_the_api_is_described(served: Running) -> None:
     paths = served.ask("/openapi.json").body["paths"]
-    assert set(paths) == {"/health", "/languages", "/translate", "/inspect"}
+    looks = {f"/inspect/{what}" for what in ("steps", "attention", "vectors")}
+    assert set(paths) == {"/health", "/languages", "/translate", "/inspect", *looks}
     assert "q" in json.dumps(paths["/translate"]["post"]["requestBody"])
     for address in ("/docs", "/redoc"):
         assert served.ask(address).status == 404

@@ -1,0 +1,75 @@
+"""What the page asks for: steps, one attention map, vectors in the plane."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from served import Running
+from transformer_cli.translator import Translator
+
+ASKED = {"q": "Der kleine Hund und der Hund.", "source": "de", "target": "en"}
+PATHS = ("/inspect/steps", "/inspect/attention", "/inspect/vectors")
+
+
+def test_steps_have_candidates_and_can_begin_as_one_likes(served: Running, single: Translator) -> None:
+    found = served.post("/inspect/steps", **ASKED).body
+    (translation,) = single.translations([ASKED["q"]])
+    assert found["translation"] == translation.text
+    assert [len(step["candidates"]) for step in found["steps"]] == [10] * len(found["steps"])
+    assert len(found["attention"]) == len(found["steps"])
+    assert {len(row) for row in found["attention"]} == {len(found["source_tokens"])}
+    assert (found["layers"], found["heads"], found["tokens"]) == ({"encoder": 1, "decoder": 1}, 2, "words")
+    ids = [found["steps"][0]["written"]["id"], found["steps"][1]["candidates"][3]["id"]]
+    for again in (
+        served.post("/inspect/steps", **ASKED, prefix=ids).body,
+        served.post_form("/inspect/steps", **ASKED, prefix=" ".join(map(str, ids))).body,
+    ):
+        assert [step["written"]["id"] for step in again["steps"]][:2] == ids
+        assert again["translation"] != found["translation"]
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+def test_weights_are_those_of_a_head_or_the_mean_of_all(served: Running, kind: str) -> None:
+    whole = served.post("/inspect", **ASKED, kind=kind).body
+    heads = [torch.tensor(each["weights"]) for each in whole["attention"]]
+    mean = served.post("/inspect/attention", **ASKED, kind=kind).body
+    second = served.post("/inspect/attention", **ASKED, kind=kind, layer=1, head=2).body
+    assert_close(torch.tensor(mean["weights"]), torch.stack(heads).mean(dim=0), atol=1e-4, rtol=0)
+    assert_close(torch.tensor(second["weights"]), heads[1], atol=1e-4, rtol=0)
+    assert (mean["kind"], mean["layer"], mean["head"], second["head"]) == (kind, 1, None, 2)
+    assert mean["target_tokens"] == whole["source_tokens" if kind == "encoder" else "target_tokens"]
+
+
+def test_vectors_have_a_place_before_and_after_and_repeated_words_their_cosines(served: Running) -> None:
+    found = served.post("/inspect/vectors", **ASKED).body
+    whole = served.post("/inspect", **ASKED).body
+    for stage in ("before", "after"):
+        assert len(found[stage]["places"]) == len(found["source_tokens"])
+        assert 0 < sum(found[stage]["explained"]) <= 1 + 1e-9
+    assert found["repetitions"] == whole["repetitions"]
+    assert [each["token"] for each in found["repetitions"]] == ["der", "hund"]
+
+
+@pytest.mark.parametrize(
+    ("path", "changed", "error"),
+    [
+        (PATHS[0], {"q": ["Hund"]}, "Invalid request: q parameter is not one sentence on one line"),
+        (PATHS[0], {"q": " "}, "the sentence is blank, so there is nothing to translate; give it a word"),
+        (PATHS[0], {"prefix": 4}, "Invalid request: prefix parameter is not a list of numbers"),
+        (PATHS[0], {"prefix": [4, None]}, "Invalid request: prefix parameter is not a list of numbers"),
+        (PATHS[0], {"prefix": ["x"]}, "Invalid request: prefix parameter is not a number"),
+        (PATHS[0], {"prefix": [1]}, "id 1, at place 1 of what is forced, cannot be written there; "
+         "force ids of candidates"),
+        (PATHS[0], {"target": "fr"}, "fr is not supported; this server translates de→en"),
+        (PATHS[1], {}, "Invalid request: missing kind parameter"),
+        (PATHS[1], {"kind": "self"}, "Invalid request: kind parameter is not encoder, decoder or cross"),
+        (PATHS[1], {"kind": "cross", "head": 3}, "head 3: a layer has heads 1 to 2; choose one of them"),
+        (PATHS[2], {"q": "Hund " * 15}, "15 tokens, but the model takes at most 14 (its 16 positions minus <sos> and "
+         "<eos>); split the sentence"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_in_one_line(served: Running, path: str, changed: dict[str, Any], error: str) -> None:
+    answer = served.post(path, **{**ASKED, **changed})
+    assert (answer.status, answer.body) == (400, {"error": error})
