@@ -10,6 +10,7 @@ import signal
 import struct
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -61,7 +62,12 @@ class Screen:
         assert until is None or until in shown
         return shown
 
-    def type(self, keys: str) -> None:
+    def type(self, keys: str, *, is_edited: bool = True) -> None:
+        """Type when readline has the terminal (is_edited): the kernel would keep a Ctrl-D before that to itself."""
+        started = time.monotonic()
+        while is_edited and termios.tcgetattr(self._slave)[3] & termios.ICANON:
+            assert time.monotonic() < started + 60
+            time.sleep(0.01)
         os.write(self._master, keys.encode())
 
     def close(self) -> None:
@@ -212,11 +218,11 @@ def test_results_of_a_conversation_may_go_to_a_file(
     converse("--on-error", "blank", out=out)
     screen.seen(until="de> ")
     for line in ("Der alte Hund singt im Park.\n", "\n"):
-        screen.type(line)
+        screen.type(line, is_edited=False)
         screen.seen(until="translating …\r\x1b[Kde> ")
-    screen.type(f"{'Hund ' * 15}\n")
+    screen.type(f"{'Hund ' * 15}\n", is_edited=False)
     screen.seen(until=" 1 too long, left blank: line 3\n")
-    screen.type("\x04")
+    screen.type("\x04", is_edited=False)
     assert forks.end() == 0
     assert out.read_text(encoding="utf-8") == f"{DOG}\n\n"
 
