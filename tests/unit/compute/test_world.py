@@ -153,6 +153,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     store = torch._C._distributed_c10d.HashStore()
     module = import_module("torch.distributed.rendezvous")
     monkeypatch.setattr(module, "rendezvous", lambda *_, **__: iter([(store, 0, 2)]))
+    monkeypatch.setattr("transformer_cli.compute.world.agree", lambda *_, **__: "a name")
     monkeypatch.setattr("torch.distributed.init_process_group", lambda backend, **_: found.append(backend))
     monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: found.append("destroyed"))
     return found
