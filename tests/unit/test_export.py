@@ -134,7 +134,7 @@ def test_where_it_is_written_and_that_nothing_is_replaced(
 ) -> None:
     code, out, err = tfm("export", *arguments, cwd=workspace)
     assert (code, out) == (0, f"{place}\n"), err
-    assert re.fullmatch(rf"{place}: step-\d+ of runs/tiny in (float32|int8), \d+ MB\n", err)
+    assert re.fullmatch(rf"{place}: step-\d+ of runs/tiny in (float32|int8), \d+ kB\n", err)
     code, out, err = tfm("export", *arguments, cwd=workspace)
     assert (code, out) == (0, f"{place}\n")
     assert err.startswith(f"{place}: there already, as step-")

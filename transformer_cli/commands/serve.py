@@ -63,31 +63,33 @@ def serve(
         raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY too) to let everyone in")
     from transformer_cli.serve.server import Server, bind, is_local, url_of
 
-    bound = bind(host, port)  # before models are loaded, which takes longer
-    import torch
+    with bind(host, port) as bound:  # before models are loaded, which takes longer
+        import torch
 
-    from transformer_cli.compute.devices import choose_device
-    from transformer_cli.runs.exported import open_any
-    from transformer_cli.runs.run import find_run
-    from transformer_cli.serve.app import create_app
-    from transformer_cli.translator import Translator
+        from transformer_cli.compute.devices import choose_device
+        from transformer_cli.runs.exported import open_any
+        from transformer_cli.runs.run import find_run
+        from transformer_cli.serve.app import create_app
+        from transformer_cli.translator import Translator
 
-    chosen = choose_device(device)
-    translators = [
-        Translator(open_any(find_run(each)), chosen, batches_at_a_time=1) for each in dict.fromkeys(run or (None,))
-    ]
-    n_workers = torch.get_num_threads() if chosen.type == "cpu" else 1
-    app = create_app(
-        translators, n_workers=n_workers, api_key=api_key, cors_origins=cors_origin or (), log_text=log_text
-    )
-    for translator in translators:
-        translator.translate(["."])  # the first time takes seconds, for which no client shall wait
-        data = translator.run.config.data
-        log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
-    if api_key is None and not is_local(bound):
-        log.warning("everyone who reaches %s may translate: there is no --api-key", url_of(bound))
-    server = Server(app, bound)
-    log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)
-    number = server.run_until_signal()
-    if number is not None:
-        raise Interrupted(f"stopped by {signal.Signals(number).name}; what had been asked before is answered", number)
+        chosen = choose_device(device)
+        translators = [
+            Translator(open_any(find_run(each)), chosen, batches_at_a_time=1) for each in dict.fromkeys(run or (None,))
+        ]
+        n_workers = torch.get_num_threads() if chosen.type == "cpu" else 1
+        app = create_app(
+            translators, n_workers=n_workers, api_key=api_key, cors_origins=cors_origin or (), log_text=log_text
+        )
+        for translator in translators:
+            translator.translate(["."])  # the first time takes seconds, for which no client shall wait
+            data = translator.run.config.data
+            log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
+        if api_key is None and not is_local(bound):
+            log.warning("everyone who reaches %s may translate: there is no --api-key", url_of(bound))
+        server = Server(app, bound)
+        log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)
+        number = server.run_until_signal()
+        if number is not None:
+            raise Interrupted(
+                f"stopped by {signal.Signals(number).name}; what had been asked before is answered", number
+            )
