@@ -6,20 +6,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TextIO
 
 import typer
 
-from transformer_cli import shards
 from transformer_cli.commands.options import unwritable, writing
 from transformer_cli.errors import DataError, DistributedError, TfmError
-from transformer_cli.files import kind_of, new_file
 from transformer_cli.streams import stream_named
 
 if TYPE_CHECKING:
+    from transformer_cli import shards
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.translator import Options, Translator
 
@@ -35,7 +33,7 @@ class Place:
     """What this process translates, and where."""
 
     device: str
-    shard: shards.Shard | None = None
+    shard: "shards.Shard | None" = None
     """None: all of the text"""
     rank: int | None = None
     """which of torchrun's processes this is; None without torchrun"""
@@ -46,6 +44,9 @@ def choose_shard(given: str | None, device: str, input_file: Path | None, output
 
     Raises typer.BadParameter for options that do not go together, DataError for files that cannot be cut or joined.
     """
+    from transformer_cli import shards
+    from transformer_cli.files import kind_of
+
     world = None
     if "WORLD_SIZE" in os.environ:  # else NumPy need not be imported yet
         from transformer_cli.compute.world import World
@@ -89,6 +90,8 @@ def facts_of(
 
     form: text, tokens or json. numbered: whether each translation has the number of its line.
     """
+    from importlib.metadata import version
+
     from transformer_cli.sums import file_sum
 
     try:
@@ -122,6 +125,7 @@ def translate_shard(
     chunk: how many lines are translated together. Under torchrun, what is wrong with this shard is known to this
     process alone: it becomes a DistributedError, which every rank says for itself.
     """
+    from transformer_cli import shards
     from transformer_cli.data.lines import byte_lines, count_lines, cut_lines
 
     assert place.shard
@@ -150,6 +154,8 @@ def opened(output: Path | None) -> Iterator[TextIO]:
     if output is None or stream_named(output) == 1:
         yield sys.stdout
         return
+    from transformer_cli.files import kind_of, new_file
+
     descriptor = stream_named(output)
     with writing(output):
         if descriptor is not None or kind_of(output) not in ("a file", "no such file"):
