@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from transformer_cli.data.lines import LONGEST_LINE, lines_of
 from transformer_cli.data.words import Joins, Tokenizer
-from transformer_cli.output import translation_as_json
+from transformer_cli.output.translations import translation_as_json
 from transformer_cli.translator import Options, Translator
 
 log = logging.getLogger(__name__)

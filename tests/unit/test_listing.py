@@ -234,7 +234,7 @@ def test_averaged_weights_that_are_the_best_give_the_loss(
 
 
 def test_listing_runs_imports_neither_torch_nor_spacy(project: Path) -> None:
-    probe = "import sys; from transformer_cli.listing import list_runs; from transformer_cli import output_runs; "
-    probe += "output_runs.runs_as_table(list_runs()); print(*sorted({'torch', 'spacy'} & set(sys.modules)))"
+    probe = "import sys; from transformer_cli.listing import list_runs; from transformer_cli.output import runs; "
+    probe += "runs.runs_as_table(list_runs()); print(*sorted({'torch', 'spacy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=project)
     assert done.stdout == "\n"

@@ -34,7 +34,7 @@ GROUPS = (
     {"decoding", "runs"},
     {"translator", "shards"},
     {"choices", "evaluation", "diagnosis", "inspection", "listing", "plane"},
-    {"plots", "output", "output_comparisons", "output_doctor", "output_maps", "output_runs"},
+    {"plots", "output"},
     {"exporting", "training", "verification", "serve"},
     {"commands"},
     {"cli"},

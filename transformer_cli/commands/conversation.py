@@ -9,7 +9,7 @@ from transformer_cli import terminal
 from transformer_cli.commands.options import as_text
 from transformer_cli.errors import DataError
 from transformer_cli.keyboard import converse
-from transformer_cli.output import long_lines_as_text
+from transformer_cli.output.translations import long_lines_as_text
 
 if TYPE_CHECKING:
     from transformer_cli.decoding.settings import SearchSettings

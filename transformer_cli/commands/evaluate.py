@@ -18,7 +18,7 @@ from transformer_cli.commands.options import (
     unwritable,
     writing,
 )
-from transformer_cli.output import results_as_json, results_as_table
+from transformer_cli.output.results import results_as_json, results_as_table
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.evaluate import Judged

@@ -15,8 +15,8 @@ from transformer_cli.commands.options import (
     search_settings,
     writing,
 )
-from transformer_cli.output import inspection_as_json, words_as_json, words_as_table
-from transformer_cli.output_maps import maps_as_blocks, words_as_blocks
+from transformer_cli.output.inspections import inspection_as_json, words_as_json, words_as_table
+from transformer_cli.output.maps import maps_as_blocks, words_as_blocks
 from transformer_cli.pictures import picture_format
 
 

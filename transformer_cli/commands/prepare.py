@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from transformer_cli.commands.options import ConfigOption, JsonOption, SetOption, read_config
-from transformer_cli.output import prepared_as_json, prepared_as_table
+from transformer_cli.output.datasets import prepared_as_json, prepared_as_table
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ RUNS = Path("runs")
 def runs(as_json: JsonOption = False) -> None:
     """List the runs under runs/: what they learned, how far they have come, and how good they are."""
     from transformer_cli.listing import list_runs
-    from transformer_cli.output_runs import runs_as_json, runs_as_table
+    from transformer_cli.output.runs import runs_as_json, runs_as_table
 
     found = list_runs(RUNS)
     if as_json:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from transformer_cli.commands.options import DeviceOption, RunOption
-from transformer_cli.output import line_score_as_json
+from transformer_cli.output.results import line_score_as_json
 
 
 def score(

@@ -25,7 +25,7 @@ from transformer_cli.commands.options import (
 from transformer_cli.commands.sharding import choose_shard, facts_of, opened, translate_shard
 from transformer_cli.decoding.limits import DEFAULT_LIMIT
 from transformer_cli.errors import DataError
-from transformer_cli.output import long_lines_as_text, translation_as_json
+from transformer_cli.output.translations import long_lines_as_text, translation_as_json
 from transformer_cli.pictures import picture_format
 from transformer_cli.streams import stream_named
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.output_comparisons import CAUTION, RECIPE_CAUTION
+from transformer_cli.output.comparisons import CAUTION, RECIPE_CAUTION
 
 Tfm = Callable[..., tuple[int, str, str]]
 

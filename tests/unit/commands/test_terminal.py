@@ -19,7 +19,7 @@ import pytest
 from forked import Forks
 from transformer_cli import progress, terminal
 from transformer_cli.cli import main
-from transformer_cli.output import table
+from transformer_cli.output.tables import table
 from transformer_cli.progress import LineHandler
 from transformer_cli.terminal import Terminal, TerminalWithBars, on_one_line
 

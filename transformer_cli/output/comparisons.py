@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from transformer_cli.output import score_with_interval, table
+from transformer_cli.output.tables import score_with_interval, table
 from transformer_cli.terminal import bold, counted, fitted
 
 if TYPE_CHECKING:

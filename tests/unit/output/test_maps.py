@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from transformer_cli.inspection import AttentionMap
-from transformer_cli.output_maps import _width, maps_as_blocks
+from transformer_cli.output.maps import _width, maps_as_blocks
 
 
 def a_map(rows: list[str], columns: list[str], weights: list[list[float]], head: int = 1) -> AttentionMap:

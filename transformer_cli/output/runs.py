@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_cli.compute.memory import in_words
-from transformer_cli.output import table
+from transformer_cli.output.tables import table
 
 if TYPE_CHECKING:
     from transformer_cli.listing import ListedRun

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from transformer_cli import output_comparisons as output
 from transformer_cli.evaluation.compare import (
     Comparison,
     Example,
@@ -17,6 +16,7 @@ from transformer_cli.evaluation.compare import (
 from transformer_cli.evaluation.metrics import Interval
 from transformer_cli.evaluation.significance import Difference, PairedScore
 from transformer_cli.evaluation.spread import RecipeDifference
+from transformer_cli.output import comparisons as output
 
 
 @pytest.fixture

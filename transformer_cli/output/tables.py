@@ -1,0 +1,46 @@
+"""Rows → tables that fit on the terminal, and scores with their intervals. Knows nothing of what is in the rows."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from transformer_cli import terminal
+
+if TYPE_CHECKING:
+    from transformer_cli.evaluation.metrics import Interval
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Join rows with columns as wide as their widest cell; the first is flush left, the others are flush right.
+
+    The first row is the head, which is bold on a terminal. Columns that do not fit beside each other there stand below
+    each other, each time with the first column before them.
+    """
+    widths = [max(map(terminal.width, column)) for column in zip(*rows, strict=True)]
+
+    def line(row: Sequence[str], chosen: Sequence[int]) -> str:
+        cells = [f"{row[0]}{' ' * (widths[0] - terminal.width(row[0]))}"]
+        cells += [f"{' ' * (widths[column] - terminal.width(row[column]))}{row[column]}" for column in chosen]
+        return "  ".join(cells).rstrip()
+
+    blocks = []
+    for chosen in _side_by_side(widths):
+        head, *body = (line(row, chosen) for row in rows)
+        blocks.append("\n".join([terminal.bold(head), *body]))
+    return "\n\n".join(blocks)
+
+
+def _side_by_side(widths: Sequence[int]) -> list[list[int]]:
+    """Returns the columns but the first in groups that fit on the terminal beside the first."""
+    limit = terminal.columns()
+    groups: list[list[int]] = [[]]
+    for column in range(1, len(widths)):
+        wanted = widths[0] + sum(2 + widths[each] for each in (*groups[-1], column))
+        if limit is not None and wanted > limit and groups[-1]:
+            groups.append([])
+        groups[-1].append(column)
+    return groups
+
+
+def score_with_interval(score: float, interval: "Interval | None") -> str:
+    """Returns a score with half of its interval's width, if it has one."""
+    return f"{score:.2f} ± {interval.half_width:.2f}" if interval else f"{score:.2f}"
