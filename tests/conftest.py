@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what nohup starts ignores it
 
 NOUNS = {"der Hund": "dog", "der Mann": "man", "die Frau": "woman", "die Katze": "cat", "das Kind": "child"}
 ADJECTIVES = {"kleine": "small", "große": "big", "junge": "young", "alte": "old"}
