@@ -5,9 +5,11 @@ Starting each of them by itself would take seconds, most of them for importing t
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,7 @@ class Forks:
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
+        self._running: int | None = None
         assert self._answer() == "ready"
 
     def start(
@@ -79,6 +82,10 @@ class Forks:
         before: Python that runs first. streams: files or FIFOs for standard input, output and error; None is a closed
         one. By default nothing comes in, and out.txt and err.txt in `cwd` get what goes out.
         """
+        if self._running is not None:  # a test that failed did not wait for its process
+            with suppress(ProcessLookupError):
+                os.kill(self._running, signal.SIGKILL)
+            self.end()
         for name in ("out.txt", "err.txt"):
             (cwd / name).unlink(missing_ok=True)
         chosen = streams or (Path(os.devnull), cwd / "out.txt", cwd / "err.txt")
@@ -92,11 +99,13 @@ class Forks:
         assert self._server.stdin
         self._server.stdin.write(json.dumps(wanted) + "\n")
         self._server.stdin.flush()
-        return int(self._answer())
+        self._running = int(self._answer())
+        return self._running
 
     def end(self) -> int:
         """Wait for the process that was started last. Returns its exit code, or -n if signal n ended it."""
-        return int(self._answer())
+        code, self._running = int(self._answer()), None
+        return code
 
     def run(self, *arguments: object, cwd: Path, before: str = "") -> tuple[int, str, str]:
         """Run `tfm` from start to end: (exit code, standard output, standard error)."""
