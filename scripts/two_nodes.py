@@ -61,11 +61,12 @@ class Nodes:
         return history.read_text(encoding="utf-8").count("\n") if history.exists() else 0
 
     def wait(self, until: Callable[[], bool]) -> None:
-        """Wait until something is true. Raises RuntimeError if an agent fails, or if it takes too long."""
+        """Wait until something is true. Raises RuntimeError if an agent fails, both end before, or time is up."""
         end = time.monotonic() + PATIENCE_S
         while not until():
-            if time.monotonic() > end or any(agent.poll() for agent in self.agents):
-                codes = [agent.poll() for agent in self.agents]
+            codes = [agent.poll() for agent in self.agents]
+            is_over = time.monotonic() > end or any(codes) or None not in codes  # ended well, but too early
+            if is_over and not until():
                 raise RuntimeError(
                     f"after {self.epochs()} epochs the agents ended with {codes}: see {self.folder}/*.log"
                 )
