@@ -174,6 +174,21 @@ def test_a_conversation(converse: Callable[..., int], forks: Forks, screen: Scre
     assert forks.end() == 0
 
 
+def test_after_a_stop_a_conversation_goes_on_where_it_was(
+    converse: Callable[..., int], forks: Forks, screen: Screen
+) -> None:
+    pid = converse()
+    screen.seen(until="de> ")
+    screen.type("Der alte Hund")
+    screen.seen(until="Der alte Hund")
+    os.kill(pid, signal.SIGCONT)  # what `fg` sends after a Ctrl-Z
+    screen.seen(until="Der alte Hund")  # behind a new prompt
+    screen.type(" singt im Park.\r")
+    screen.seen(until=DOG)
+    screen.type("\x04")
+    assert forks.end() == 0
+
+
 def test_a_signal_other_than_ctrl_c_ends_a_conversation(
     converse: Callable[..., int], forks: Forks, screen: Screen
 ) -> None:
