@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from forked import Forks
-from transformer_cli import progress, terminal
+from transformer_cli import progress, streams, terminal
 from transformer_cli.cli import main
 from transformer_cli.output import table
 from transformer_cli.progress import LineHandler
@@ -271,6 +271,19 @@ def test_a_note_is_a_line_where_nothing_can_be_erased(screen: Screen, monkeypatc
     terminal.note("loading")
     sys.stderr.write("done\n")
     assert screen.seen() == "loading …\ndone\n"
+
+
+def test_a_note_is_gone_before_the_reader_of_a_pipe_shows_results(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", TerminalWithBars(screen.stream.buffer, encoding="utf-8", line_buffering=True))
+    terminal.note("loading PyTorch")
+    assert screen.seen() == "loading PyTorch …"
+    read, write = os.pipe()
+    streams._Results(write, "w").write(b"Usage")
+    assert screen.seen() == "\r\x1b[K"
+    os.close(read)
 
 
 def test_nothing_but_a_terminal_gets_notes(capsys: pytest.CaptureFixture[str]) -> None:
