@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -39,8 +39,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: rich takes a tenth of a second to import
 )
-WITHOUT_TORCH = ("config", "runs")
+WITHOUT_TORCH = ("config", "curves", "runs", "verify")
 """the commands that begin at once"""
+UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or that of the copy of click in newer versions of typer
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -69,6 +70,10 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
         return "", code
     except TfmError as error:
         return f"tfm: error: {error}", 1
+    except UsageError as error:
+        if error.ctx is not None:
+            sys.stderr.write(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} -h' for help.\n\n")
+        return f"tfm: error: {error.format_message()}", 2
     except Interrupted as interruption:
         return f"tfm: {interruption}", 128 + interruption.signal_number
     except streams.ReaderGone:
@@ -88,10 +93,9 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
 def _code(arguments: Sequence[str] | None) -> int:
     """Run a command. Returns its exit code, if it ends with one."""
     try:
-        app(args=arguments, prog_name="tfm")
+        return app(args=arguments, prog_name="tfm", standalone_mode=False) or 0
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-    return 0
 
 
 @app.callback(invoke_without_command=True)

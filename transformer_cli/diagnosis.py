@@ -19,6 +19,7 @@ from transformer_cli.compute.memory import free_memory, total_memory
 from transformer_cli.data.corpora.multi30k import cache_folder
 from transformer_cli.data.vectors import downloads_folder
 from transformer_cli.files import bytes_in
+from transformer_cli.keyboard import history_file
 from transformer_cli.locks import Lock, try_lock
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Places:
     downloads: Place
     vectors: Place
     """what gensim's downloader has fetched"""
+    history: Place
+    """what was typed into the interactive translator"""
 
 
 @dataclass(frozen=True)
@@ -153,6 +156,7 @@ def places(*, data_dir: Path = Path("data"), runs_dir: Path = Path("runs")) -> P
         runs=_place(runs_dir, "*/run.json", folder),
         downloads=_place(cache_folder(), "*", folder),
         vectors=_place(downloads_folder(), "*/*", folder),
+        history=_place(history_file().parent, "*", folder),
     )
 
 

@@ -3,6 +3,7 @@
 Editing is GNU readline's, or that of libedit, which Python has on macOS: keys, ~/.inputrc and all.
 """
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
@@ -43,11 +44,40 @@ def _asking(prompt: str) -> Iterator[Callable[[], str]]:
     if readline is None:
         yield lambda: _read(prompt)
         return
+    with _history(readline):
+        yield lambda: _edited(readline, prompt)
+
+
+def _edited(readline: Any, prompt: str) -> str:
+    """Read a line that readline lets the user edit.
+
+    After a Ctrl-Z and `fg`, the prompt appears again with what had been typed. The shell has used the terminal and
+    changed its settings meanwhile, and where Python has the signals, readline hears nothing of it.
+    """
+    import termios  # not on Windows, which hears from cli.py that it is not supported
+
+    settings: list[Any] = []  # the terminal's while readline reads
+
+    def keep() -> None:
+        settings[:] = termios.tcgetattr(sys.stdin)
+
+    def go_on(_number: int, _frame: object) -> None:
+        if settings:
+            with suppress(termios.error):  # still in the background, which another SIGCONT will end
+                termios.tcsetattr(sys.stdin, termios.TCSADRAIN, settings)
+                sys.stdout.write(f"{terminal.bold(prompt)}{readline.get_line_buffer()}")
+                sys.stdout.flush()
+
     shown = prompt
     if terminal.has_styles(sys.stdout):
         shown = f"\x01\x1b[1m\x02{prompt}\x01\x1b[0m\x02"  # \x01 and \x02 tell readline what takes no room
-    with _history(readline):
-        yield lambda: input(shown)
+    readline.set_startup_hook(keep)
+    handler = signal.signal(signal.SIGCONT, go_on)
+    try:
+        return input(shown)
+    finally:
+        signal.signal(signal.SIGCONT, handler)
+        readline.set_startup_hook()
 
 
 def _readline() -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from transformer_cli.errors import TfmError
-from transformer_cli.terminal import Terminal, TerminalWithBars
+from transformer_cli.terminal import Terminal, TerminalWithBars, forget_note
 
 STREAM_NAME = re.compile(r"/dev/(?:(stdin)|(stdout)|(stderr)|fd/(\d+))|/proc/(?:self|\d+)/fd/(\d+)")
 
@@ -32,6 +32,7 @@ class _Results(io.FileIO):
         view = memoryview(content)
         if self._has_failed:  # what is left in a buffer is written once more when the process ends
             return view.nbytes
+        forget_note()  # whoever reads a pipe may write to the same terminal
         try:
             while (written := super().write(view)) is None:  # somebody has made it non-blocking
                 select.select([], [self], [])

@@ -3,6 +3,7 @@
 import builtins
 import json
 import os
+import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -82,12 +83,17 @@ def test_of_the_environment_it_tells_only_what_has_an_influence(monkeypatch: pyt
 def test_folders_of_downloads_are_those_that_downloads_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("GENSIM_DATA_DIR", str(tmp_path / "gensim"))
+    (tmp_path / "state/tfm").mkdir(parents=True)
+    (tmp_path / "state/tfm/history").write_bytes(b"Ein Hund.\n")
     (tmp_path / "gensim/glove").mkdir(parents=True)
     (tmp_path / "gensim/glove/glove.gz").write_bytes(b"123")
     found = diagnosis.places()
     assert found.downloads.entries is None
     assert (found.vectors.path, found.vectors.entries, found.vectors.bytes) == (str(tmp_path / "gensim"), 1, 3)
+    if sys.platform == "linux":  # elsewhere the folder has another name, which no variable changes
+        assert (found.history.path, found.history.bytes) == (str(tmp_path / "state/tfm"), 10)
 
 
 def test_a_folder_in_which_nothing_can_be_written_is_said_to_be(

@@ -207,6 +207,13 @@ def test_bleu_of_weights_that_are_not_the_best_any_more_is_said_to_be(tfm: Tfm, 
     assert not any("earlier weights: other" in line for line in lines)
 
 
+def test_a_name_with_a_line_feed_stays_on_its_line(tfm: Tfm, tmp_path: Path) -> None:
+    (tmp_path / "runs/a\nb").mkdir(parents=True)
+    _, out, _ = tfm("runs", cwd=tmp_path)
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("a")] == [r"a\nb"]
+    assert r"broken: runs/a\nb: no run here" in out
+
+
 def test_the_table_is_no_wider_than_a_terminal(tfm: Tfm, workspace: Path) -> None:
     os.rename(workspace / "runs/tiny", workspace / "runs/demo-captions")
     table = tfm("runs", cwd=workspace)[1].split("\n\n")[0]
@@ -233,8 +240,13 @@ def test_averaged_weights_that_are_the_best_give_the_loss(
     assert listed.state == "finished"
 
 
-def test_listing_runs_imports_neither_torch_nor_spacy(project: Path) -> None:
-    probe = "import sys; from transformer_cli.listing import list_runs; from transformer_cli.output import runs; "
-    probe += "runs.runs_as_table(list_runs()); print(*sorted({'torch', 'spacy'} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=project)
-    assert done.stdout == "\n"
+@pytest.mark.parametrize(
+    "command", [("curves", "--output", "curves.svg"), ("runs",), ("verify",), ("config", "--run", "tiny")]
+)
+def test_commands_that_only_look_at_a_run_import_neither_torch_nor_spacy(
+    workspace: Path, command: tuple[str, ...]
+) -> None:
+    probe = "import atexit, sys; atexit.register(lambda: print(*sorted({'torch', 'spacy'} & set(sys.modules))));"
+    probe += f"from transformer_cli.cli import main; main({command})"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=workspace)
+    assert done.stdout.splitlines()[-1] == ""

@@ -48,6 +48,8 @@ def places_as_text(found: "Places") -> str:
     }
     if found.vectors.entries is not None:
         lines["vectors"] = _place(found.vectors, "file")
+    if found.history.entries is not None:
+        lines["history"] = _place(found.history, "file")
     return _lines(lines)
 
 

@@ -1,6 +1,7 @@
 """What `tfm runs` found → JSON, a table, and remarks on runs that are not finished. Reads no file; imports no torch."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from transformer_cli.compute.memory import in_words
 from transformer_cli.output.tables import table
+from transformer_cli.terminal import on_one_line
 
 if TYPE_CHECKING:
     from transformer_cli.listing import ListedRun
@@ -36,7 +38,7 @@ def runs_as_table(runs: Sequence["ListedRun"]) -> str:
         notes.append(f"BLEU: the last that `tfm evaluate` found{of}")
     if any(run.newest for run in runs):
         notes.append("* the newest, which commands use that are given no run")
-    remarks = [line for run in runs for line in _remarks(run)]
+    remarks = [on_one_line(line) for run in runs for line in _remarks(run)]
     return "\n".join([table(rows), "", *notes, *([""] if remarks else []), *remarks])
 
 
@@ -66,7 +68,9 @@ def _remarks(run: "ListedRun") -> list[str]:
         "broken": [f"broken: {run.problem}"],
     }[run.state]
     if run.evaluation and not run.evaluation_is_current:
-        lines.append(f"BLEU of earlier weights: {run.name}; `tfm evaluate --run {run.name}` judges its best ones")
+        lines.append(
+            f"BLEU of earlier weights: {run.name}; `tfm evaluate --run {shlex.quote(run.name)}` judges its best ones"
+        )
     return lines
 
 

@@ -13,8 +13,9 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     """Join rows with columns as wide as their widest cell; the first is flush left, the others are flush right.
 
     The first row is the head, which is bold on a terminal. Columns that do not fit beside each other there stand below
-    each other, each time with the first column before them.
+    each other, each time with the first column before them. Control characters are visible: names may hold line feeds.
     """
+    rows = [[terminal.on_one_line(cell) for cell in row] for row in rows]
     widths = [max(map(terminal.width, column)) for column in zip(*rows, strict=True)]
 
     def line(row: Sequence[str], chosen: Sequence[int]) -> str:

@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from transformer_cli.inspection import AttentionMap, Inspection, WordAttention
 from transformer_cli.plots.heatmaps import Block, draw_blocks
 from transformer_cli.plots.style import drawing, inspection_palette, save, shown
 from transformer_cli.plots.vectors import HEIGHT, draw_vectors
+
+if TYPE_CHECKING:
+    from transformer_cli.inspection import AttentionMap, Inspection, WordAttention
 
 KINDS = {  # the titles above, beside and below the maps
     "encoder": ("encoder self-attention", "source position …", "… attends to source position"),
@@ -16,7 +19,7 @@ KINDS = {  # the titles above, beside and below the maps
 }
 
 
-def draw_attention(maps: Sequence[AttentionMap], path: Path) -> None:
+def draw_attention(maps: Sequence["AttentionMap"], path: Path) -> None:
     """Draw attention weights as heat maps. Replaces `path` by a picture.
 
     maps: at least one; maps of the same kind are neighbours, as `Inspection.maps` returns them.
@@ -25,7 +28,7 @@ def draw_attention(maps: Sequence[AttentionMap], path: Path) -> None:
         save(draw_blocks(_blocks(maps)), path, palette=inspection_palette())
 
 
-def draw_inspection(inspection: Inspection, maps: Sequence[AttentionMap], path: Path) -> None:
+def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"], path: Path) -> None:
     """Draw attention weights, and below them the source's vectors in the plane. Replaces `path` by a picture."""
     with drawing(path, [*inspection.source_tokens, *inspection.target_tokens]):
         figure = draw_blocks(_blocks(maps), room_below=HEIGHT)
@@ -40,7 +43,7 @@ def draw_inspection(inspection: Inspection, maps: Sequence[AttentionMap], path: 
         save(figure, path, palette=inspection_palette())
 
 
-def draw_words(words: WordAttention, path: Path) -> None:
+def draw_words(words: "WordAttention", path: Path) -> None:
     """Draw the attention of word vectors over themselves, and the vectors below it. Replaces `path` by a picture."""
     scores = f"QKᵀ/√{words.vectors.shape[1]}" if words.is_scaled else "QKᵀ"
     labels = _labels(words.words)
@@ -65,7 +68,7 @@ def draw_words(words: WordAttention, path: Path) -> None:
         save(figure, path, palette=inspection_palette())
 
 
-def _blocks(maps: Sequence[AttentionMap]) -> list[Block]:
+def _blocks(maps: Sequence["AttentionMap"]) -> list[Block]:
     """Returns one block for each kind of attention."""
     blocks = []
     for kind, group in groupby(maps, key=lambda each: each.kind):

@@ -89,6 +89,8 @@ def find_latest(runs_dir: Path) -> Path:
     try:
         text = read_text(path, most=MOST).removesuffix("\n")
     except MissingFile:
+        if known := known_runs(runs_dir):
+            raise CheckpointError(f"{path}: missing, so none is the newest; {other}: {', '.join(known)}") from None
         raise CheckpointError(f"{runs_dir}/: no run yet; `tfm train` makes one (or name one with --run)") from None
     except FileError as error:
         raise CheckpointError(f"{error}; {other}") from None
@@ -99,6 +101,11 @@ def find_latest(runs_dir: Path) -> Path:
     if (folder / "run.json").is_file() and text != _latest(name, read_identity(folder).id):
         raise CheckpointError(f"{path}: {shown(text)} is not the run that {folder} has now; {other}")
     return folder
+
+
+def known_runs(runs_dir: Path) -> list[str]:
+    """Returns the names of the runs in a folder."""
+    return sorted(path.parent.name for path in runs_dir.glob("*/run.json"))
 
 
 def _pointing(run: Path, pointer: str, name: str, run_id: str) -> str:

@@ -44,7 +44,7 @@ from transformer_cli.runs.identity import (
     write_identity,
 )
 from transformer_cli.runs.opened import Opened
-from transformer_cli.runs.pointers import find_latest, read_pointer, write_pointer
+from transformer_cli.runs.pointers import find_latest, known_runs, read_pointer, write_pointer
 from transformer_cli.runs.seals import HISTORY, history_lines
 
 if TYPE_CHECKING:
@@ -175,8 +175,7 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
     else:
         folder = next((path for path in (runs_dir / name, Path(name)) if path.is_dir()), runs_dir / name)
     if not folder.is_dir():
-        known = sorted(path.parent.name for path in runs_dir.glob("*/run.json"))
-        raise CheckpointError(f"{folder}: no such run; {runs_dir}/ has {', '.join(known) or 'none'}")
+        raise CheckpointError(f"{folder}: no such run; {runs_dir}/ has {', '.join(known_runs(runs_dir)) or 'none'}")
     return folder
 
 

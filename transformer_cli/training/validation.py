@@ -1,17 +1,21 @@
-"""Validates the model at the end of an epoch. Knows losses and counts, nothing of files."""
+"""Validates the model at the end of an epoch. Knows losses and counts, nothing of files.
+
+Imports no torch by itself: `tfm curves` and `tfm verify` read validations.
+"""
 
 import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformer_cli.errors import ConfigError
-from transformer_cli.evaluation.losses import corpus_losses, perplexity
 from transformer_cli.runs.state import TrainingState
 from transformer_cli.terminal import counted, note
-from transformer_cli.training.sentences import Sentences
-from transformer_cli.training.step import Learner
+
+if TYPE_CHECKING:
+    from transformer_cli.training.sentences import Sentences
+    from transformer_cli.training.step import Learner
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ class Validation:
 
     def line(self, epochs: int) -> str:
         """Returns a line for the log. epochs: how many epochs the run will have."""
+        from transformer_cli.evaluation.losses import perplexity
+
         return (
             f"epoch {self.epoch:>{len(str(epochs))}}/{epochs}"
             f"  train {self.train_loss:.3f} (PPL {perplexity(self.train_loss):.2f})"
@@ -64,11 +70,13 @@ class Validation:
         )
 
 
-def validate(learner: Learner, sentences: Sentences, state: TrainingState) -> Validation:
+def validate(learner: "Learner", sentences: "Sentences", state: TrainingState) -> Validation:
     """Validate the model at the end of the epoch in progress. All processes return the same.
 
     Raises ConfigError if training has diverged.
     """
+    from transformer_cli.evaluation.losses import corpus_losses
+
     started, running = time.monotonic(), state.running
     note(f"epoch {state.epoch}: validating")
     valid = corpus_losses(learner.model, sentences.split, sentences.rows, learner.world)
@@ -94,7 +102,7 @@ def validate(learner: Learner, sentences: Sentences, state: TrainingState) -> Va
     )
 
 
-def diverged(learner: Learner, how: str) -> ConfigError:
+def diverged(learner: "Learner", how: str) -> ConfigError:
     """Returns the error for a training that has come to numbers that are not finite."""
     settings = learner.settings
     rates = f"training.learning_rate: {settings.learning_rate:g}"

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from forked import Forks
-from transformer_cli import progress, terminal
+from transformer_cli import progress, streams, terminal
 from transformer_cli.cli import main
 from transformer_cli.output.tables import table
 from transformer_cli.progress import LineHandler
@@ -174,6 +174,21 @@ def test_a_conversation(converse: Callable[..., int], forks: Forks, screen: Scre
     assert forks.end() == 0
 
 
+def test_after_a_stop_a_conversation_goes_on_where_it_was(
+    converse: Callable[..., int], forks: Forks, screen: Screen
+) -> None:
+    pid = converse()
+    screen.seen(until="de> ")
+    screen.type("Der alte Hund")
+    screen.seen(until="Der alte Hund")
+    os.kill(pid, signal.SIGCONT)  # what `fg` sends after a Ctrl-Z
+    screen.seen(until="Der alte Hund")  # behind a new prompt
+    screen.type(" singt im Park.\r")
+    screen.seen(until=DOG)
+    screen.type("\x04")
+    assert forks.end() == 0
+
+
 def test_a_signal_other_than_ctrl_c_ends_a_conversation(
     converse: Callable[..., int], forks: Forks, screen: Screen
 ) -> None:
@@ -256,6 +271,19 @@ def test_a_note_is_a_line_where_nothing_can_be_erased(screen: Screen, monkeypatc
     terminal.note("loading")
     sys.stderr.write("done\n")
     assert screen.seen() == "loading …\ndone\n"
+
+
+def test_a_note_is_gone_before_the_reader_of_a_pipe_shows_results(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", TerminalWithBars(screen.stream.buffer, encoding="utf-8", line_buffering=True))
+    terminal.note("loading PyTorch")
+    assert screen.seen() == "loading PyTorch …"
+    read, write = os.pipe()
+    streams._Results(write, "w").write(b"Usage")
+    assert screen.seen() == "\r\x1b[K"
+    os.close(read)
 
 
 def test_nothing_but_a_terminal_gets_notes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,13 +41,17 @@ def test_a_wrong_command_line_gets_its_sentence(tfm: Tfm, folder: Path, line: st
     *usage, last = err.removesuffix("\n").split("\n")
     assert out == ""
     assert code == (1 if said.startswith("tfm: error: ") else 2)
-    if said.startswith("Error: … "):
-        rest = last.removeprefix("Error: ")
-        for part in said.split(" … ")[1:]:
+    assert last.startswith("tfm: error: ")
+    rest, said = (
+        each.removeprefix("tfm: ").removeprefix("error: ") for each in (last, said.replace("Error", "error", 1))
+    )
+    if said.startswith("… "):
+        for part in said.split("… ")[1:]:
+            part = part.strip()
             assert part in rest, last
             rest = rest.partition(part)[2]
     else:
-        assert last == said
+        assert rest == said
     assert usage == [] or (code == 2 and usage[0].startswith("Usage: tfm"))
     assert sorted(path.name for path in folder.iterdir()) == sorted(CONFIGS)
 

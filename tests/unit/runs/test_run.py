@@ -206,6 +206,14 @@ def test_no_run_yet(tmp_path: Path) -> None:
         find_run(None, tmp_path)
 
 
+def test_without_a_newest_run_those_that_are_there_are_named(run: Run) -> None:
+    runs_dir = run.folder.parent
+    (runs_dir / "latest").unlink(missing_ok=True)
+    said = rf"^{runs_dir}/latest: missing, so none is the newest; name a run with --run: {run.folder.name}$"
+    with pytest.raises(CheckpointError, match=said):
+        find_run(None, runs_dir)
+
+
 def test_a_wrong_name_lists_the_known(run: Run) -> None:
     runs_dir = run.folder.parent
     make_run(runs_dir / "another")
