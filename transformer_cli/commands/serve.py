@@ -2,6 +2,7 @@
 
 import importlib.util
 import logging
+import re
 import signal
 from typing import Annotated
 
@@ -61,6 +62,9 @@ def serve(
         )
     if api_key is not None and not as_text(api_key, "--api-key").strip():
         raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY too) to let everyone in")
+    for origin in cors_origin or ():
+        if not re.fullmatch(r"\*|https?://[^/?#\s]+", origin):  # as browsers send it; any other would never match
+            raise typer.BadParameter(f"--cors-origin {origin!r} is not * or an address like https://example.org")
     from transformer_cli.serve.server import Server, bind, is_local, url_of
 
     with bind(host, port) as bound:  # before models are loaded, which takes longer

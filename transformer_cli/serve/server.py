@@ -182,8 +182,9 @@ class _Protocol(H11Protocol):
 
 
 def _quiet() -> None:
-    """Let libraries say only what is wrong with the server, on one line each."""
-    for name in ("uvicorn", "asyncio", "python_multipart"):
+    """Let uvicorn and asyncio say only what is wrong with the server, on one line each."""
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # what is wrong with a form is in its answer
+    for name in ("uvicorn", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers = [LineHandler()]
         logger.setLevel(logging.ERROR)
