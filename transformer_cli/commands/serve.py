@@ -4,6 +4,7 @@ import importlib.util
 import logging
 import re
 import signal
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -62,9 +63,7 @@ def serve(
         )
     if api_key is not None and not as_text(api_key, "--api-key").strip():
         raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY too) to let everyone in")
-    for origin in cors_origin or ():
-        if not re.fullmatch(r"\*|https?://[^/?#\s]+", origin):  # as browsers send it; any other would never match
-            raise typer.BadParameter(f"--cors-origin {origin!r} is not * or an address like https://example.org")
+    _check_origins(cors_origin or ())
     from transformer_cli.serve.server import Server, bind, is_local, url_of
 
     with bind(host, port) as bound:  # before models are loaded, which takes longer
@@ -97,3 +96,9 @@ def serve(
             raise Interrupted(
                 f"stopped by {signal.Signals(number).name}; what had been asked before is answered", number
             )
+
+
+def _check_origins(origins: Sequence[str]) -> None:
+    for origin in origins:
+        if not re.fullmatch(r"\*|https?://[^/?#\s]+", origin):  # as browsers send it; any other would never match
+            raise typer.BadParameter(f"--cors-origin {origin!r} is not * or an address like https://example.org")

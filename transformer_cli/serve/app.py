@@ -89,6 +89,11 @@ def create_app(
         )
     for status in (400, 403, 404, 405, 408, 413, GONE, 503):  # by number: the router raises a class of its own
         app.add_exception_handler(status, _refused)
+    _add_addresses(app)
+    return app
+
+
+def _add_addresses(app: FastAPI) -> None:
     for path, function, described in (
         ("/health", health, description.got(description.HEALTH)),
         ("/languages", languages, description.got(description.LANGUAGES)),
@@ -103,7 +108,6 @@ def create_app(
         if method == "GET":
             app.add_api_route(path, function, methods=["HEAD"], include_in_schema=False)
     app.add_api_route("/", page, methods=["GET", "HEAD"], include_in_schema=False)
-    return app
 
 
 async def page() -> Response:
