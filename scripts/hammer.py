@@ -16,6 +16,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -179,11 +180,21 @@ class Client:
 
     def send(self, body: bytes, headers: dict[str, str], address: str = "/translate") -> tuple[int, dict[str, object]]:
         """POST a body. Returns the status, and the answer, which is JSON."""
-        if self.connection is None or self.chance.random() < 0.1:
+        if self.chance.random() < 0.1:
             self.close()
-            self.connection = http.client.HTTPConnection(self.server.host, self.server.port, timeout=120)
-        self.connection.request("POST", address, body, headers)
-        with self.connection.getresponse() as answer:
+        if self.connection is not None:
+            with suppress(ConnectionError):  # it was idle, and a server may close it just then: ask on a new one
+                return self.exchange(self.connection, body, headers, address)
+            self.close()
+        self.connection = http.client.HTTPConnection(self.server.host, self.server.port, timeout=120)
+        return self.exchange(self.connection, body, headers, address)
+
+    def exchange(
+        self, connection: http.client.HTTPConnection, body: bytes, headers: dict[str, str], address: str
+    ) -> tuple[int, dict[str, object]]:
+        """POST a body on a connection. Returns the status and the answer. Raises OSError, HTTPException, ValueError."""
+        connection.request("POST", address, body, headers)
+        with connection.getresponse() as answer:
             return answer.status, json.loads(answer.read())
 
     def close(self) -> None:

@@ -2,7 +2,9 @@
 
 import importlib.util
 import logging
+import re
 import signal
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -59,8 +61,7 @@ def serve(
             f"tfm serve needs {missing[0]}, which comes with the extra `serve`; "
             'install it by pip install -c constraints.txt -e ".[serve]"'
         )
-    if api_key is not None and not as_text(api_key, "--api-key").strip():
-        raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY too) to let everyone in")
+    _check(api_key, cors_origin or ())
     from transformer_cli.serve.server import Server, bind, is_local, url_of
 
     with bind(host, port) as bound:  # before models are loaded, which takes longer
@@ -93,3 +94,11 @@ def serve(
             raise Interrupted(
                 f"stopped by {signal.Signals(number).name}; what had been asked before is answered", number
             )
+
+
+def _check(api_key: str | None, origins: Sequence[str]) -> None:
+    if api_key is not None and not as_text(api_key, "--api-key").strip():
+        raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY too) to let everyone in")
+    for origin in origins:
+        if not re.fullmatch(r"\*|https?://[^/?#\s]+", origin):  # as browsers send it; any other would never match
+            raise typer.BadParameter(f"--cors-origin {origin!r} is not * or an address like https://example.org")

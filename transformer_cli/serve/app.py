@@ -33,6 +33,8 @@ PAGE_HEADERS = {  # the page loads nothing from elsewhere, and no other page may
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-cache",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
 }
 
 Result = TypeVar("Result")
@@ -75,8 +77,8 @@ def create_app(
         yield
         await asyncio.to_thread(service.workers.close)
 
-    app = FastAPI(title="tfm", lifespan=lifespan, docs_url=None, redoc_url=None)  # those pages load from elsewhere
-    app.state.service = service
+    app = FastAPI(title="tfm", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.state.service = service  # no docs_url, redoc_url: those pages load from elsewhere
     app.add_middleware(Journal)
     if cors_origins:
         app.add_middleware(
@@ -87,6 +89,11 @@ def create_app(
         )
     for status in (400, 403, 404, 405, 408, 413, GONE, 503):  # by number: the router raises a class of its own
         app.add_exception_handler(status, _refused)
+    _add_addresses(app)
+    return app
+
+
+def _add_addresses(app: FastAPI) -> None:
     for path, function, described in (
         ("/health", health, description.got(description.HEALTH)),
         ("/languages", languages, description.got(description.LANGUAGES)),
@@ -98,8 +105,9 @@ def create_app(
     ):
         method = "POST" if "requestBody" in described else "GET"
         app.add_api_route(path, function, methods=[method], openapi_extra=described)
-    app.add_api_route("/", page, methods=["GET"], include_in_schema=False)
-    return app
+        if method == "GET":
+            app.add_api_route(path, function, methods=["HEAD"], include_in_schema=False)
+    app.add_api_route("/", page, methods=["GET", "HEAD"], include_in_schema=False)
 
 
 async def page() -> Response:
@@ -173,8 +181,8 @@ async def allowed_parameters(request: Request) -> Mapping[str, Any]:
     parameters = await read_parameters(request, service.limits)
     if service.api_key is not None:
         kind, _, token = request.headers.get("authorization", "").partition(" ")
-        is_bearer = kind.lower() == "bearer"
-        given = token.encode("latin-1") if is_bearer else text_of(parameters, "api_key", "").encode()
+        bearer = token.strip() if kind.lower() == "bearer" else ""
+        given = bearer.encode("latin-1") or text_of(parameters, "api_key", "").encode()
         if not given:
             raise HTTPException(400, "Please contact the server operator to get an API key")
         if not hmac.compare_digest(given, service.api_key.encode()):  # in a time that does not tell how far

@@ -13,7 +13,6 @@ from python_multipart.exceptions import FormParserError
 from transformer_cli.reading import parse_json
 from transformer_cli.serve.limits import Limits
 
-DRAINED = 16  # times the limit: so much of a body that is too long is read, since few clients listen while they send
 MOST_FIELDS = 2000  # of a form
 GONE = 499  # nginx's status for a client that has gone; nobody reads it
 
@@ -100,33 +99,36 @@ def numbers_of(parameters: Mapping[str, Any], name: str) -> list[int]:
 
 
 async def _read_body(request: Request, limits: Limits) -> bytes:
-    """Raises HTTPException if it is too long, or does not come in time."""
+    """Raises HTTPException if it is too long, or does not come in time.
+
+    Of a body that is too long all is read and thrown away, since few clients listen while they send; but one that asks
+    before it sends (Expect: 100-continue, as curl does) gets its answer at once.
+    """
     said = request.headers.get("content-length", "0")
-    n_bytes = int(said) if said.isdecimal() else 0
-    if n_bytes > DRAINED * limits.body:
+    if request.headers.get("expect", "").lower() == "100-continue" and said.isdecimal() and int(said) > limits.body:
         raise _too_long(limits)
+    body = bytearray()
     try:
-        return await asyncio.wait_for(_collect(request, limits), limits.body_seconds)
+        await asyncio.wait_for(_collect(request, body, limits.body + 1), limits.body_seconds)
     except asyncio.TimeoutError:
+        if len(body) > limits.body:
+            raise _too_long(limits) from None
         why = f"Invalid request: its body did not come within {limits.body_seconds:g} seconds; send it faster"
         raise HTTPException(408, why, {"Connection": "close"}) from None
+    if len(body) > limits.body:
+        raise _too_long(limits)
+    return bytes(body)
 
 
-async def _collect(request: Request, limits: Limits) -> bytes:
-    body = bytearray()
-    n_bytes, is_last = 0, False
-    while not is_last and n_bytes <= DRAINED * limits.body:
+async def _collect(request: Request, body: bytearray, most: int) -> None:
+    """Read a body to its end, and keep its first bytes."""
+    is_last = False
+    while not is_last:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise HTTPException(GONE)
-        chunk = message.get("body", b"")
+        body += message.get("body", b"")[: most - len(body)]
         is_last = not message.get("more_body", False)
-        n_bytes += len(chunk)
-        if n_bytes <= limits.body:
-            body += chunk
-    if n_bytes > limits.body:
-        raise _too_long(limits)
-    return bytes(body)
 
 
 def _too_long(limits: Limits) -> HTTPException:
@@ -141,6 +143,8 @@ def _json(body: bytes) -> dict[str, Any]:
         raise HTTPException(400, "Invalid JSON format: not UTF-8; encode it in UTF-8") from None
     except ValueError as error:
         why = str(error).removeprefix("not JSON that tfm has written: ")
+        if "integer string conversion" in why:  # Python's words speak of its own settings
+            why = "a number has too many digits"
         raise HTTPException(400, f"Invalid JSON format: {why}") from None
     if not isinstance(value, dict):
         raise HTTPException(400, "Invalid JSON format: not an object with keys such as q, source and target")

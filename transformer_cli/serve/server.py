@@ -129,6 +129,7 @@ class _Protocol(H11Protocol):
     """HTTP/1.1 that answers in JSON even to what is not HTTP, and does not wait for ever."""
 
     _head_timer: asyncio.TimerHandle | None = None
+    _unread_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Expect the head of a request."""
@@ -136,7 +137,7 @@ class _Protocol(H11Protocol):
         self._watch_head()
 
     def data_received(self, data: bytes) -> None:
-        """Read what has come, and wait only for a while for the rest of a head."""
+        """Read what has come, and wait only for a while for the rest of a head, or of a body that nobody wants."""
         super().data_received(data)
         self._watch_head()
 
@@ -148,8 +149,10 @@ class _Protocol(H11Protocol):
     def on_response_complete(self) -> None:
         """Go on to the next request; drop a client that does not read this answer."""
         super().on_response_complete()
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()  # it was for an earlier answer
         if self.transport.get_write_buffer_size():
-            self.loop.call_later(READ_SECONDS, self._drop_unread)
+            self._unread_timer = self.loop.call_later(READ_SECONDS, self._drop_unread)
 
     def send_400_response(self, msg: str) -> None:
         """Answer to what is not HTTP."""
@@ -162,7 +165,8 @@ class _Protocol(H11Protocol):
         self.transport.close()
 
     def _watch_head(self) -> None:
-        if self.cycle is not None and not self.cycle.response_complete:
+        is_idle = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]  # between two requests
+        if self.cycle is not None and (is_idle or not self.cycle.response_complete):
             self._unwatch_head()
         elif self._head_timer is None:
             self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
@@ -179,6 +183,7 @@ class _Protocol(H11Protocol):
 
 def _quiet() -> None:
     """Let uvicorn and asyncio say only what is wrong with the server, on one line each."""
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # what is wrong with a form is in its answer
     for name in ("uvicorn", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers = [LineHandler()]

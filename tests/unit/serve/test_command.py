@@ -113,3 +113,11 @@ def test_a_report_does_not_have_the_key(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (report,) = tmp_path.iterdir()
     assert "serve --api-key … --api-key=… --port 1" in report.read_text(encoding="utf-8").replace("'", "")
     assert "geheim" not in report.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("origin", ["nonsense", "https://a.example/", "a.example", ""])
+def test_an_origin_that_no_browser_sends_is_refused(
+    tfm: Callable[..., tuple[int, str, str]], tmp_path: Path, origin: str
+) -> None:
+    code, _, err = tfm("serve", "--cors-origin", origin, cwd=tmp_path)
+    assert (code, "is not * or an address like" in err) == (2, True)

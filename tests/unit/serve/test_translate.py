@@ -137,6 +137,7 @@ def test_what_is_wrong_is_said_in_one_line(served: Running, changed: dict[str, A
             "Invalid JSON format: its brackets are nested too deeply",
         ),
         (b'{"q": NaN}', "application/json", "Invalid JSON format: NaN is not a number that JSON has"),
+        (b'{"q": ' + b"9" * 5000 + b"}", "application/json", "Invalid JSON format: a number has too many digits"),
     ],
 )
 def test_a_body_that_cannot_be_read_is_refused(served: Running, body: bytes, kind: str, error: str) -> None:
