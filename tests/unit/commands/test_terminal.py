@@ -281,7 +281,8 @@ def test_a_note_is_gone_before_the_reader_of_a_pipe_shows_results(
     terminal.note("loading PyTorch")
     assert screen.seen() == "loading PyTorch …"
     read, write = os.pipe()
-    streams._Results(write, "w").write(b"Usage")
+    with streams._Results(write, "w") as results:
+        results.write(b"Usage")
     assert screen.seen() == "\r\x1b[K"
     os.close(read)
 
