@@ -62,6 +62,14 @@ class Screen:
         assert until is None or until in shown
         return shown
 
+    def answer(self, process: int, number: signal.Signals, until: str) -> None:
+        """Send a signal until a text appears: readline may hear it with the next key if it arrives while it draws."""
+        started, content = time.monotonic(), ""
+        while until not in content:
+            assert time.monotonic() < started + 60
+            os.kill(process, number)
+            content += self.seen()
+
     def type(self, keys: str, *, is_edited: bool = True) -> None:
         """Type when readline has the terminal (is_edited): the kernel would keep a Ctrl-D before that to itself."""
         started = time.monotonic()
@@ -166,8 +174,7 @@ def test_a_conversation(converse: Callable[..., int], forks: Forks, screen: Scre
     screen.seen(until="line 2: 15 tokens, but the model takes at most 14 ")
     screen.type("Der alte Hund jault im Park.")
     screen.seen(until="jault im Park.")
-    os.kill(pid, signal.SIGINT)  # a Ctrl-C, which drops the line
-    screen.seen(until="de> ")
+    screen.answer(pid, signal.SIGINT, "de> ")  # a Ctrl-C, which drops the line
     screen.type("\x1b[A\x1b[A\r")  # up, to the line before the last that was entered
     screen.seen(until=DOG)
     screen.type("\x04")
@@ -181,8 +188,7 @@ def test_after_a_stop_a_conversation_goes_on_where_it_was(
     screen.seen(until="de> ")
     screen.type("Der alte Hund")
     screen.seen(until="Der alte Hund")
-    os.kill(pid, signal.SIGCONT)  # what `fg` sends after a Ctrl-Z
-    screen.seen(until="Der alte Hund")  # behind a new prompt
+    screen.answer(pid, signal.SIGCONT, "Der alte Hund")  # what `fg` sends after a Ctrl-Z; behind a new prompt
     screen.type(" singt im Park.\r")
     screen.seen(until=DOG)
     screen.type("\x04")
