@@ -12,8 +12,9 @@ import pytest
 from outcomes import PowerCut, outcome
 from transformer_cli import signals
 from transformer_cli.errors import Interrupted
+from transformer_cli.evaluation import losses
 from transformer_cli.runs.run import Run
-from transformer_cli.training import averaging, validation
+from transformer_cli.training import averaging
 from transformer_cli.training.step import Learner
 
 TrainTiny = Callable[..., Run]
@@ -24,8 +25,8 @@ MOMENTS = {  # what is going on when the signal arrives: (module or class, its f
     "last step of an epoch": (Learner, "gradient", 2),
     "first step of an epoch": (Learner, "gradient", 3),
     "last step": (Learner, "gradient", 4),
-    "validation": (validation, "corpus_losses", 1),
-    "last validation": (validation, "corpus_losses", 2),
+    "validation": (losses, "corpus_losses", 1),
+    "last validation": (losses, "corpus_losses", 2),
     "averaging": (averaging, "corpus_losses", 1),
 }
 
