@@ -10,38 +10,72 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from transformer_cli import signals, streams, terminal
-from transformer_cli.commands.compare import compare
-from transformer_cli.commands.config import config
-from transformer_cli.commands.curves import curves
-from transformer_cli.commands.doctor import doctor
-from transformer_cli.commands.evaluate import evaluate
-from transformer_cli.commands.export import export
-from transformer_cli.commands.inspect import inspect
-from transformer_cli.commands.prepare import prepare
-from transformer_cli.commands.runs import runs
-from transformer_cli.commands.score import score
-from transformer_cli.commands.serve import serve
-from transformer_cli.commands.train import train
-from transformer_cli.commands.translate import translate
-from transformer_cli.commands.verify import verify
 from transformer_cli.compute import threads
 from transformer_cli.errors import DistributedError, Interrupted, TfmError
 
+COMMANDS = (
+    "prepare",
+    "train",
+    "evaluate",
+    "compare",
+    "score",
+    "translate",
+    "inspect",
+    "serve",
+    "curves",
+    "runs",
+    "export",
+    "verify",
+    "config",
+    "doctor",
+)
+"""in the order of the help; each is the function of its name in commands/NAME.py"""
+IN_SEVERAL_PROCESSES = ("train", "translate")
+WITHOUT_TORCH = ("config", "curves", "runs", "verify")
+"""the commands that begin at once"""
+UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or that of the copy of click in newer versions of typer
+
+
+class _Commands(Mapping[str, Any]):
+    """Name → command, which is imported when it is looked up: the help of one needs none of the others."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in COMMANDS:
+            raise KeyError(name)
+        function = getattr(import_module(f"transformer_cli.commands.{name}"), name)
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command()(_said_once()(function) if name in IN_SEVERAL_PROCESSES else function)
+        return typer.main.get_command(alone)
+
+
+class _Group(typer.core.TyperGroup):
+    """`tfm`, with these commands."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes | {"commands": _Commands()})
+
+
 app = typer.Typer(
+    cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"]},  # for every command
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help: rich takes a tenth of a second to import
 )
-WITHOUT_TORCH = ("config", "curves", "runs", "verify")
-"""the commands that begin at once"""
-UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or that of the copy of click in newer versions of typer
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -137,22 +171,6 @@ def _said_once() -> Iterator[None]:
             sys.exit(128 + error.signal_number)
         time.sleep(30)
         raise
-
-
-app.command()(prepare)
-app.command()(_said_once()(train))  # runs in several processes, as translate may
-app.command()(evaluate)
-app.command()(compare)
-app.command()(score)
-app.command()(_said_once()(translate))
-app.command()(inspect)
-app.command()(serve)
-app.command()(curves)
-app.command()(runs)
-app.command()(export)
-app.command()(verify)
-app.command()(config)
-app.command()(doctor)
 
 
 def _start_log() -> None:
