@@ -30,6 +30,7 @@ def exported_speed(translator: Translator, sentences: Sequence[str], *, rounds: 
             opened = Translator(exported, translator.device)
             make_engine = partial(ctranslate2.Translator, str(exported.folder))
             ready = fastest(make_engine, ready_tokens(translator, sentences, GREEDY), threads)
+            torch.set_num_threads(threads)  # CTranslate2 changes it
             ours, theirs = opened.translations(sentences), ready()
             say(f"ctranslate2: exported in {quantization}, CTranslate2 with ready tokens")
             ways = (partial(opened.translations, sentences), ready)

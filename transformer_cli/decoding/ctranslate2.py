@@ -210,7 +210,7 @@ class CTranslate2Engine:
         index = device.index or 0
         if device.type not in ("cpu", "cuda") or (device.type == "cuda" and index >= library.get_cuda_device_count()):
             raise DeviceError(f"device {device}: CTranslate2, which runs {self._folder}, does not have it; choose cpu")
-        threads = batches_at_a_time or torch.get_num_threads()
+        threads = torch.get_num_threads()
         level = library.get_log_level()
         library.set_log_level(logging.ERROR)  # who opens the model says in what it computes
         try:
@@ -218,7 +218,7 @@ class CTranslate2Engine:
                 str(self._folder),
                 device=device.type,
                 device_index=index,
-                inter_threads=threads if device.type == "cpu" else 1,
+                inter_threads=(batches_at_a_time or threads) if device.type == "cpu" else 1,
                 intra_threads=1,
                 max_queued_batches=-1,  # all that wait are in memory anyway
             )
@@ -229,6 +229,7 @@ class CTranslate2Engine:
             ) from None
         finally:
             library.set_log_level(level)
+            torch.set_num_threads(threads)  # both libraries may share OpenMP, which intra_threads has changed
 
 
 @dataclass

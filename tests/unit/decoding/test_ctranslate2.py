@@ -150,6 +150,16 @@ def test_a_sentence_alone_is_translated_as_among_others(opened: Open, monkeypatc
     assert_same(translate(engine), together)
 
 
+def test_torch_keeps_its_threads_where_both_libraries_share_openmp(opened: Open) -> None:
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        opened(make_model())
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("quantization", ["float16", "bfloat16", "int16", "int8"])
 def test_smaller_weights_make_nearly_the_same_losses(quantization: str, opened: Open) -> None:
     model = make_model()
