@@ -149,7 +149,7 @@ def test_another_command_ends_with_one_line(
     assert said(tmp_path) == [f"tfm: stopped by {number.name}"]
 
 
-@pytest.mark.parametrize("module", ["typer", "transformer_cli.commands.train", "torch", "transformer_cli.translator"])
+@pytest.mark.parametrize("module", ["typer", "transformer_cli.commands.options", "torch", "transformer_cli.translator"])
 def test_ctrl_c_while_imports_run_is_one_line(project: Path, module: str) -> None:
     program = (
         "import builtins, os, signal\n"
