@@ -1,9 +1,10 @@
 """An exported model, run by CTranslate2: ids in, hypotheses and log-probabilities out. The owner of that library.
 
 CTranslate2 searches by itself; what differs from our searches is put right here. Its limit holds for a whole batch, so
-a sentence that went beyond its own is translated once more. What is forbidden loses its share of the probability there,
-and what is forced has none; so <pad> and <sos> are forbidden only to the few sentences in which they were written, and
-wherever anything was forced or forbidden, log-probabilities are computed anew. Knows no words; it is told their names.
+a translation that went beyond its own is cut there if the search was greedy, and searched for once more by a beam.
+What is forbidden loses its share of the probability there, and what is forced has none; so <pad> and <sos> are
+forbidden only to the few sentences in which they were written, and wherever anything was forced, forbidden or cut,
+log-probabilities are computed anew. Knows no words; it is told their names.
 """
 
 import logging
@@ -95,14 +96,20 @@ class CTranslate2Engine:
         for rows, several in self._search(sentences, settings, prefix, jobs, never=[]):
             found.update(zip(rows, several, strict=True))
             done(len(rows))
-        again: dict[int, list[int]] = {}  # limit → sentences that went beyond it, or have what may not be written
+        too_long = [row for row, limit in enumerate(limits) if any(each.steps > limit for each in found[row])]
+        if settings.decoding.beam_size == 1:
+            found.update((row, [each.first(limits[row]) for each in found[row]]) for row in too_long)
+        again: dict[
+            int, list[int]
+        ] = {}  # limit → sentences that a beam took beyond it, or have what may not be written
         for row, limit in enumerate(limits):
             if any(each.steps > limit or not NEVER.isdisjoint(each.tokens) for each in found[row]):
                 again.setdefault(limit, []).append(row)
         for rows, several in self._search(sentences, settings, prefix, list(again.items()), never=sorted(NEVER)):
             found.update(zip(rows, several, strict=True))
         is_constrained = bool(prefix or settings.decoding.no_repeat_ngram)
-        self._rescore(sentences, found, found if is_constrained else [row for rows in again.values() for row in rows])
+        changed = {*too_long, *(row for rows in again.values() for row in rows)}
+        self._rescore(sentences, found, found if is_constrained else sorted(changed))
         alpha = settings.decoding.length_penalty
         return [_best([each.hypothesis(alpha) for each in found[row]], settings) for row in range(len(sentences))]
 
@@ -247,6 +254,10 @@ class _Found:
     def steps(self) -> int:
         """How many tokens were chosen, <eos> included."""
         return len(self.tokens) + self.ended
+
+    def first(self, limit: int) -> "_Found":
+        """What a greedy search of at most `limit` steps would have found, but for the log-probability."""
+        return _Found(self.tokens[:limit], self.attended[:limit], self.log_prob, ended=False)
 
     def hypothesis(self, alpha: float) -> Hypothesis:
         return Hypothesis(self.tokens, self.attended, self.log_prob, score(self.log_prob, self.steps, alpha))

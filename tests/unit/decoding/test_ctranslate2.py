@@ -66,6 +66,17 @@ def translate(
     return found
 
 
+class Recorder:
+    """Stands in front of CTranslate2's translator, and writes down what is called."""
+
+    def __init__(self, translator: Any, called: list[str]) -> None:
+        self._translator, self._called = translator, called
+
+    def __getattr__(self, name: str) -> Any:
+        self._called.append(name)
+        return getattr(self._translator, name)
+
+
 def search(**decoding: Any) -> SearchSettings:
     return SearchSettings(decoding=DecodingConfig(**decoding))
 
@@ -108,6 +119,21 @@ def test_each_shape_of_the_family_translates_and_scores_as_ours(shape: str, open
 def test_each_option_of_greedy_search_does_the_same(settings: SearchSettings, prefix: list[int], opened: Open) -> None:
     model = make_model()
     assert_same(translate(opened(model), settings, prefix), translate(TransformerEngine([model]), settings, prefix))
+
+
+def test_a_greedy_translation_beyond_its_limit_is_cut_and_not_searched_for_again(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make_model(**SHAPES["pre-norm without a final norm"], max_length=64)  # writes no <pad> and no <sos>
+    engine, begun = opened(model), list[str]()
+    library = engine._translator
+    monkeypatch.setattr(engine, "_translator", Recorder(library, begun))
+    found = translate(engine)
+    limits = [SearchSettings().limit(len(ids), model.config.max_length) for ids in SENTENCES]
+    cut = [len(each.tokens) == limit < max(limits) for (each,), limit in zip(found, limits, strict=True)]
+    assert any(cut)
+    assert begun == ["translate_batch", "score_batch"]
+    assert_same(found, translate(TransformerEngine([model])))
 
 
 @pytest.mark.parametrize("options", [{}, {"no_repeat_ngram": 2}])
