@@ -48,6 +48,14 @@ def test_every_library_that_is_imported_is_declared_and_the_other_way_round(proj
     assert used == needed | on_request
 
 
+def test_errors_ask_for_the_versions_that_the_extras_declare(project: dict[str, Any]) -> None:
+    source = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py"))
+    commands = re.findall(r"run `pip install ((?:'[^']+>=[^']+' ?)+)`", source)
+    asked = {requirement for command in commands for requirement in re.findall(r"'([^']+)'", command)}
+    extras = project["optional-dependencies"]
+    assert asked == {one for extra in ("vectors", "tensorboard", "ctranslate2", "serve") for one in extras[extra]}
+
+
 def test_the_command_is_what_the_tests_call(project: dict[str, Any]) -> None:
     module, _, function = project["scripts"]["tfm"].partition(":")
     assert (module, callable(getattr(import_module(module), function))) == ("transformer_cli.__main__", True)

@@ -58,8 +58,8 @@ def serve(
     """Serve translations over HTTP, with LibreTranslate's API and a page at /."""
     if missing := [name for name in ("fastapi", "uvicorn", "python_multipart") if not importlib.util.find_spec(name)]:
         raise ConfigError(
-            f"tfm serve needs {missing[0]}, which comes with the extra `serve`; "
-            'install it by pip install -c constraints.txt -e ".[serve]"'
+            f"tfm serve needs {missing[0]}, which is not installed; "
+            "run `pip install 'fastapi>=0.115' 'uvicorn>=0.30' 'h11>=0.14' 'python-multipart>=0.0.18'`"
         )
     _check(api_key, cors_origin or ())
     from transformer_cli.serve.server import Server, bind, is_local, url_of

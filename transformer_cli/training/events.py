@@ -18,8 +18,8 @@ def check_installed() -> None:
         import tensorboard  # noqa: F401
     except ImportError:
         raise ConfigError(
-            "training.tensorboard: tensorboard is not installed; pip install 'transformer-cli[tensorboard]' "
-            "(in a checkout: pip install -e '.[tensorboard]'), or set it to false"
+            "training.tensorboard: tensorboard is not installed; run `pip install 'tensorboard>=2.16'`, "
+            "or set it to false"
         ) from None
 
 

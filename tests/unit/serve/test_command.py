@@ -101,8 +101,8 @@ def test_without_its_extra_one_line_says_what_to_install(
     assert tfm("serve", cwd=tmp_path) == (
         1,
         "",
-        "tfm: error: tfm serve needs uvicorn, which comes with the extra `serve`; "
-        'install it by pip install -c constraints.txt -e ".[serve]"\n',
+        "tfm: error: tfm serve needs uvicorn, which is not installed; "
+        "run `pip install 'fastapi>=0.115' 'uvicorn>=0.30' 'h11>=0.14' 'python-multipart>=0.0.18'`\n",
     )
 
 

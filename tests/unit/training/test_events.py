@@ -134,7 +134,7 @@ def test_where_tensorboard_is_absent_one_line_says_so_before_training(
 ) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "tensorboard"]:
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(ConfigError, match=r"^training\.tensorboard: .* pip install 'transformer-cli\[tensorboard\]' "):
+    with pytest.raises(ConfigError, match=r"^training\.tensorboard: .* run `pip install 'tensorboard>=2\.16'`"):
         train_tiny(tmp_path, *ON)
     assert list(tmp_path.iterdir()) == []
     train_tiny(tmp_path, "training.epochs=1")  # nobody asks for it
