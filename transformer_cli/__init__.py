@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transformer_cli.evaluation.evaluate import evaluate
     from transformer_cli.evaluation.score import score_pairs
     from transformer_cli.evaluation.systems import Terms
+    from transformer_cli.exporting.export import export
     from transformer_cli.inspection import Inspection, inspect_sentence
     from transformer_cli.training.trainer import train
     from transformer_cli.translator import Options, Translation, Translator

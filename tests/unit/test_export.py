@@ -177,6 +177,13 @@ def test_without_the_library_one_line_says_how_to_get_it(
         )
 
 
+def test_from_python_too_weights_are_kept_only_as_the_format_can(project: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^quantization: 'int4' is not one of float32, float16, bfloat16, int16, int8$"
+    ):
+        export("tiny", quantization="int4", runs_dir=project / "runs")
+
+
 def test_the_library_is_not_imported_where_it_is_not_needed() -> None:
     probe = (
         "import transformer_cli.exporting.export, transformer_cli.evaluation.evaluate, transformer_cli.verification, "

@@ -170,6 +170,8 @@ def test_importing_the_command_line_is_cheap(module: str) -> None:
 def test_every_public_name_can_be_got() -> None:
     assert set(transformer_cli.__all__) == set(transformer_cli._HOME)
     assert set(transformer_cli.__all__) <= set(dir(transformer_cli))
+    for_checkers = {f"transformer_cli.{home}.{name}" for name, home in transformer_cli._HOME.items()}
+    assert set(IMPORTS["__init__"]) - {"importlib.import_module", "typing.Any"} == for_checkers
     for name, home in transformer_cli._HOME.items():
         found = getattr(transformer_cli, name)
         assert (found.__name__, found.__module__) == (name, f"transformer_cli.{home}")

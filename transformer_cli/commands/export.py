@@ -46,8 +46,8 @@ def export(
 ) -> None:
     """Write a run's best model in CTranslate2's format, to translate faster, with tfm or without it.
 
-    Needs the extra `ctranslate2`. `--run DIR` opens the folder in translate, evaluate, compare and score, and its
-    README.md shows how to use it from Python without tfm.
+    Needs the extra `ctranslate2`. `--run DIR` opens the folder in translate, evaluate, score and serve (compare and
+    verify take it as an argument), and its README.md shows how to use it from Python without tfm.
     """
     from transformer_cli.exporting.export import export
 

@@ -77,7 +77,8 @@ def translate(
             min=1,
             max=1000,
             metavar="K",
-            help="Print the K best translations of each line: line number, score and text, with tabs between them.",
+            help="Print the K best translations of each line, for which the beam has to hold K: line number, score and "
+            "text, with tabs between them.",
             show_default="only the best one, as plain text",
         ),
     ] = None,

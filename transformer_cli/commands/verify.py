@@ -14,7 +14,7 @@ def verify(
         list[str] | None,
         typer.Argument(
             metavar="[DATA|RUN]...",
-            help="Folders of datasets; names of runs under runs/, or their folders.",
+            help="Folders of datasets or exported models; names of runs under runs/, or their folders.",
             show_default="the newest run",
             autocompletion=completion.runs,
         ),

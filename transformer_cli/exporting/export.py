@@ -9,7 +9,7 @@ from transformer_cli.compute.memory import in_words
 from transformer_cli.decoding.ctranslate2 import import_ctranslate2
 from transformer_cli.errors import ConfigError
 from transformer_cli.exporting.readme import readme
-from transformer_cli.exporting.spec import positions_of, write_model
+from transformer_cli.exporting.spec import BYTES, positions_of, write_model
 from transformer_cli.files import new_folder, write_text
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.exported import Exported, Facts, is_exported, read_export, seal_export
@@ -32,9 +32,11 @@ def export(
     """Write the best weights of a run (None: the newest) into a new folder, if they are not there yet, and open it.
 
     output: None for exports/NAME, or exports/NAME-int8 and so on. quantization: how weights are kept: float32, float16,
-    bfloat16, int16 or int8. Raises CheckpointError, ConfigError if CTranslate2 is not installed or something else is
-    there, OSError.
+    bfloat16, int16 or int8. Raises CheckpointError, ConfigError if CTranslate2 is not installed, something else is
+    there or weights cannot be kept so, OSError.
     """
+    if quantization not in BYTES:
+        raise ConfigError(f"quantization: {quantization!r} is not one of {', '.join(BYTES)}")
     opened = Run.open(find_run(run, runs_dir))
     library = import_ctranslate2()
     kept = "" if quantization == "float32" else f"-{quantization}"
