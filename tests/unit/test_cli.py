@@ -223,6 +223,12 @@ def test_help_goes_to_standard_output(tfm: Tfm, tmp_path: Path, arguments: tuple
     assert "Usage: tfm" in out
 
 
+def test_what_a_command_does_is_said_in_full(tfm: Tfm, tmp_path: Path) -> None:
+    _, _, listed = tfm("--help", cwd=tmp_path)[1].partition("\nCommands:\n")
+    assert [line.split()[0] for line in listed.splitlines()] == list(COMMANDS)
+    assert "..." not in listed  # what would not fit in 80 columns
+
+
 def test_python_m_is_the_same_as_tfm(tfm: Tfm, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-m", "transformer_cli", "--version"]
     done = subprocess.run(command, capture_output=True, text=True)

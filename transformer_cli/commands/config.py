@@ -29,7 +29,7 @@ def config(
     overrides: SetOption = None,
     list_names: Annotated[bool, typer.Option("--list", "-l", help="List the configs that come with tfm.")] = False,
 ) -> None:
-    """Print every setting with its value and a comment, as YAML that --config takes."""
+    """Print every setting with its value and a comment. The output is YAML that --config takes."""
     if run is not None and (name is not None or overrides):
         raise typer.BadParameter("--run prints a run's own settings; it cannot be used with a config or --set")
     if list_names and (name is not None or run is not None or overrides):

@@ -52,7 +52,7 @@ def evaluate(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Print loss, perplexity, BLEU and chrF of a run's best checkpoint, or of an ensemble of several runs'."""
+    """Print loss, perplexity, BLEU and chrF of a run. Several runs are judged together, as an ensemble."""
     if (input_file is None) != (reference is None):
         raise typer.BadParameter("--input and --reference need each other")
     if input_file and split:

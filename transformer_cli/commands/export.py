@@ -44,10 +44,11 @@ def export(
         typer.Option("--quantization", "-q", help="How weights are kept; int8 is the smallest and fastest on CPUs."),
     ] = QuantizationChoice.float32,
 ) -> None:
-    """Write a run's best model in CTranslate2's format, to translate faster, with tfm or without it.
+    """Write a run's best model in CTranslate2's format.
 
-    Needs the extra `ctranslate2`. `--run DIR` opens the folder in translate, evaluate, score and serve (compare and
-    verify take it as an argument), and its README.md shows how to use it from Python without tfm.
+    It translates faster, with tfm or without it. Needs the extra `ctranslate2`. `--run DIR` opens the folder in
+    translate, evaluate, score and serve (compare and verify take it as an argument), and its README.md shows how to use
+    it from Python without tfm.
     """
     from transformer_cli.exporting.export import export
 

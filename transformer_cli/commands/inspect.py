@@ -91,7 +91,7 @@ def inspect(
         bool, typer.Option("--json", help="Print the numbers as JSON, with scores before softmax; no picture.")
     ] = False,
 ) -> None:
-    """Draw a sentence's attention weights, and how the encoder moves its token vectors."""
+    """Draw a sentence's attention weights and token vectors. These are drawn before and after the encoder."""
     picture = _picture(output, as_blocks=as_blocks, as_json=as_json)
     sentence = as_text(sentence, "the sentence")
     if vectors is not None:

@@ -55,7 +55,7 @@ def serve(
         bool, typer.Option("--log-text", help="Write what is translated, and how, to the log.")
     ] = False,
 ) -> None:
-    """Serve translations over HTTP, with LibreTranslate's API and a page at /."""
+    """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /."""
     if missing := [name for name in ("fastapi", "uvicorn", "python_multipart") if not importlib.util.find_spec(name)]:
         raise ConfigError(
             f"tfm serve needs {missing[0]}, which is not installed; "

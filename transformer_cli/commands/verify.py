@@ -20,7 +20,7 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Compare every file of a dataset or a run with the sum that was kept when it was written."""
+    """Tell whether every file of a dataset or a run is undamaged. It compares them with the sums that were kept."""
     from transformer_cli.verification import verify
 
     verified = [verify(target) for target in targets or (None,)]
