@@ -62,7 +62,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     system names `path`.
     """
     with _named(path, None):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         sweep(path.parent)
         temporary, file = begin_file(path)
     with _named(path, temporary), file:
@@ -92,7 +92,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     another one in one step, so each needs a new name.
     """
     with _named(path, None):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         sweep(path.parent)
         temporary, lock = begin_folder(path)
     content = temporary / path.name
@@ -156,6 +156,14 @@ def _named(path: Path, temporary: Path | None) -> Iterator[None]:
             if name.is_relative_to(temporary):
                 raise OSError(error.errno, error.strerror, str(path / name.relative_to(temporary))) from error
         raise
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, unless they are there. Raises OSError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:  # a file, or a link to nothing, is in its place
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
 
 
 def _rename(folder: Path, path: Path) -> None:

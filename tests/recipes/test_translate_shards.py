@@ -4,6 +4,7 @@ import gzip
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,7 +132,9 @@ def test_a_shard_names_the_line_of_the_whole_text(tfm: Tfm, project: Path, text:
         (("--shard", "1/2", "-i", "/dev/stdin", "-o", "OUT"), 1, "/dev/stdin: its lines have to be counted"),
         (("--shard", "1/2", "-i", "IN", "-o", "/dev/stdout"), 1, "/dev/stdout: cannot be written: shards are joined"),
         (("--shard", "1/2", "-i", "nowhere", "-o", "OUT"), 1, "nowhere: cannot be read: No such file or directory"),
-        (("-i", "IN", "-o", "IN/out"), 1, "IN/out: cannot be written: "),
+        (("-i", "IN", "-o", "IN/out"), 1, "IN/out: cannot be written: Not a directory; "),
+        (("--shard", "1/2", "-i", "IN", "-o", "IN/out"), 1, "IN/out: cannot be written: Not a directory; "),
+        (("--shard", "1/2", "-i", "IN", "-o", "IN"), 1, "IN: cannot be written: it is the --input, from which shards"),
     ],
 )
 def test_what_cannot_be_cut_or_written_is_one_line(
@@ -141,6 +144,29 @@ def test_what_cannot_be_cut_or_written_is_one_line(
     found, out, err = tfm("translate", *given, cwd=project)
     assert (found, out) == (code, "")
     assert said.replace("IN", str(text)) in " ".join(err.split())
+
+
+def test_a_text_that_changes_while_it_is_translated_is_refused(
+    tfm: Tfm, project: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translate = module._Work.translate
+
+    def appending(*arguments: Any, **named: Any) -> None:
+        translate(*arguments, **named)
+        text.write_text("Hund\n", encoding="utf-8")
+
+    monkeypatch.setattr(module._Work, "translate", appending)
+    code, _, err = tfm("translate", "-i", text, "-o", tmp_path / "out", "--shard", "1/2", cwd=project)
+    assert (code, err) == (1, f"tfm: error: {text}: changed while shard 1/2 was translated; start all shards again\n")
+    assert [path.name for path in (tmp_path / "out.shards").iterdir()] == ["job.json"]
+
+
+def test_a_link_as_output_stays_a_link(tfm: Tfm, project: Path, text: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "out.en")
+    for number in (1, 2):
+        assert tfm("translate", "-i", text, "-o", tmp_path / "link", "--shard", f"{number}/2", cwd=project)[0] == 0
+    assert (tmp_path / "link").is_symlink()
+    assert len((tmp_path / "out.en").read_text(encoding="utf-8").splitlines()) == 60
 
 
 def test_an_output_is_whole_or_what_it_was(tfm: Tfm, project: Path, text: Path, tmp_path: Path) -> None:

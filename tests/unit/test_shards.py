@@ -85,7 +85,7 @@ def test_an_output_that_is_gone_or_changed_is_made_anew(tmp_path: Path) -> None:
 def test_shards_of_another_text_are_refused_until_all_is_joined(tmp_path: Path) -> None:
     output, others = tmp_path / "out", {**FACTS, "runs": ["ab step-2"]}
     finish(Shard(1, 2), output, FACTS, writes("a\n"))
-    with pytest.raises(DataError, match=r'out\.shards: .* \(runs: \["ab step-1"\] → \["ab step-2"\]\); give the old'):
+    with pytest.raises(DataError, match=r"out\.shards: .* \(runs\.1: 'ab step-1' → 'ab step-2'\); give the old"):
         finish(Shard(2, 2), output, others, never)
     with pytest.raises(DataError, match=r"begun with other settings \(shards: 2 → 3\)"):
         finish(Shard(2, 3), output, FACTS, never)
@@ -94,6 +94,36 @@ def test_shards_of_another_text_are_refused_until_all_is_joined(tmp_path: Path) 
     assert output.read_text(encoding="utf-8") == "a\nb\n"
     finish(Shard(2, 2), output, others, writes("d\n"))
     assert output.read_text(encoding="utf-8") == "c\nd\n"
+
+
+def test_of_two_jobs_only_the_settings_that_differ_are_said(tmp_path: Path) -> None:
+    search = {"n_best": 1, "max_tokens": None, "length_penalty": 1.0, "no_repeat_ngram": 0, "beam_size": 1}
+    finish(Shard(1, 2), tmp_path / "out", {"search": search}, writes("a\n"))
+    with pytest.raises(DataError, match=r"with other settings \(search\.beam_size: 1 → 2\); give"):
+        finish(Shard(2, 2), tmp_path / "out", {"search": {**search, "beam_size": 2}}, never)
+    with pytest.raises(DataError, match=r"\(.*n_best: .*; .*max_tokens: .*; .*length_penalty: .*; and 2 more\); give"):
+        finish(Shard(2, 2), tmp_path / "out", {"search": dict.fromkeys(search, "new")}, never)
+
+
+def test_a_finished_shard_that_is_damaged_is_not_joined(tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    finish(Shard(1, 2), output, FACTS, writes("a\nb\n"))
+    (part,) = (tmp_path / "out.shards").glob("1-of-2.*")
+    part.write_text("a\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"1-of-2\..*: damaged: .*; delete it, and start shard 1/2 again$"):
+        finish(Shard(2, 2), output, FACTS, writes("c\n"))
+    assert not output.exists()
+    part.unlink()
+    finish(Shard(1, 2), output, FACTS, writes("a\nb\n"))
+    assert output.read_text(encoding="utf-8") == "a\nb\nc\n"
+
+
+def test_a_file_where_shards_should_wait_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out.shards").touch()
+    with pytest.raises(
+        DataError, match=r"out\.shards: not a folder, in which shards could wait; name another --output$"
+    ):
+        finish(Shard(1, 2), tmp_path / "out", FACTS, never)
 
 
 def test_two_that_finish_the_same_shard_at_once_join_the_same(tmp_path: Path) -> None:

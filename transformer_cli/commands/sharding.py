@@ -70,6 +70,8 @@ def choose_shard(given: str | None, device: str, input_file: Path | None, output
         raise DataError(f"{input_file}: its lines have to be counted before they are cut into shards; name a file")
     if stream_named(output) is not None or kind_of(output) not in ("a file", "no such file"):
         raise unwritable(output, "shards are joined in a file")
+    if output.exists() and output.samefile(input_file):
+        raise unwritable(output, "it is the --input, from which shards are cut")
     if world is None or world.size == 1:
         return Place(device, shard)
     from transformer_cli.compute.devices import choose_device_of
@@ -92,16 +94,8 @@ def facts_of(
     """
     from importlib.metadata import version
 
-    from transformer_cli.sums import file_sum
-
-    try:
-        text = file_sum(input_file)
-    except OSError as error:
-        raise DataError(
-            f"{input_file}: cannot be read: {error.strerror}; correct the path or the permissions"
-        ) from None
     return {
-        "input": text,
+        "input": _sum_of(input_file),
         "runs": [
             {"id": run.identity.id, "weights": run.best_name, "files": dict(run.identity.files)}
             for run in translator.runs
@@ -138,10 +132,12 @@ def translate_shard(
         lines = islice(cut_lines(input_file), rows.start, rows.stop)
         with _as_text(file) as out:
             work(lines, str(input_file), out, first_line=rows.start + 1)
+        if _sum_of(input_file) != facts["input"]:
+            raise DataError(f"{input_file}: changed while shard {shard} was translated; start all shards again")
 
     try:
         with writing(output):
-            shards.finish(shard, output, facts, write)
+            shards.finish(shard, _target_of(output), facts, write)
     except TfmError as error:
         if place.rank is None:
             raise
@@ -162,8 +158,23 @@ def opened(output: Path | None) -> Iterator[TextIO]:
             with open(output if descriptor is None else os.dup(descriptor), "wb") as file, _as_text(file) as out:
                 yield out
         else:
-            with new_file(output.resolve() if output.is_symlink() else output) as whole, _as_text(whole) as out:
+            with new_file(_target_of(output)) as whole, _as_text(whole) as out:
                 yield out
+
+
+def _sum_of(path: Path) -> dict[str, Any]:
+    from transformer_cli.data.lines import unreadable
+    from transformer_cli.sums import file_sum
+
+    try:
+        return file_sum(path)
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def _target_of(path: Path) -> Path:
+    """Of a link, returns the file that it points to: that one is replaced, and the link stays."""
+    return path.resolve() if path.is_symlink() else path
 
 
 @contextmanager
