@@ -18,6 +18,7 @@ from transformer_cli.files import bytes_in
 from transformer_cli.locks import is_locked
 from transformer_cli.model.size import count_by_part
 from transformer_cli.reading import look_up
+from transformer_cli.runs.exported import is_exported
 from transformer_cli.runs.identity import told_as_damage
 from transformer_cli.runs.pointers import find_latest, steadily
 from transformer_cli.runs.run import UNSAVED, Run, is_new, training_lock
@@ -65,10 +66,11 @@ class ListedRun:
 def list_runs(runs_dir: Path = Path("runs")) -> list[ListedRun]:
     """Returns all runs in a folder, the last saved first; also those that are damaged, or not begun in earnest.
 
-    Raises OSError if the folder cannot be read. A warning says if `latest` names none of them.
+    Exported models, which somebody may have put beside them, are left out. Raises OSError if the folder cannot be read.
+    A warning says if `latest` names none of them.
     """
     entries = list(runs_dir.iterdir()) if runs_dir.exists() else []
-    folders = [path for path in entries if not path.name.startswith(".") and path.is_dir()]
+    folders = [path for path in entries if not path.name.startswith(".") and path.is_dir() and not is_exported(path)]
     if not folders:
         log.info("%s/: no run yet; `tfm train` makes one", runs_dir)
     newest = _newest(runs_dir, [folder.name for folder in folders])

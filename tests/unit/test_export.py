@@ -16,8 +16,9 @@ from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.exporting.export import export
+from transformer_cli.exporting.readme import readme
 from transformer_cli.files import write_text
-from transformer_cli.runs.exported import Exported
+from transformer_cli.runs.exported import Exported, Facts
 from transformer_cli.runs.run import is_new
 from transformer_cli.translator import Translator
 
@@ -85,6 +86,18 @@ def test_the_readme_translates_without_us(
     )
     most = SearchSettings(max_tokens=10_000)  # it has one limit for all sentences
     assert done.stdout == "".join(f"{line}\n" for line in ours.translate(lines, settings=most))
+    nothing = subprocess.run([sys.executable, "translate.py"], cwd=folder, input=b"", capture_output=True, check=True)
+    assert nothing.stdout == b""
+
+
+def test_the_readme_translates_one_by_one_where_attention_over_a_beam_copies_words(
+    translator: Translator, by_subwords: Translator, tmp_path: Path
+) -> None:
+    for ours, is_one_by_one in ((translator, True), (by_subwords, False)):
+        config = ours.run.config
+        config = config.model_copy(update={"decoding": DecodingConfig(beam_size=3)})
+        page = readme(config, ours.run.codecs, Facts("tiny", "step-0000001", "float32", 42, "4.8.5"))
+        assert ("max_batch_size=1," in page, "one at a time" in page) == (is_one_by_one, is_one_by_one)
 
 
 def test_every_command_that_translates_or_judges_takes_it(project: Path, copy: Path, tfm: Tfm, corpus: Path) -> None:
@@ -139,7 +152,10 @@ def test_where_it_is_written_and_that_nothing_is_replaced(
     assert (code, out) == (0, f"{place}\n")
     assert err.startswith(f"{place}: there already, as step-")
     other = refused(tfm, "export", "tiny", "-q", "int16", "-o", place, cwd=workspace)
-    assert f"{place}: there already, and something else; give --output a new name" in other
+    assert re.search(rf"{place}: there already, step-\d+ of tiny in .*; give --output a new name, or delete it", other)
+    for taken in ("runs/tiny", "."):
+        other = refused(tfm, "export", "tiny", "-o", taken, cwd=workspace)
+        assert other.endswith(f"{taken}: there already, and not an exported model; give --output a new name\n")
     assert tfm("translate", "-r", place, "", cwd=workspace)[:2] == (0, "\n")
 
 
@@ -158,6 +174,19 @@ def test_a_changed_file_is_found(copy: Path, project: Path, tfm: Tfm) -> None:
         assert tfm("translate", "Hund", "--run", copy, cwd=project)[0] == 1, name
         (copy / name).write_bytes(content)
     assert tfm("translate", "Hund", "--run", copy, cwd=project)[0] == 0
+
+
+def test_a_damaged_one_has_to_be_deleted_before_it_is_written_again(copy: Path, project: Path, tfm: Tfm) -> None:
+    for name in ("model.bin", "export.json"):
+        (copy / name).write_bytes((copy / name).read_bytes()[:50])
+        err = refused(tfm, "export", "tiny", "-o", copy, cwd=project)
+        assert err.endswith("; restore it, or delete the folder and export the run again\n")
+
+
+def test_beside_runs_it_is_not_taken_for_a_broken_run(copy: Path, workspace: Path, tfm: Tfm) -> None:
+    shutil.copytree(copy, workspace / "runs/exported")
+    assert [run["name"] for run in json.loads(tfm("runs", "--json", cwd=workspace)[1])["runs"]] == ["tiny"]
+    assert tfm("translate", "-r", "exported", "", cwd=workspace)[:2] == (0, "\n")
 
 
 def test_how_it_searches_may_be_edited(copy: Path, project: Path, tfm: Tfm) -> None:

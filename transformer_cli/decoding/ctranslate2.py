@@ -232,7 +232,8 @@ class CTranslate2Engine:
         except (RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise CheckpointError(
-                f"{self._folder}: CTranslate2 {library.__version__} cannot open it: {reason}; export the run again"
+                f"{self._folder}: CTranslate2 {library.__version__} cannot open it: {reason}; delete the folder and "
+                "export the run again"
             ) from None
         finally:
             library.set_log_level(level)

@@ -48,12 +48,14 @@ def export(
         positions=positions_of(opened.config.model),
         written_by=library.__version__,
     )
-    if opened.identity.id and is_exported(place) and (opened.identity.id, facts) == _whose(place):
+    if is_exported(place):
+        _refuse_another(place, opened, facts)
+        found = Exported.open(place)
         log.info("%s: there already, as %s of %s in %s", place, facts.checkpoint, opened.folder, quantization)
         sweep(place.parent)  # a kill may have left something unfinished
-        return Exported.open(place)
+        return found
     if os.path.lexists(place):
-        raise ConfigError(f"{place}: there already, and something else; give --output a new name, or delete it first")
+        raise ConfigError(f"{place}: there already, and not an exported model; give --output a new name")
     _write(opened, place, facts)
     found = Exported.open(place)
     size = in_words((place / "model.bin").stat().st_size)
@@ -61,9 +63,16 @@ def export(
     return found
 
 
-def _whose(place: Path) -> tuple[str, Facts]:
-    identity, facts = read_export(place)
-    return identity.id, facts
+def _refuse_another(place: Path, run: Run, facts: Facts) -> None:
+    """Raises ConfigError unless the exported model in a folder is what `facts` say, of this run."""
+    identity, there = read_export(place)
+    is_of_it = bool(run.identity.id) and identity.id == run.identity.id
+    if not is_of_it or there != facts:
+        of = f"{there.checkpoint} of {'' if is_of_it else 'another run '}{there.run} in {there.quantization}"
+        raise ConfigError(
+            f"{place}: there already, {of}, written by CTranslate2 {there.written_by}; give --output a new name, or "
+            f"delete it first to have {facts.checkpoint} of {run.folder} in {facts.quantization}"
+        )
 
 
 def _write(run: Run, place: Path, facts: Facts) -> None:

@@ -62,8 +62,12 @@ def translate(sentences):
     return [join(result.hypotheses[0]) for result in results]
 
 
-print("\\n".join(translate([line.rstrip("\\n") for line in sys.stdin])))
+for translation in translate([line.rstrip("\\n") for line in sys.stdin]):
+    print(translation)
 """
+ONE_BY_ONE = """\
+Sentences are translated one at a time (`max_batch_size=1`): in a batch, CTranslate2's beam search gives the first word
+of a translation the attention of another sentence, and so may copy a wrong word."""
 SCRIPTS = """
 def script(character):
     kind = unicodedata.category(character)[0]
@@ -94,7 +98,8 @@ def translate(sentences):
     return [target.decode(result.hypotheses[0]) for result in results]
 
 
-print("\\n".join(translate([line.rstrip("\\n") for line in sys.stdin])))
+for translation in translate([line.rstrip("\\n") for line in sys.stdin]):
+    print(translation)
 """
 
 
@@ -114,6 +119,7 @@ def readme(config: Config, codecs: Codecs, facts: Facts) -> str:
             or_scripts=' or (script(left[-1]), script(right[0])) in joins["glued_scripts"]' if by_script else "",
         )
         packages, note = "spacy", "A word that the model does not know is copied."
+        note += f"\n{ONE_BY_ONE}" if _is_one_by_one(config) else ""
     else:
         code = SUBWORDS.format(**common)
         packages, note = "sentencepiece", "A “▁” in the text is read as a space."
@@ -126,6 +132,10 @@ def readme(config: Config, codecs: Codecs, facts: Facts) -> str:
         longest=facts.positions - MARKERS,
         note=note,
     )
+
+
+def _is_one_by_one(config: Config) -> bool:
+    return config.data.tokens == "words" and config.decoding.beam_size > 1
 
 
 def _options(config: Config, positions: int) -> str:
@@ -141,4 +151,6 @@ def _options(config: Config, positions: int) -> str:
         "max_batch_size": 2048,
         "batch_type": '"tokens"',
     }
+    if _is_one_by_one(config):
+        options |= {"max_batch_size": 1, "batch_type": '"examples"'}
     return "".join(f"\n        {name}={value}," for name, value in options.items())

@@ -24,7 +24,7 @@ from transformer_cli.runs.run import Run
 from transformer_cli.sums import file_sums, read_sealed, write_sealed
 
 FORMAT_VERSION = 1
-AGAIN = "export the run again"
+AGAIN = "delete the folder and export the run again"
 MAY_CHANGE = ("config.yaml", "README.md")
 
 
