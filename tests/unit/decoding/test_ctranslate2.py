@@ -205,7 +205,7 @@ def test_what_cannot_be_done_is_refused_in_one_line(opened: Open, tmp_path: Path
         translate(engine, SearchSettings(max_tokens=2), [7, 5, 9])
     with pytest.raises(DeviceError, match=r"^device mps: CTranslate2, which runs .*, does not have it; choose cpu$"):
         CTranslate2Engine(tmp_path, torch.device("mps"), positions=9, source=NAMES, target=NAMES)
-    with pytest.raises(CheckpointError, match=r"CTranslate2 \S+ cannot open it: .*; export the run again$"):
+    with pytest.raises(CheckpointError, match=r"CTranslate2 \S+ cannot open it: .*; delete the folder and .* again$"):
         CTranslate2Engine(tmp_path, CPU, positions=9, source=NAMES, target=NAMES)
 
 
