@@ -20,7 +20,7 @@ from transformer_cli.exporting.readme import readme
 from transformer_cli.files import write_text
 from transformer_cli.runs.exported import Exported, Facts
 from transformer_cli.runs.run import is_new
-from transformer_cli.translator import Translator
+from transformer_cli.translator import Options, Translator
 
 Tfm = Callable[..., tuple[int, str, str]]
 
@@ -57,6 +57,19 @@ def test_words_come_out_as_from_the_run(translator: Translator, exported: Export
         for key in ("text", "tokens", "source_tokens", "ids", "source_ids", "alignment"):
             assert getattr(one, key) == getattr(other, key)
         assert (one.log_prob, one.score) == pytest.approx((other.log_prob, other.score), abs=1e-4)
+
+
+@pytest.mark.parametrize("options", [Options(), Options(prefix="the")])
+def test_the_tokens_of_a_beam_attend_to_their_own_sentence(
+    options: Options, translator: Translator, exported: Exported, sentences: list[str]
+) -> None:
+    search = SearchSettings(n_best=2, decoding=DecodingConfig(beam_size=3))
+    found, ours = (
+        each.translations(sentences, options, search) for each in (Translator.load(exported.folder), translator)
+    )
+    same = [(one, other) for one, other in zip(found, ours, strict=True) if one.ids == other.ids]
+    assert len(same) > len(sentences) / 2
+    assert [one.alignment for one, _ in same] == [other.alignment for _, other in same]
 
 
 def test_subwords_come_out_as_from_the_run(by_subwords: Translator, sentences: list[str], tmp_path: Path) -> None:
