@@ -8,8 +8,7 @@ log-probabilities are computed anew. Knows no words; it is told their names.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +19,8 @@ from transformer_cli.compute.memory import room_for
 from transformer_cli.data.specials import PAD, SOS
 from transformer_cli.decoding.decoder import MOST_ROWS
 from transformer_cli.decoding.engine import longest_first
-from transformer_cli.decoding.interface import Hypothesis, score
+from transformer_cli.decoding.found import Found, n_best
+from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 
@@ -92,28 +92,28 @@ class CTranslate2Engine:
         limits = [settings.limit(len(ids), self._positions) for ids in sentences]
         refuse_long_prefix(len(prefix), min(limits, default=len(prefix)))
         jobs = [(max(limits[row] for row in rows), rows.tolist()) for rows in longest_first(sentences)]
-        found = dict[int, list[_Found]]()
+        found = dict[int, list[Found]]()
+        rescored = list[Callable[[], None]]()  # begun while other batches are translated
         for rows, several in self._search(sentences, settings, prefix, jobs, never=[]):
             found.update(zip(rows, several, strict=True))
             done(len(rows))
-        too_long = [row for row, limit in enumerate(limits) if any(each.steps > limit for each in found[row])]
-        if settings.decoding.beam_size == 1:
-            found.update((row, [each.first(limits[row]) for each in found[row]]) for row in too_long)
-        again: dict[
-            int, list[int]
-        ] = {}  # limit → sentences that a beam took beyond it, or have what may not be written
+            if settings.decoding.beam_size == 1:
+                cut = [(sentences[row], each) for row in rows for each in found[row] if each.cut(limits[row])]
+                rescored.append(self._rescore(cut))
+        again: dict[int, list[int]] = {}  # limit → sentences that a beam took beyond it, or with what is forbidden
         for row, limit in enumerate(limits):
             if any(each.steps > limit or not NEVER.isdisjoint(each.tokens) for each in found[row]):
                 again.setdefault(limit, []).append(row)
         for rows, several in self._search(sentences, settings, prefix, list(again.items()), never=sorted(NEVER)):
             found.update(zip(rows, several, strict=True))
         is_constrained = bool(prefix or settings.decoding.no_repeat_ngram)
-        changed = {*too_long, *(row for rows in again.values() for row in rows)}
-        self._rescore(sentences, found, found if is_constrained else sorted(changed))
+        changed = found if is_constrained else [row for rows in again.values() for row in rows]
+        rescored.append(self._rescore([(sentences[row], each) for row in changed for each in found[row]]))
+        for wait in rescored:
+            wait()
         if settings.decoding.beam_size > 1 and len(sentences) > 1:
             self._attend_first(sentences, found)
-        alpha = settings.decoding.length_penalty
-        return [_best([each.hypothesis(alpha) for each in found[row]], settings) for row in range(len(sentences))]
+        return [n_best(found[row], settings) for row in range(len(sentences))]
 
     def log_probs(self, sentences: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
         """Returns the log-probability of each target's tokens, and of the <eos> after them, in nats.
@@ -121,7 +121,10 @@ class CTranslate2Engine:
         sentences, targets: ids without <sos> and <eos>, perhaps none, and no more than there are positions for. Raises
         MemoryShortage.
         """
-        found: dict[int, list[float]] = {}
+        return self._score(sentences, targets)()
+
+    def _score(self, sentences: Sequence[Ids], targets: Sequence[Ids]) -> Callable[[], list[list[float]]]:
+        """Begin `log_probs`; the function that is returned waits for them."""
         longest = [max(pair, key=len) for pair in zip(sentences, targets, strict=True)]
         batches = [rows.tolist() for rows in longest_first(longest)]
         waiting = [
@@ -133,10 +136,15 @@ class CTranslate2Engine:
             )
             for rows in batches
         ]
-        for rows, results in zip(batches, waiting, strict=True):
-            with room_for(lambda rows=rows: _too_large(len(rows), 1)):  # type: ignore[misc]
-                found.update((row, each.result().log_probs) for row, each in zip(rows, results, strict=True))
-        return [found[row] for row in range(len(sentences))]
+
+        def wait() -> list[list[float]]:
+            found: dict[int, list[float]] = {}
+            for rows, results in zip(batches, waiting, strict=True):
+                with room_for(lambda rows=rows: _too_large(len(rows), 1)):  # type: ignore[misc]
+                    found.update((row, each.result().log_probs) for row, each in zip(rows, results, strict=True))
+            return [found[row] for row in range(len(sentences))]
+
+        return wait
 
     def _search(
         self,
@@ -146,7 +154,7 @@ class CTranslate2Engine:
         jobs: Sequence[tuple[int, list[int]]],
         *,
         never: Sequence[int],
-    ) -> Iterator[tuple[list[int], list[list["_Found"]]]]:
+    ) -> Iterator[tuple[list[int], list[list[Found]]]]:
         """Translate batches side by side; yields the rows of each, and what was found for them.
 
         jobs: the limit of all sentences of a batch, and their rows. never: ids that are not written.
@@ -178,7 +186,7 @@ class CTranslate2Engine:
             with room_for(lambda rows=rows: _too_large(len(rows), decoding.beam_size)):  # type: ignore[misc]
                 yield rows, [self._read(each.result(), limit, self._alpha(settings)) for each in results]
 
-    def _read(self, result: Any, limit: int, alpha: float) -> list["_Found"]:
+    def _read(self, result: Any, limit: int, alpha: float) -> list[Found]:
         """Returns CTranslate2's hypotheses. limit: of its call. alpha: what its scores were divided by length to."""
         found = []
         for tokens, value, attention in zip(result.hypotheses, result.scores, result.attention, strict=True):
@@ -186,17 +194,23 @@ class CTranslate2Engine:
             log_prob = value * (len(tokens) + ended) ** alpha
             if log_prob > IMPOSSIBLE:
                 attended = [_most_attended(weights) for weights in attention]
-                found.append(_Found([self._ids[token] for token in tokens], attended, log_prob, ended))
+                found.append(Found([self._ids[token] for token in tokens], attended, log_prob, ended))
         return found
 
-    def _rescore(self, sentences: Sequence[Ids], found: Mapping[int, list["_Found"]], rows: Iterable[int]) -> None:
-        """Let the log-probabilities of these rows be the model's own, as if nothing had been forced or forbidden."""
-        each = [(sentences[row], one) for row in rows for one in found[row]]
-        anew = self.log_probs([ids for ids, _ in each], [one.tokens for _, one in each])
-        for (_, one), log_probs in zip(each, anew, strict=True):
-            one.log_prob = sum(log_probs[: one.steps])
+    def _rescore(self, found: Sequence[tuple[Ids, Found]]) -> Callable[[], None]:
+        """Begin to compute the model's own log-probabilities, as if nothing had been forced, forbidden or cut.
 
-    def _attend_first(self, sentences: Sequence[Ids], found: Mapping[int, list["_Found"]]) -> None:
+        found: source and translation. The function that is returned waits, and sets `log_prob`.
+        """
+        log_probs = self._score([ids for ids, _ in found], [each.tokens for _, each in found])
+
+        def wait() -> None:
+            for (_, each), values in zip(found, log_probs(), strict=True):
+                each.log_prob = sum(values[: each.steps])
+
+        return wait
+
+    def _attend_first(self, sentences: Sequence[Ids], found: Mapping[int, list[Found]]) -> None:
         """Let the first token of every translation have attended to its own sentence.
 
         In a batch, CTranslate2's beam search (4.8.5, on the CPU) gives sentence b the first attention of sentence
@@ -254,34 +268,6 @@ class CTranslate2Engine:
         finally:
             library.set_log_level(level)
             torch.set_num_threads(threads)  # both libraries may share OpenMP, which intra_threads has changed
-
-
-@dataclass
-class _Found:
-    """A translation that CTranslate2 has found."""
-
-    tokens: list[int]
-    attended: list[int]
-    """as in Hypothesis"""
-    log_prob: float
-    ended: bool
-    """whether <eos> was reached"""
-
-    @property
-    def steps(self) -> int:
-        """How many tokens were chosen, <eos> included."""
-        return len(self.tokens) + self.ended
-
-    def first(self, limit: int) -> "_Found":
-        """What a greedy search of at most `limit` steps would have found, but for the log-probability."""
-        return _Found(self.tokens[:limit], self.attended[:limit], self.log_prob, ended=False)
-
-    def hypothesis(self, alpha: float) -> Hypothesis:
-        return Hypothesis(self.tokens, self.attended, self.log_prob, score(self.log_prob, self.steps, alpha))
-
-
-def _best(found: list[Hypothesis], settings: SearchSettings) -> list[Hypothesis]:
-    return sorted(found, key=lambda each: -each.score)[: settings.n_best]
 
 
 def _most_attended(weights: Sequence[float]) -> int:
