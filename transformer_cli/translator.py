@@ -217,17 +217,20 @@ class Translator:
     ) -> list[Translation]:
         """Returns the translation of each line. done: as in `stream`."""
         wordy = [row for row, line in enumerate(lines) if line.read]  # a blank line stays blank
-        done(len(lines) - len(wordy))
-        found = self.engine.translate(
+        written = {row: self._translation(line, [NOTHING], options) for row, line in enumerate(lines) if not line.read}
+        done(len(written))
+        batches = self.engine.translate(
             [lines[row].read.ids for row in wordy],
             settings,
             prefix=self._prefix(options),
             keys=[row + first_line - 1 for row in wordy],
             keep_attention=options.keep_attention,
-            done=done,
         )
-        written = dict(zip(wordy, found, strict=True))
-        return [self._translation(line, written.get(row, [NOTHING]), options) for row, line in enumerate(lines)]
+        for rows, found in batches:  # while others are translated
+            for row, hypotheses in zip((wordy[row] for row in rows), found, strict=True):
+                written[row] = self._translation(lines[row], hypotheses, options)
+            done(len(rows))
+        return [written[row] for row in range(len(lines))]
 
     def _read(
         self, lines: Iterable[str], options: Options, settings: SearchSettings, first_line: int, name: str = ""
@@ -274,9 +277,11 @@ class Translator:
     def _translation(self, line: Line, found: Sequence[Hypothesis], options: Options) -> Translation:
         """Returns the first hypothesis as text; the others are its alternatives."""
         best, *others = (self._written(line.sentence, line.read, each, options) for each in found)
-        if line.was_too_long and options.on_error == "copy":
-            best = replace(best, text=line.sentence, tokens=line.sentence.split())
-        return replace(best, alternatives=others, was_too_long=line.was_too_long)
+        if line.was_too_long:
+            best = replace(best, was_too_long=True)
+            if options.on_error == "copy":
+                best = replace(best, text=line.sentence, tokens=line.sentence.split())
+        return replace(best, alternatives=others) if others else best
 
     def _written(self, sentence: str, read: Encoded, found: Hypothesis, options: Options) -> Translation:
         target = self.run.codecs.target

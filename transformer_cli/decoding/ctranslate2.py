@@ -18,9 +18,8 @@ import torch
 from transformer_cli.compute.memory import room_for
 from transformer_cli.data.specials import PAD, SOS
 from transformer_cli.decoding.decoder import MOST_ROWS
-from transformer_cli.decoding.engine import longest_first
+from transformer_cli.decoding.engine import Batch, longest_first
 from transformer_cli.decoding.found import Found, n_best
-from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 
@@ -28,6 +27,8 @@ NEVER = frozenset({PAD, SOS})
 IMPOSSIBLE = -1e9  # log-probabilities below this are those of tokens that may not be written
 
 Ids = Sequence[int]
+FoundRows = dict[int, list[Found]]
+"""Sentences by their rows, and what was found for each"""
 
 
 def import_ctranslate2() -> ModuleType:
@@ -85,35 +86,31 @@ class CTranslate2Engine:
         prefix: Ids,
         keys: Sequence[int],
         keep_attention: bool,
-        done: Callable[[int], object],
-    ) -> list[list[Hypothesis]]:
-        """See `engine.Engine`. `Hypothesis.attention` is always None: CTranslate2 returns the mean of the heads."""
+    ) -> Iterator[Batch]:
+        """See `Engine`. `Hypothesis.attention` is always None: CTranslate2 returns the mean of the heads."""
         self._refuse(settings, keep_attention)
         limits = [settings.limit(len(ids), self._positions) for ids in sentences]
         refuse_long_prefix(len(prefix), min(limits, default=len(prefix)))
-        jobs = [(max(limits[row] for row in rows), rows.tolist()) for rows in longest_first(sentences)]
-        found = dict[int, list[Found]]()
-        rescored = list[Callable[[], None]]()  # begun while other batches are translated
-        for rows, several in self._search(sentences, settings, prefix, jobs, never=[]):
-            found.update(zip(rows, several, strict=True))
-            done(len(rows))
-            if settings.decoding.beam_size == 1:
-                cut = [(sentences[row], each) for row in rows for each in found[row] if each.cut(limits[row])]
-                rescored.append(self._rescore(cut))
-        again: dict[int, list[int]] = {}  # limit → sentences that a beam took beyond it, or with what is forbidden
-        for row, limit in enumerate(limits):
-            if any(each.steps > limit or not NEVER.isdisjoint(each.tokens) for each in found[row]):
-                again.setdefault(limit, []).append(row)
-        for rows, several in self._search(sentences, settings, prefix, list(again.items()), never=sorted(NEVER)):
-            found.update(zip(rows, several, strict=True))
+        is_greedy = settings.decoding.beam_size == 1
         is_constrained = bool(prefix or settings.decoding.no_repeat_ngram)
-        changed = found if is_constrained else [row for rows in again.values() for row in rows]
-        rescored.append(self._rescore([(sentences[row], each) for row in changed for each in found[row]]))
+        first = {} if is_greedy or len(sentences) == 1 else self._first_attended(sentences)
+        jobs = [(max(limits[row] for row in rows), rows.tolist()) for rows in longest_first(sentences)]
+        again: dict[int, list[int]] = {}  # limit → sentences that a beam took beyond it, or with what is forbidden
+        rescored = list[Callable[[], FoundRows]]()  # begun while other batches are translated
+        for found in self._search(sentences, settings, prefix, jobs, never=[]):
+            ready, changed = FoundRows(), FoundRows()
+            for row, several in found.items():
+                is_cut = is_greedy and any(each.cut(limits[row]) for each in several)
+                if any(each.steps > limits[row] or not NEVER.isdisjoint(each.tokens) for each in several):
+                    again.setdefault(limits[row], []).append(row)
+                else:
+                    (changed if is_cut or is_constrained else ready)[row] = several
+            rescored.append(self._rescore(sentences, changed))
+            yield _batch(ready, first, settings)
+        for found in self._search(sentences, settings, prefix, list(again.items()), never=sorted(NEVER)):
+            rescored.append(self._rescore(sentences, found))
         for wait in rescored:
-            wait()
-        if settings.decoding.beam_size > 1 and len(sentences) > 1:
-            self._attend_first(sentences, found)
-        return [n_best(found[row], settings) for row in range(len(sentences))]
+            yield _batch(wait(), first, settings)
 
     def log_probs(self, sentences: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
         """Returns the log-probability of each target's tokens, and of the <eos> after them, in nats.
@@ -154,8 +151,8 @@ class CTranslate2Engine:
         jobs: Sequence[tuple[int, list[int]]],
         *,
         never: Sequence[int],
-    ) -> Iterator[tuple[list[int], list[list[Found]]]]:
-        """Translate batches side by side; yields the rows of each, and what was found for them.
+    ) -> Iterator[FoundRows]:
+        """Translate batches side by side; yields what was found in each.
 
         jobs: the limit of all sentences of a batch, and their rows. never: ids that are not written.
         """
@@ -184,7 +181,8 @@ class CTranslate2Engine:
         ]
         for (limit, rows), results in zip(jobs, waiting, strict=True):
             with room_for(lambda rows=rows: _too_large(len(rows), decoding.beam_size)):  # type: ignore[misc]
-                yield rows, [self._read(each.result(), limit, self._alpha(settings)) for each in results]
+                several = [self._read(each.result(), limit, self._alpha(settings)) for each in results]
+            yield dict(zip(rows, several, strict=True))
 
     def _read(self, result: Any, limit: int, alpha: float) -> list[Found]:
         """Returns CTranslate2's hypotheses. limit: of its call. alpha: what its scores were divided by length to."""
@@ -197,21 +195,23 @@ class CTranslate2Engine:
                 found.append(Found([self._ids[token] for token in tokens], attended, log_prob, ended))
         return found
 
-    def _rescore(self, found: Sequence[tuple[Ids, Found]]) -> Callable[[], None]:
+    def _rescore(self, sentences: Sequence[Ids], found: FoundRows) -> Callable[[], FoundRows]:
         """Begin to compute the model's own log-probabilities, as if nothing had been forced, forbidden or cut.
 
-        found: source and translation. The function that is returned waits, and sets `log_prob`.
+        The function that is returned waits, sets `log_prob`, and returns `found`.
         """
-        log_probs = self._score([ids for ids, _ in found], [each.tokens for _, each in found])
+        pairs = [(sentences[row], each) for row, several in found.items() for each in several]
+        log_probs = self._score([ids for ids, _ in pairs], [each.tokens for _, each in pairs])
 
-        def wait() -> None:
-            for (_, each), values in zip(found, log_probs(), strict=True):
+        def wait() -> FoundRows:
+            for (_, each), values in zip(pairs, log_probs(), strict=True):
                 each.log_prob = sum(values[: each.steps])
+            return found
 
         return wait
 
-    def _attend_first(self, sentences: Sequence[Ids], found: Mapping[int, list[Found]]) -> None:
-        """Let the first token of every translation have attended to its own sentence.
+    def _first_attended(self, sentences: Sequence[Ids]) -> dict[int, int]:
+        """Returns, for each row, the position that the first token attends to.
 
         In a batch, CTranslate2's beam search (4.8.5, on the CPU) gives sentence b the first attention of sentence
         b // beam_size: with a beam of 4, that of 1 to 4 … 7. A greedy search's first step, which reads <sos> alone too,
@@ -220,9 +220,7 @@ class CTranslate2Engine:
         one_step = {"beam_size": 1, "min_decoding_length": 1, "max_decoding_length": 1, "return_attention": True}
         texts = [_names(self._source, ids) for ids in sentences]
         results = self._translator.translate_batch(texts, max_input_length=0, max_batch_size=MOST_ROWS, **one_step)
-        for row, result in enumerate(results):
-            for one in found[row]:
-                one.attended[:1] = [_most_attended(result.attention[0][0])][: len(one.tokens)]
+        return {row: _most_attended(result.attention[0][0]) for row, result in enumerate(results)}
 
     def _alpha(self, settings: SearchSettings) -> float:
         """Greedy search has nothing to compare, so CTranslate2's score may be the log-probability itself."""
@@ -268,6 +266,14 @@ class CTranslate2Engine:
         finally:
             library.set_log_level(level)
             torch.set_num_threads(threads)  # both libraries may share OpenMP, which intra_threads has changed
+
+
+def _batch(found: FoundRows, first: Mapping[int, int], settings: SearchSettings) -> Batch:
+    """Returns translations that are done. first: what the first tokens of a beam's rows attend to, if that is known."""
+    for row in found.keys() & first.keys():
+        for each in found[row]:
+            each.attended[:1] = [first[row]][: len(each.tokens)]
+    return list(found), [n_best(several, settings) for several in found.values()]
 
 
 def _most_attended(weights: Sequence[float]) -> int:

@@ -3,7 +3,7 @@
 Knows lengths and batches. Knows no words and no files.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -18,6 +18,10 @@ from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.transformer import Transformer
 
 BATCH_POSITIONS = 2048  # padded source positions that are decoded together
+
+
+Batch = tuple[Sequence[int], Sequence[list[Hypothesis]]]
+"""Rows of sentences, and the n best translations of each, the best score first; fewer, if there are no more."""
 
 
 class Engine(Protocol):
@@ -35,13 +39,12 @@ class Engine(Protocol):
         prefix: Sequence[int],
         keys: Sequence[int],
         keep_attention: bool,
-        done: Callable[[int], object],
-    ) -> list[list[Hypothesis]]:
-        """Returns the n best translations of each sentence, the best score first; fewer, if there are no more.
+    ) -> Iterator[Batch]:
+        """Yields batches as they are done, in any order, while others are translated; each row comes once.
 
         sentences: ids without <sos> and <eos>, at least one each, and no more than there are positions for. prefix: ids
-        with which every translation begins. keys: for each sentence the number that its samples are keyed by. done: is
-        called with a number of sentences that have been translated. Raises DataError, ConfigError or MemoryShortage.
+        with which every translation begins. keys: for each sentence the number that its samples are keyed by. Raises
+        DataError, ConfigError or MemoryShortage.
         """
 
 
@@ -69,11 +72,9 @@ class TransformerEngine:
         prefix: Sequence[int],
         keys: Sequence[int],
         keep_attention: bool,
-        done: Callable[[int], object],
-    ) -> list[list[Hypothesis]]:
+    ) -> Iterator[Batch]:
         """See `Engine`."""
         batches = longest_first(sentences)
-        found: dict[int, list[Hypothesis]] = {}
 
         def decode_batch(rows: NDArray[np.int64]) -> list[list[Hypothesis]]:
             return decode(
@@ -86,10 +87,8 @@ class TransformerEngine:
             )
 
         with SideBySide(min(self._batches_at_a_time, len(batches)) or 1) as workers:
-            for rows, hypotheses in zip(batches, workers.run(decode_batch, batches), strict=True):
-                found.update(zip(rows.tolist(), hypotheses, strict=True))
-                done(len(rows))
-        return [found[row] for row in range(len(sentences))]
+            for rows, found in zip(batches, workers.run(decode_batch, batches), strict=True):
+                yield rows.tolist(), found
 
 
 def longest_first(sentences: Sequence[Sequence[int]], most: int | None = None) -> list[NDArray[np.int64]]:

@@ -58,12 +58,12 @@ def opened(tmp_path: Path) -> Open:
 def translate(
     engine: Engine, settings: SearchSettings = SearchSettings(), prefix: Sequence[int] = (), **options: Any
 ) -> list[list[Hypothesis]]:
-    done: list[int] = []
     keys = range(len(SENTENCES))
     options = {"keep_attention": False, **options}
-    found = engine.translate(SENTENCES, settings, prefix=prefix, keys=keys, done=done.append, **options)
-    assert sum(done) == len(SENTENCES)
-    return found
+    batches = list(engine.translate(SENTENCES, settings, prefix=prefix, keys=keys, **options))
+    found = [pair for rows, several in batches for pair in zip(rows, several, strict=True)]
+    assert sorted(row for row, _ in found) == list(keys)
+    return [several for _, several in sorted(found, key=lambda pair: pair[0])]
 
 
 class Recorder:
