@@ -59,7 +59,7 @@ class Translation:
     tokens: list[str]
     """the decoder's own tokens, `<unk>` kept; if the line was copied, its words"""
     log_prob: float
-    """log-probability of the tokens"""
+    """log-probability of the tokens; may be NaN without `SearchSettings.scores`"""
     score: float
     """what the translations of a sentence are compared by: log_prob / length^α, <eos> counted"""
     source_ids: list[int]
@@ -138,6 +138,7 @@ class Translator:
 
         settings: how to search (None: as the run's config says).
         """
+        settings = replace(settings or self.settings, scores=False)
         return [translation.text for translation in self.translations(sentences, options, settings)]
 
     def translations(
@@ -277,11 +278,9 @@ class Translator:
     def _translation(self, line: Line, found: Sequence[Hypothesis], options: Options) -> Translation:
         """Returns the first hypothesis as text; the others are its alternatives."""
         best, *others = (self._written(line.sentence, line.read, each, options) for each in found)
-        if line.was_too_long:
-            best = replace(best, was_too_long=True)
-            if options.on_error == "copy":
-                best = replace(best, text=line.sentence, tokens=line.sentence.split())
-        return replace(best, alternatives=others) if others else best
+        if line.was_too_long and options.on_error == "copy":
+            best = replace(best, text=line.sentence, tokens=line.sentence.split())
+        return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
     def _written(self, sentence: str, read: Encoded, found: Hypothesis, options: Options) -> Translation:
         target = self.run.codecs.target

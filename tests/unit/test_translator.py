@@ -272,8 +272,8 @@ def test_a_run_translates_as_its_config_says_unless_told_otherwise(
     config = translator.run.config.model_copy(update={"decoding": decoding})
     changed = Translator(replace(translator.run, config=config), translator.device)
     told = SearchSettings(max_tokens=3)
-    changed.translate(["Hund"])
-    changed.translate(["Hund"], settings=told)
+    changed.translations(["Hund"])
+    changed.translations(["Hund"], settings=told)
     assert seen == [SearchSettings(decoding=decoding), told]
 
 

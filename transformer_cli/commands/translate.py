@@ -4,7 +4,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
@@ -135,6 +135,7 @@ def translate(
     settings = search_settings(
         translator.run.config.decoding, overrides, beam_size=beam_size, n_best=n_best, max_tokens=max_tokens
     )
+    settings = replace(settings, scores=as_json or n_best is not None)  # else only text is printed
     options = Options(
         keep_unk=keep_unk,
         on_error=on_error.value,
@@ -151,9 +152,8 @@ def translate(
         translate_shard(place, input_file, output, facts, work.translate, chunk=CHUNK)
     else:
         name, lines = _named_lines(sentences, input_file)
-        n_lines = len(sentences) if sentences else _n_lines(input_file)
         with opened(output) as out:
-            work.translate(lines, name, out, n_lines=n_lines, attention=attention)
+            work.translate(lines, name, out, n_lines=_n_lines(sentences, input_file), attention=attention)
 
 
 @dataclass(frozen=True)
@@ -228,10 +228,12 @@ def _progress(out: TextIO, n_lines: int | None) -> Iterator[tuple[int, Callable[
         yield CHUNK, bar.update
 
 
-def _n_lines(path: Path | None) -> int | None:
-    """Returns how many lines a file has; None if that is not easily known."""
+def _n_lines(sentences: Sequence[str] | None, path: Path | None) -> int | None:
+    """Returns how many sentences, or lines of the file, there are; None if that is not easily known."""
     from transformer_cli.data.lines import count_lines
 
+    if sentences:
+        return len(sentences)
     is_plain = path is not None and path.is_file() and stream_named(path) is None and path.suffix != ".gz"
     return count_lines(path) if path and is_plain else None
 

@@ -8,6 +8,7 @@ log-probabilities are computed anew. Knows no words; it is told their names.
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -104,7 +105,8 @@ class CTranslate2Engine:
                 if any(each.steps > limits[row] or not NEVER.isdisjoint(each.tokens) for each in several):
                     again.setdefault(limits[row], []).append(row)
                 else:
-                    (changed if is_cut or is_constrained else ready)[row] = several
+                    is_changed = (is_cut or is_constrained) and (settings.scores or not is_greedy)
+                    (changed if is_changed else ready)[row] = several
             rescored.append(self._rescore(sentences, changed))
             yield _batch(ready, first, settings)
         for found in self._search(sentences, settings, prefix, list(again.items()), never=sorted(NEVER)):
@@ -173,7 +175,7 @@ class CTranslate2Engine:
                 max_input_length=0,
                 max_decoding_length=limit,
                 min_decoding_length=0,  # 1 would forbid an empty translation
-                return_scores=True,
+                return_scores=settings.scores or decoding.beam_size > 1,
                 return_attention=True,
                 asynchronous=True,
             )
@@ -187,10 +189,11 @@ class CTranslate2Engine:
     def _read(self, result: Any, limit: int, alpha: float) -> list[Found]:
         """Returns CTranslate2's hypotheses. limit: of its call. alpha: what its scores were divided by length to."""
         found = []
-        for tokens, value, attention in zip(result.hypotheses, result.scores, result.attention, strict=True):
+        scores = result.scores or [math.nan]  # of a greedy search, if they were not asked for
+        for tokens, value, attention in zip(result.hypotheses, scores, result.attention, strict=True):
             ended = len(tokens) < limit
             log_prob = value * (len(tokens) + ended) ** alpha
-            if log_prob > IMPOSSIBLE:
+            if not log_prob <= IMPOSSIBLE:  # nor NaN
                 attended = [_most_attended(weights) for weights in attention]
                 found.append(Found([self._ids[token] for token in tokens], attended, log_prob, ended))
         return found

@@ -80,7 +80,7 @@ class Hypothesis:
     attended: list[int]
     """one per token: the source position that was attended to most in the step that chose it, <sos> being position 0"""
     log_prob: float
-    """sum of the log-probabilities of the tokens, and of <eos> if it was reached"""
+    """sum of the log-probabilities of the tokens, and of <eos> if it was reached; NaN if it was not wanted"""
     score: float
     """what hypotheses of a sentence are compared by: log_prob / length^α, <eos> counted if it was reached"""
     attention: Tensor | None = None

@@ -21,6 +21,8 @@ class SearchSettings:
     """translations of each sentence: the best ones of the beam, or this many samples"""
     decoding: DecodingConfig = DecodingConfig()
     """greedy search, beam search or sampling, and what it may not write"""
+    scores: bool = True
+    """whether log-probabilities are wanted; if only text is, a greedy search leaves them NaN where that saves time"""
 
     def __post_init__(self) -> None:
         if self.n_best < 1:

@@ -67,7 +67,7 @@ def read_translate(parameters: Mapping[str, Any], directions: Directions, limits
     if n_alternatives is not None and not 0 <= n_alternatives <= limits.alternatives:
         what = f"Invalid request: alternatives parameter ({n_alternatives}) exceeds limit ({limits.alternatives})"
         raise HTTPException(400, what)
-    settings = chosen.translator.settings
+    settings = replace(chosen.translator.settings, scores=False)
     if n_alternatives:
         beam_size = max(settings.decoding.beam_size, n_alternatives + 1)
         decoding = (

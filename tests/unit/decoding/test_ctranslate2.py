@@ -1,5 +1,6 @@
 """An exported model beside ours, ids to ids: every shape of the family, every option of the search."""
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -134,6 +135,30 @@ def test_a_greedy_translation_beyond_its_limit_is_cut_and_not_searched_for_again
     assert any(cut)
     assert begun == ["translate_batch", "score_batch"]
     assert_same(found, translate(TransformerEngine([model])))
+
+
+@pytest.mark.parametrize(("options", "prefix"), [({}, []), ({}, [7, 5]), ({"no_repeat_ngram": 1}, [])])
+def test_without_scores_the_same_tokens_are_found_and_no_score_is_wrong(
+    options: dict[str, Any], prefix: list[int], opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = opened(make_model(**SHAPES["pre-norm without a final norm"], max_length=64))  # writes no <pad>, no <sos>
+    settings, begun = search(**options), list[str]()
+    scored = translate(engine, settings, prefix)
+    monkeypatch.setattr(engine, "_translator", Recorder(engine._translator, begun))
+    found = translate(engine, replace(settings, scores=False), prefix)
+    assert [(one.tokens, one.attended) for (one,) in found] == [(one.tokens, one.attended) for (one,) in scored]
+    assert [one.log_prob for (one,) in found if not math.isnan(one.log_prob)] == pytest.approx(
+        [other.log_prob for (one,), (other,) in zip(found, scored, strict=True) if not math.isnan(one.log_prob)]
+    )
+    assert any(math.isnan(one.score) for (one,) in found)
+    assert options or prefix or begun == ["translate_batch"]
+
+
+def test_a_batch_comes_before_the_others_are_done(opened: Open) -> None:
+    engine, sentences = opened(make_model(), batches_at_a_time=1), SENTENCES * 100
+    batches = engine.translate(sentences, SearchSettings(), prefix=[], keys=range(len(sentences)), keep_attention=False)
+    rows, found = next(iter(batches))
+    assert 0 < len(rows) == len(found) < len(sentences)
 
 
 @pytest.mark.parametrize("options", [{}, {"no_repeat_ngram": 2}])
