@@ -1,10 +1,11 @@
-"""Damage every file of a dataset and of a run, one at a time, and count what tfm says: `make hostile`.
+"""Damage every file of a dataset, a run and its export, one at a time, and count what tfm says: `make hostile`.
 
 Each file is cut at 20 places, has one bit flipped at 50, is emptied, replaced by a sibling's and by another project's
 content, and deleted. After each damage the dataset is read and prepared again, or the run translates and draws its
-curves. If this is not refused, and always after the first damage of each kind to a file, the run goes on training too.
-Each of these is refused with one line, or gives the same result as without damage; anything else is missed, and the
-script fails. An edit of config.yaml that a run may have is followed, and said; it is counted on its own.
+curves, or the exported model translates. If a dataset or a run is not refused, and always after the first damage of
+each kind to a file, the run goes on training too. Each of these is refused with one line, or gives the same result as
+without damage; anything else is missed, and the script fails. An edit of config.yaml that a run may have is followed,
+and said; it is counted on its own.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field
 from functools import cache
@@ -36,6 +37,8 @@ from transformer_cli.data.manifest import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.errors import TfmError
 from transformer_cli.evaluation.evaluate import evaluate
+from transformer_cli.exporting.export import export
+from transformer_cli.runs.exported import Exported
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.training.record import validations_so_far
 from transformer_cli.training.trainer import train
@@ -80,7 +83,7 @@ class Table:
 
 
 def make_project(folder: Path, tokens: str, seed: int) -> None:
-    """Prepare a small corpus, and train a run of three epochs, the last two of which are averaged."""
+    """Prepare a small corpus, train a run of three epochs, the last two of which are averaged, and export it."""
     chance = random.Random(seed)
     (folder / "text").mkdir(parents=True)
     for split, size in (("train", 24), ("valid", 6), ("test", 6)):
@@ -97,6 +100,7 @@ def make_project(folder: Path, tokens: str, seed: int) -> None:
     prepare(config, data_dir=folder / "data")
     train(config, data_dir=folder / "data", runs_dir=folder / "runs")
     list(evaluate("run", data_dir=folder / "data", runs_dir=folder / "runs"))
+    export(folder / "runs/run", folder / "export")
 
 
 def read_data(project: Path) -> object:
@@ -123,6 +127,12 @@ def prepare_again(project: Path) -> object:
 def translate(project: Path) -> object:
     """The newest run's translations."""
     found = Translator(Run.open(find_run(None, project / "runs")), torch.device("cpu")).translations(SENTENCES)
+    return [(each.text, each.log_prob) for each in found]
+
+
+def translate_exported(project: Path) -> object:
+    """The exported run's translations."""
+    found = Translator(Exported.open(project / "export"), torch.device("cpu")).translations(SENTENCES)
     return [(each.text, each.log_prob) for each in found]
 
 
@@ -173,7 +183,7 @@ def damages(
 class Trial:
     """A project whose files are damaged one at a time."""
 
-    def __init__(self, project: Path, uses: list[Callable[[Path], object]], log: list[str]) -> None:
+    def __init__(self, project: Path, uses: Sequence[Callable[[Path], object]], log: list[str]) -> None:
         self.project = project
         self.log = log
         self.expected = {use: use(project) for use in uses}
@@ -237,10 +247,10 @@ class Trial:
 def try_all(
     folder: Path, tokens: str, *, n_cuts: int, n_bits: int, every: int = 1, seed: int = 0, in_full: bool = True
 ) -> dict[str, Table]:
-    """Damage every file of a dataset, and of a run of it. tokens: words or subwords. Returns the two tables.
+    """Damage every file of a dataset, of a run of it, and of the run's export. Returns the three tables.
 
-    every: take only every so many-th file. in_full: after the first damage of each kind to a file, go on training even
-    if something else was refused.
+    tokens: words or subwords. every: take only every so many-th file. in_full: after the first damage of each kind to
+    a file, go on training even if something else was refused.
     """
     project, other = folder / tokens, folder / f"other {tokens}"
     for place, number in ((project, 1), (other, 2)):
@@ -250,16 +260,18 @@ def try_all(
     log = logging.getLogger("transformer_cli")
     log.addHandler(keeper)
     log.setLevel(logging.INFO)
-    tables = {"dataset": Table(), "run": Table()}
+    tables = {"dataset": Table(), "run": Table(), "export": Table()}
     chance = random.Random(seed)
     try:
         trial = Trial(project, [read_data, prepare_again, go_on], keeper.lines)
         for path in sorted(data.iterdir())[::every]:
             trial.damage(path, other_data / path.name, tables["dataset"], chance, n_cuts, n_bits, in_full=in_full)
-        trial = Trial(project, [translate, draw, go_on], keeper.lines)
-        for path in sorted(path for path in (project / "runs").rglob("*") if path.is_file())[::every]:
-            foreign = other / path.relative_to(project)
-            trial.damage(path, foreign, tables["run"], chance, n_cuts, n_bits, in_full=in_full)
+        uses = {"run": [translate, draw, go_on], "export": [translate_exported]}
+        for name, part in {"run": "runs", "export": "export"}.items():
+            trial = Trial(project, uses[name], keeper.lines)
+            for path in sorted(path for path in (project / part).rglob("*") if path.is_file())[::every]:
+                foreign = other / path.relative_to(project)
+                trial.damage(path, foreign, tables[name], chance, n_cuts, n_bits, in_full=in_full)
     finally:
         log.removeHandler(keeper)
     return tables

@@ -1,4 +1,4 @@
-"""Damaged files of a dataset and a run: a seeded part of what `make hostile` tries. Nothing is missed."""
+"""Damaged files of a dataset, a run and its export: a seeded part of what `make hostile` tries. Nothing is missed."""
 
 import random
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_every_damage_is_refused_with_one_line_or_changes_nothing(
         assert table.missed == []
         tried = {kind: sum(n for (each, _), n in table.counts.items() if each == kind) for kind in hostile.KINDS}
         assert min(tried.values()) > 0, tried
-        assert sum(n for (_, outcome), n in table.counts.items() if outcome == "refused") > 15
+        assert sum(n for (_, outcome), n in table.counts.items() if outcome == "refused") > 10
         assert all(line.count("\n") == 0 and ";" in line for line in table.said)
 
 
