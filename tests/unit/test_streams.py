@@ -141,6 +141,22 @@ def test_output_may_go_to_standard_output(forks: Forks, used: Path) -> None:
     assert all(line.startswith(("the ", "The ")) for line in translations)
 
 
+def test_a_dash_is_standard_input_or_output(forks: Forks, used: Path) -> None:
+    (used / "asked").write_text(f"{SENTENCE}\n", encoding="utf-8")
+    (used / "answer").write_text(ANSWER, encoding="utf-8")
+    chosen = (used / "asked", used / "out.txt", used / "err.txt")
+    for arguments, answer in {
+        ("translate", "--input", "-", "--output", "-"): ANSWER,
+        ("evaluate", "--input", "-", "--reference", "answer", "--output", "-"): ANSWER,
+        ("score", "--input", "-", "--target", "answer"): "",
+        ("compare", "tiny", "answer", "--input", "-", "--reference", "answer"): "",
+    }.items():
+        forks.start(*arguments, cwd=used, streams=chosen)
+        assert forks.end() == 0, arguments
+        assert (used / "out.txt").read_text(encoding="utf-8").endswith(answer)
+    assert not (used / "-").exists()
+
+
 def test_output_may_go_to_another_process(forks: Forks, used: Path) -> None:
     os.mkfifo(used / "pipe")
     received: list[str] = []

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from transformer_cli.commands import completion
-from transformer_cli.commands.options import DeviceOption, JsonOption, LowercaseOption
+from transformer_cli.commands.options import DeviceOption, JsonOption, LowercaseOption, dash_as_input
 
 EXAMPLES = 3
 
@@ -33,9 +33,16 @@ def compare(
     ] = None,
     input_file: Annotated[
         Path | None,
-        typer.Option("--input", metavar="FILE", help="Your own sentences, with --reference. Files do not need it."),
+        typer.Option(
+            "--input",
+            metavar="FILE",
+            help="Your own sentences, with --reference. Files do not need it.",
+            callback=dash_as_input,
+        ),
     ] = None,
-    reference: Annotated[Path | None, typer.Option(metavar="FILE", help="Their reference translations.")] = None,
+    reference: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Their reference translations.", callback=dash_as_input)
+    ] = None,
     lowercase: LowercaseOption = False,
     language: Annotated[
         str | None,

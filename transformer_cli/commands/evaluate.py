@@ -14,6 +14,8 @@ from transformer_cli.commands.options import (
     JsonOption,
     LowercaseOption,
     RunsOption,
+    dash_as_input,
+    dash_as_output,
     search_settings,
     unwritable,
     writing,
@@ -39,15 +41,25 @@ def evaluate(
     ] = None,
     input_file: Annotated[
         Path | None,
-        typer.Option("--input", metavar="FILE", help="Evaluate on your own sentences, with --reference."),
+        typer.Option(
+            "--input",
+            metavar="FILE",
+            help="Evaluate on your own sentences, with --reference.",
+            callback=dash_as_input,
+        ),
     ] = None,
     reference: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The reference translations of the --input file.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The reference translations of the --input file.", callback=dash_as_input),
     ] = None,
     lowercase: LowercaseOption = False,
-    output: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the translations, one per line.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep the translations, one per line.", callback=dash_as_output),
+    ] = None,
     output_tokens: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the decoder's tokens, one sentence per line.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep the decoder's tokens, one sentence per line.", callback=dash_as_output),
     ] = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,

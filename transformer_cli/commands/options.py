@@ -92,6 +92,16 @@ LowercaseOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+def dash_as_input(path: Path | None) -> Path | None:
+    """Let - name standard input, as most programs do: the callback of an option that is a file to read."""
+    return Path("/dev/stdin") if path == Path("-") else path
+
+
+def dash_as_output(path: Path | None) -> Path | None:
+    """Let - name standard output: the callback of an option that is a file of lines to write."""
+    return Path("/dev/stdout") if path == Path("-") else path
+
+
 def read_config(name: str | None, overrides: Sequence[str] | None) -> "Config":
     """Returns the config that `--config` and `--set` describe. Raises ConfigError."""
     from transformer_cli.config.load import load_config

@@ -5,13 +5,17 @@ from typing import Annotated
 
 import typer
 
-from transformer_cli.commands.options import DeviceOption, RunOption
+from transformer_cli.commands.options import DeviceOption, RunOption, dash_as_input
 from transformer_cli.output.results import line_score_as_json
 
 
 def score(
-    input_file: Annotated[Path, typer.Option("--input", "-i", metavar="FILE", help="The sentences.")],
-    target: Annotated[Path, typer.Option(metavar="FILE", help="Their translations, line by line.")],
+    input_file: Annotated[
+        Path, typer.Option("--input", "-i", metavar="FILE", help="The sentences.", callback=dash_as_input)
+    ],
+    target: Annotated[
+        Path, typer.Option(metavar="FILE", help="Their translations, line by line.", callback=dash_as_input)
+    ],
     run: RunOption = None,
     device: DeviceOption = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,

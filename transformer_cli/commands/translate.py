@@ -19,6 +19,8 @@ from transformer_cli.commands.options import (
     DeviceOption,
     RunsOption,
     as_text,
+    dash_as_input,
+    dash_as_output,
     search_settings,
     writing,
 )
@@ -54,11 +56,18 @@ def translate(
         list[str] | None, typer.Argument(help="The sentences to translate.", show_default="standard input")
     ] = None,
     input_file: Annotated[
-        Path | None, typer.Option("--input", "-i", metavar="FILE", help="Translate the lines of a file.")
+        Path | None,
+        typer.Option("--input", "-i", metavar="FILE", help="Translate the lines of a file.", callback=dash_as_input),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write to a file, which appears when it is whole."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write to a file, which appears when it is whole.",
+            callback=dash_as_output,
+        ),
     ] = None,
     shard: Annotated[
         str | None,
