@@ -143,7 +143,8 @@ def _worst(judged: Judged, text: ParallelText, n_lines: int) -> dict[str, Any]:
     }
 
 
-def _start_log() -> None:
+def start_log() -> None:
+    """Let training say on standard error how far it is."""
     package = logging.getLogger("transformer_cli")
     package.handlers = [LineHandler()]
     package.setLevel(logging.INFO)
@@ -151,6 +152,6 @@ def _start_log() -> None:
 
 if __name__ == "__main__":
     started = time.monotonic()
-    _start_log()
+    start_log()
     main()
     say(f"{time.monotonic() - started:.0f} s")

@@ -1,0 +1,101 @@
+"""One model that learns from the translations of several: data diversification (Nguyen et al. 2020, arXiv:1911.01986).
+
+    python scripts/diversify.py                                          German→English; docs/results.md has the figures
+    python scripts/diversify.py --config configs/multi30k-best-en-de.yaml --reverse configs/multi30k-best.yaml
+
+Trains models of both directions, as scripts/best.py does, and lets them translate the training split (exported in int8,
+by their own search). A new model of the same config learns from the pairs, from their source sentences with the
+translations of the one direction, and from their target sentences with those of the other. No other text comes in.
+Prints its rows as JSON to standard output. What is trained or translated already is not done again.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from best import CONFIGS, TESTS, rows, start_log, trained
+from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import Config
+from transformer_cli.data.codec import SIDES
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.manifest import find_dataset
+from transformer_cli.data.prepare import prepare
+from transformer_cli.evaluation.evaluate import read_splits
+from transformer_cli.exporting.export import export
+from transformer_cli.files import new_file
+from transformer_cli.runs.run import Run
+from transformer_cli.training.trainer import train
+from transformer_cli.translator import Translator
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train all models, and judge the last. arguments: None uses the arguments of the process."""
+    parser = argparse.ArgumentParser(description="Train a model on the translations of several, and judge it.")
+    parser.add_argument("--config", type=Path, default=CONFIGS[0])
+    parser.add_argument("--reverse", type=Path, default=CONFIGS[1], help="the config of the other direction")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1], help="of the models that translate")
+    parser.add_argument("--epochs", type=int, default=2, help="of the new model, over all pairs")
+    parser.add_argument("--dropout", type=float, default=0.15, help="of the new model")
+    parser.add_argument("--judge", nargs="*", default=list(TESTS), metavar="SPLIT", help="none: train only")
+    parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are, or will be")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="where the datasets are, or will be")
+    options = parser.parse_args(arguments)
+    files = write_corpus(
+        load_config(options.config), load_config(options.reverse), options.seeds, options.data, options.runs
+    )
+    changes = {"data.corpus": "files", "data.skip_empty": True, "data.files": files}
+    changes |= {"name": f"{options.config.stem}-diverse"}
+    changes |= {"training.epochs": options.epochs, "model.dropout": options.dropout}
+    config = load_config(options.config, [f"{key}={json.dumps(value)}" for key, value in changes.items()])
+    prepare(config, data_dir=options.data)
+    translator = Translator.load(train(config, data_dir=options.data, runs_dir=options.runs).folder)
+    texts = read_splits(load_config(options.config).data, options.judge, options.data) if options.judge else []
+    for row in rows(translator, [replace(text, split=None) for text in texts]):  # its own subwords, not the dataset's
+        print(json.dumps({"config": config.run_name, "translations_of_seeds": options.seeds, **row}), flush=True)
+
+
+def write_corpus(
+    config: Config, reverse: Config, seeds: Sequence[int], data_dir: Path, runs_dir: Path
+) -> dict[str, dict[str, str]]:
+    """Write the pairs, translated by the seeds of both configs, and the validation split; returns `data.files`."""
+    folder = data_dir / f"diverse-{config.data.source}-{config.data.target}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in (config, reverse):
+        prepare(each, data_dir=data_dir)
+    dataset = Dataset.open(find_dataset(config.data, data_dir))
+    source, target = (list(dataset.text("train", side)) for side in SIDES)
+    pairs = [(source, target)]
+    pairs += [(source, translated(trained(config, seed, data_dir, runs_dir), source, folder)) for seed in seeds]
+    pairs += [(translated(trained(reverse, seed, data_dir, runs_dir), target, folder), target) for seed in seeds]
+    files: dict[str, dict[str, str]] = {"train": {}, "valid": {}}
+    for number, side in enumerate(SIDES):
+        texts = {"train": [line for pair in pairs for line in pair[number]], "valid": dataset.text("valid", side)}
+        for split, lines in texts.items():
+            files[split][side] = str(_write(folder / f"{split}.{side}", lines).resolve())
+    return files
+
+
+def translated(run: Run, lines: Sequence[str], folder: Path) -> list[str]:
+    """Returns the translations of lines by a run, which are kept in the folder under its name."""
+    kept = folder / f"{run.folder.name}.txt"
+    if not kept.exists():
+        with TemporaryDirectory() as temporary:
+            exported = export(run.folder, Path(temporary) / "exported", quantization="int8")
+            _write(kept, Translator(exported, torch.device("cpu")).translate(lines))
+    return kept.read_bytes().decode().split("\n")[:-1]
+
+
+def _write(path: Path, lines: Iterable[str]) -> Path:
+    with new_file(path) as file:
+        file.write("".join(f"{line}\n" for line in lines).encode())
+    return path
+
+
+if __name__ == "__main__":
+    start_log()
+    main()

@@ -1,0 +1,45 @@
+"""scripts/diversify.py: what the new model learns from, and its rows."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import diversify
+
+
+def test_a_model_learns_from_translations_of_both_sides(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for package in ("ctranslate2", "sacremoses"):
+        pytest.importorskip(package)
+    for path in corpus.glob("*.??"):
+        (tmp_path / path.name).symlink_to(path)
+    tiny = (corpus / "tiny.yaml").read_text(encoding="utf-8").replace("epochs: 6", "epochs: 1")
+    (tmp_path / "there.yaml").write_text(tiny.replace("name: tiny", "name: there"), encoding="utf-8")
+    swapped = re.sub(r"source: (\w+)\.de, target: \w+\.en", r"source: \1.en, target: \1.de", tiny)
+    swapped = swapped.replace("name: tiny", "name: back").replace("data:", "data:\n  source: en\n  target: de")
+    (tmp_path / "back.yaml").write_text(swapped, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    diversify.main(
+        ["--config", "there.yaml", "--reverse", "back.yaml", "--seeds", "0", "1", "--epochs", "1", "--judge", "test"]
+    )
+    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (row["config"], row["split"], row["translations_of_seeds"]) == ("there-diverse", "test", [0, 1])
+    assert {path.name for path in (tmp_path / "runs").iterdir() if path.is_dir()} == {
+        "there-0", "there-1", "back-0", "back-1", "there-diverse"
+    }  # fmt: skip
+    source, target = (
+        (tmp_path / "data/diverse-de-en" / f"train.{side}").read_text(encoding="utf-8").split("\n")[:-1]
+        for side in ("source", "target")
+    )
+    german, english = ((corpus / f"train.{side}").read_text(encoding="utf-8").split("\n")[:-1] for side in ("de", "en"))
+    size = len(german)
+    assert (source[: 3 * size], target[:size], target[3 * size :]) == (german * 3, english, english * 2)
+    there, back = (
+        [(tmp_path / f"data/diverse-de-en/{name}-{seed}.txt").read_text(encoding="utf-8") for seed in (0, 1)]
+        for name in ("there", "back")
+    )
+    assert ["\n".join(target[at * size : (at + 1) * size]) + "\n" for at in (1, 2)] == there
+    assert ["\n".join(source[at * size : (at + 1) * size]) + "\n" for at in (3, 4)] == back
