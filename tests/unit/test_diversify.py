@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
+import best
 import diversify
 
 
 def test_a_model_learns_from_translations_of_both_sides(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for package in ("ctranslate2", "sacremoses"):
-        pytest.importorskip(package)
+    pytest.importorskip("ctranslate2")
+    monkeypatch.setattr(best, "moses", lambda language: str)  # sacremoses may not be installed
     for path in corpus.glob("*.??"):
         (tmp_path / path.name).symlink_to(path)
     tiny = (corpus / "tiny.yaml").read_text(encoding="utf-8").replace("epochs: 6", "epochs: 1")
