@@ -27,8 +27,8 @@ from transformer_cli.data.prepare import prepare
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, read_splits
 from transformer_cli.evaluation.metrics import bleu_of_text, sentence_chrf
-from transformer_cli.progress import LineHandler
 from transformer_cli.runs.run import Run
+from transformer_cli.system.progress import LineHandler
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 

@@ -26,9 +26,9 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.manifest import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.evaluation.evaluate import read_splits
-from transformer_cli.exporting.export import export
-from transformer_cli.files import new_file
+from transformer_cli.runs.export import export
 from transformer_cli.runs.run import Run
+from transformer_cli.system.files import new_file
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 

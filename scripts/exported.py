@@ -23,10 +23,10 @@ from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.compare import compare
 from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, read_splits
 from transformer_cli.evaluation.systems import Terms
-from transformer_cli.exporting.export import export
-from transformer_cli.progress import LineHandler
+from transformer_cli.runs.export import export
 from transformer_cli.runs.exported import Exported
 from transformer_cli.runs.run import Run
+from transformer_cli.system.progress import LineHandler
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 

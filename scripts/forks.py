@@ -11,7 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 from disturb import Disturbance, disturbed
-from transformer_cli.cli import main
+from transformer_cli.commands.app import main
 from transformer_cli.data import word_corpus
 
 PATIENCE_S = 900.0  # for a process that is not killed

@@ -28,7 +28,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from transformer_cli import plots, reading
 from transformer_cli.config.load import load_config
 from transformer_cli.data import words
 from transformer_cli.data.codec import SIDES
@@ -37,9 +36,11 @@ from transformer_cli.data.manifest import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.errors import TfmError
 from transformer_cli.evaluation.evaluate import evaluate
-from transformer_cli.exporting.export import export
+from transformer_cli.inspection import plots
+from transformer_cli.runs.export import export
 from transformer_cli.runs.exported import Exported
 from transformer_cli.runs.run import Run, find_run
+from transformer_cli.system import reading
 from transformer_cli.training.record import validations_so_far
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from transformer_cli.inspection import Attention, Inspection
-from transformer_cli.plots import draw_curves, draw_inspection
+from transformer_cli.inspection.numbers import Attention, Inspection
+from transformer_cli.inspection.plots import draw_curves, draw_inspection
 
 SHEET = Path(__file__).parents[1] / "docs/pictures.png"
 WIDTH, MARGIN, LINE = 900, 16, 26  # pixels: of a picture on the sheet, between pictures, of a caption

@@ -32,9 +32,9 @@ from transformer_cli.data.manifest import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.evaluation.losses import corpus_losses
 from transformer_cli.evaluation.spread import p_of_t
-from transformer_cli.progress import LineHandler
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
+from transformer_cli.system.progress import LineHandler
 from transformer_cli.training.trainer import Trainer, train
 
 TARGET = 1.617  # validation loss, mean of batch means: the best epoch of the published table (docs/results.md)

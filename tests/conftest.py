@@ -15,11 +15,11 @@ import pytest
 import torch
 
 from forked import Forks
-from transformer_cli import plots
-from transformer_cli.cli import main
+from transformer_cli.commands.app import main
 from transformer_cli.config.load import load_config
-from transformer_cli.reading import say_once
+from transformer_cli.inspection import plots
 from transformer_cli.runs.run import Run
+from transformer_cli.system.reading import say_once
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 

@@ -18,8 +18,8 @@ import json, os, sys
 for module in json.loads(sys.argv[1]):
     __import__(module)
 import torch
-from transformer_cli import plots
-from transformer_cli.cli import main
+from transformer_cli.inspection import plots
+from transformer_cli.commands.app import main
 weight = torch.nn.Parameter(torch.ones(1))
 weight.sum().backward()
 torch.optim.Adam([weight]).step()  # the first step of all imports a lot
@@ -52,7 +52,11 @@ sys.argv = ["tfm", *wanted["arguments"]]
 exec(wanted["before"])
 main()
 """
-MODULES = ("transformer_cli.training.trainer", "transformer_cli.evaluation.evaluate", "transformer_cli.plots")
+MODULES = (
+    "transformer_cli.training.trainer",
+    "transformer_cli.evaluation.evaluate",
+    "transformer_cli.inspection.plots",
+)
 
 
 class Forks:

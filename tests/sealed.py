@@ -8,7 +8,7 @@ from typing import Any
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.runs.identity import lasting, read_identity, write_config
-from transformer_cli.sums import file_sums, write_sealed
+from transformer_cli.system.sums import file_sums, write_sealed
 
 SEALS = ("manifest.json", "run.json", "sums.json")
 

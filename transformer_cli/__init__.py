@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from transformer_cli.evaluation.evaluate import evaluate
     from transformer_cli.evaluation.score import score_pairs
     from transformer_cli.evaluation.systems import Terms
-    from transformer_cli.exporting.export import export
-    from transformer_cli.inspection import Inspection, inspect_sentence
+    from transformer_cli.inspection.numbers import Inspection, inspect_sentence
+    from transformer_cli.runs.export import export
     from transformer_cli.training.trainer import train
     from transformer_cli.translator import Options, Translation, Translator
 
 _HOME = {
     "Config": "config.schema",
     "DecodingConfig": "config.decoding",
-    "Inspection": "inspection",
+    "Inspection": "inspection.numbers",
     "Options": "translator",
     "SearchSettings": "decoding.settings",
     "Terms": "evaluation.systems",
@@ -37,8 +37,8 @@ _HOME = {
     "compare": "evaluation.compare",
     "compare_recipes": "evaluation.compare",
     "evaluate": "evaluation.evaluate",
-    "export": "exporting.export",
-    "inspect_sentence": "inspection",
+    "export": "runs.export",
+    "inspect_sentence": "inspection.numbers",
     "load_config": "config.load",
     "prepare": "data.prepare",
     "score_pairs": "evaluation.score",

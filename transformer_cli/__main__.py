@@ -8,7 +8,7 @@ def main() -> None:
     """Run the command line. It sets signal handlers of its own; before and after, Ctrl-C ends the process at once."""
     if signal.getsignal(signal.SIGINT) == signal.default_int_handler:  # not in a shell's background jobs
         signal.signal(signal.SIGINT, _end)
-    from transformer_cli.cli import main as run  # takes longer than a quick Ctrl-C
+    from transformer_cli.commands.app import main as run  # takes longer than a quick Ctrl-C
 
     run()
 

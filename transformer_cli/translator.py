@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from transformer_cli import progress
 from transformer_cli.compute.devices import choose_device
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting, Line, OnError
@@ -24,6 +23,7 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.engines import open_engine
 from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.run import Run, find_run
+from transformer_cli.system import progress
 
 CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
 NOTHING = Hypothesis([], [], 0.0, 0.0)  # of a blank line: no search writes it

@@ -17,7 +17,7 @@ from transformer_cli.runs.pointers import POINTERS, steadily
 from transformer_cli.runs.run import Run, find_run, is_new
 from transformer_cli.runs.seals import read_seal
 from transformer_cli.runs.state import load_average
-from transformer_cli.sums import check_file
+from transformer_cli.system.sums import check_file
 from transformer_cli.training.record import validations_so_far
 
 

@@ -31,7 +31,7 @@ for argument in sys.argv[1:]:
 """
 SOME_STEPS = """\
 import os, sys, time
-from transformer_cli.cli import main
+from transformer_cli.commands.app import main
 from transformer_cli.training.trainer import Trainer
 def peak():  # in kB; getrusage would include the parent's
     return open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]

@@ -16,8 +16,8 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.manifest import find_dataset
 from transformer_cli.data.specials import EOS, MARKERS, SOS
 from transformer_cli.decoding.settings import SearchSettings
-from transformer_cli.exporting.spec import write_model
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.export_spec import write_model
 from transformer_cli.runs.run import find_run
 from transformer_cli.translator import Translation, Translator
 

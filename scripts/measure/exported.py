@@ -9,7 +9,7 @@ import torch
 
 from measure.decoding import GREEDY, ctranslate2_speed, fastest, ready_tokens
 from measure.figures import Figure, alternate, say
-from transformer_cli.exporting.export import export
+from transformer_cli.runs.export import export
 from transformer_cli.translator import Translator
 
 

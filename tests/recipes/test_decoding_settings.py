@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sealed import reseal, set_config
-from transformer_cli import plots
 from transformer_cli.config.load import load_config
+from transformer_cli.inspection import plots
 
 Tfm = Callable[..., tuple[int, str, str]]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.locks import exclusive
+from transformer_cli.system.locks import exclusive
 
 Tfm = Callable[..., tuple[int, str, str]]
 

@@ -17,7 +17,7 @@ from transformer_cli.config.load import load_config
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.score import score_pairs
-from transformer_cli.inspection import cross_attention, inspect_sentence
+from transformer_cli.inspection.numbers import cross_attention, inspect_sentence
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Options, Translator

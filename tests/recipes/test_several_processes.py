@@ -36,7 +36,7 @@ VECTORS = "".join(f"{word} {' '.join([number] * 32)}\n" for word, number in (("t
 KILLED_IN_ITS_FOURTH_STEP = """\
 import os, signal
 from pathlib import Path
-from transformer_cli.cli import main
+from transformer_cli.commands.app import main
 from transformer_cli.config.load import load_config
 from transformer_cli.training.trainer import Trainer, train
 
@@ -55,7 +55,7 @@ main()
 RANK_1_HAS_NO_DATA = """\
 import os
 from pathlib import Path
-from transformer_cli.cli import main
+from transformer_cli.commands.app import main
 
 if os.environ["RANK"] == "1":
     Path("elsewhere").mkdir()
@@ -65,7 +65,7 @@ main()
 """
 RANK_1_DIES_ONCE = """\
 import os, signal
-from transformer_cli.cli import main
+from transformer_cli.commands.app import main
 from transformer_cli.training.trainer import Trainer
 
 step = Trainer.step
@@ -79,7 +79,7 @@ Trainer.step = die
 main()
 """
 RANK_1_FINDS_DAMAGE = """\
-from transformer_cli.cli import main
+from transformer_cli.commands.app import main
 from transformer_cli.errors import DataError
 from transformer_cli.training.trainer import Trainer
 

@@ -13,43 +13,28 @@ import transformer_cli
 
 PACKAGE = Path(transformer_cli.__file__).parent
 GROUPS = (
-    {
-        "errors",
-        "files",
-        "keyboard",
-        "locks",
-        "pictures",
-        "progress",
-        "reading",
-        "reports",
-        "signals",
-        "streams",
-        "sums",
-        "terminal",
-        "unfinished",
-    },
+    {"errors"},
+    {"system"},
     {"config"},
     {"compute"},
     {"data", "model"},
-    {"decoding", "runs"},
-    {"translator", "shards"},
-    {"choices", "evaluation", "diagnosis", "inspection", "listing", "plane"},
-    {"plots", "output"},
-    {"exporting", "training", "verification", "serve"},
-    {"commands"},
-    {"cli"},
+    {"decoding"},
+    {"runs", "translator"},
+    {"evaluation", "inspection"},
+    {"training", "verification", "serve"},
+    {"commands", "output"},
     {"__init__", "__main__"},
 )
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests
-    "PIL": "plots",
-    "ctranslate2": ("decoding.ctranslate2", "exporting.spec"),  # one runs models, one writes them
+    "PIL": "inspection",
+    "ctranslate2": ("decoding.ctranslate2", "runs.export_spec"),  # one runs models, one writes them
     "fastapi": "serve",
     "gensim": "data.vectors",
     "h11": "serve.server",
-    "matplotlib": "plots",
-    "platformdirs": ("data.corpora.multi30k", "keyboard"),
+    "matplotlib": "inspection",
+    "platformdirs": ("data.corpora.multi30k", "system.keyboard"),
     "pydantic": "config",
-    "readline": "keyboard",
+    "readline": "system.keyboard",
     "python_multipart": "serve.parameters",
     "requests": "data.corpora.download",
     "sacrebleu": ("evaluation.metrics", "evaluation.significance"),
@@ -60,8 +45,8 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "torch.distributed": "compute.world",
     "torch.nn.parallel": "compute.world",
     "torchtext": "data.vocabulary",
-    "tqdm": "progress",
-    "typer": ("cli", "commands"),
+    "tqdm": "system.progress",
+    "typer": "commands",
     "uvicorn": "serve.server",
     "yaml": "config.yamltext",
 }
@@ -160,7 +145,7 @@ def test_no_function_is_longer_than_a_screen() -> None:
     assert {name for name, n_lines in bodies if n_lines > MOST_LINES_OF_A_BODY} == set(LONGER_BODIES)
 
 
-@pytest.mark.parametrize("module", ["transformer_cli", "transformer_cli.config.load", "transformer_cli.cli"])
+@pytest.mark.parametrize("module", ["transformer_cli", "transformer_cli.config.load", "transformer_cli.commands.app"])
 def test_importing_the_command_line_is_cheap(module: str) -> None:
     probe = f"import {module}, sys; print(*sorted({{'torch', 'spacy', 'numpy'}} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)

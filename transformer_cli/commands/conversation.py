@@ -5,11 +5,11 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from transformer_cli import terminal
 from transformer_cli.commands.options import as_text
 from transformer_cli.errors import DataError
-from transformer_cli.keyboard import converse
 from transformer_cli.output.translations import long_lines_as_text
+from transformer_cli.system import terminal
+from transformer_cli.system.keyboard import converse
 
 if TYPE_CHECKING:
     from transformer_cli.decoding.settings import SearchSettings

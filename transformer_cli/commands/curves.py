@@ -8,7 +8,7 @@ import typer
 from transformer_cli.commands import completion
 from transformer_cli.commands.options import writing
 from transformer_cli.errors import DataError
-from transformer_cli.pictures import picture_format
+from transformer_cli.inspection.picture_files import picture_format
 
 
 def curves(
@@ -24,7 +24,7 @@ def curves(
 ) -> None:
     """Draw learning curves. The curves of several runs share one picture."""
     picture_format(output)  # before there is work to lose
-    from transformer_cli.plots import draw_curves
+    from transformer_cli.inspection.plots import draw_curves
     from transformer_cli.runs.run import Run, find_run
     from transformer_cli.training.record import validations_so_far
 

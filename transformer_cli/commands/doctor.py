@@ -6,7 +6,7 @@ from transformer_cli.errors import DeviceError
 
 def doctor(as_json: JsonOption = False) -> None:
     """Say what a bug report needs. It says what is installed, where things lie and how fast this machine computes."""
-    from transformer_cli.diagnosis import computing, places, software
+    from transformer_cli.commands.diagnosis import computing, places, software
     from transformer_cli.output.doctor import computing_as_text, diagnosis_as_json, places_as_text, software_as_text
 
     installed, lie = software(), places()

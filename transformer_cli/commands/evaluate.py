@@ -96,7 +96,7 @@ def evaluate(
 
 def _keep(judged: Sequence["Judged"], output: Path | None, output_tokens: Path | None) -> None:
     """Write translations and tokens, one line per sentence, one split after the other."""
-    from transformer_cli.files import write_text
+    from transformer_cli.system.files import write_text
 
     translations = [translation for each in judged for translation in each.translations]
     texts = "".join(f"{translation.text}\n" for translation in translations)

@@ -50,6 +50,6 @@ def export(
     translate, evaluate, score and serve (compare and verify take it as an argument), and its README.md shows how to use
     it from Python without tfm.
     """
-    from transformer_cli.exporting.export import export
+    from transformer_cli.runs.export import export
 
     print(export(run, output, quantization=quantization.value).folder)

@@ -15,9 +15,9 @@ from transformer_cli.commands.options import (
     search_settings,
     writing,
 )
+from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.output.inspections import inspection_as_json, words_as_json, words_as_table
 from transformer_cli.output.maps import maps_as_blocks, words_as_blocks
-from transformer_cli.pictures import picture_format
 
 
 class KindChoice(str, Enum):
@@ -110,7 +110,7 @@ def inspect(
         return
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
-    from transformer_cli.inspection import KINDS, inspect_sentence
+    from transformer_cli.inspection.numbers import KINDS, inspect_sentence
     from transformer_cli.translator import Options, Translator
 
     translator = Translator.load(run, device=device)
@@ -124,7 +124,7 @@ def inspect(
     if picture is None:
         print(f"{inspection.translation}\n\n{maps_as_blocks(maps, width=shutil.get_terminal_size().columns)}")
         return
-    from transformer_cli.plots import draw_inspection
+    from transformer_cli.inspection.plots import draw_inspection
 
     with writing(picture):
         draw_inspection(inspection, maps, picture)
@@ -150,7 +150,7 @@ def _inspect_words(
     sentence: str, vectors: str, query: str | None, is_scaled: bool, picture: Path | None, as_json: bool
 ) -> None:
     """picture: the file to write, or None to print text or JSON instead."""
-    from transformer_cli.inspection import attend_over_words
+    from transformer_cli.inspection.numbers import attend_over_words
 
     found = attend_over_words(sentence, vectors, is_scaled=is_scaled, query=query)
     if as_json:
@@ -159,7 +159,7 @@ def _inspect_words(
     if picture is None:
         print(words_as_blocks(found, width=shutil.get_terminal_size().columns))
         return
-    from transformer_cli.plots import draw_words
+    from transformer_cli.inspection.plots import draw_words
 
     with writing(picture):
         draw_words(found, picture)

@@ -14,11 +14,11 @@ import typer
 
 from transformer_cli.commands.options import unwritable, writing
 from transformer_cli.errors import DataError, DistributedError, TfmError
-from transformer_cli.streams import stream_named
+from transformer_cli.system.streams import stream_named
 
 if TYPE_CHECKING:
-    from transformer_cli import shards
     from transformer_cli.decoding.settings import SearchSettings
+    from transformer_cli.runs import shards
     from transformer_cli.translator import Options, Translator
 
 
@@ -44,8 +44,8 @@ def choose_shard(given: str | None, device: str, input_file: Path | None, output
 
     Raises typer.BadParameter for options that do not go together, DataError for files that cannot be cut or joined.
     """
-    from transformer_cli import shards
-    from transformer_cli.files import kind_of
+    from transformer_cli.runs import shards
+    from transformer_cli.system.files import kind_of
 
     world = None
     if "WORLD_SIZE" in os.environ:  # else NumPy need not be imported yet
@@ -119,8 +119,8 @@ def translate_shard(
     chunk: how many lines are translated together. Under torchrun, what is wrong with this shard is known to this
     process alone: it becomes a DistributedError, which every rank says for itself.
     """
-    from transformer_cli import shards
     from transformer_cli.data.lines import byte_lines, count_lines, cut_lines
+    from transformer_cli.runs import shards
 
     assert place.shard
     shard = place.shard
@@ -150,7 +150,7 @@ def opened(output: Path | None) -> Iterator[TextIO]:
     if output is None or stream_named(output) == 1:
         yield sys.stdout
         return
-    from transformer_cli.files import kind_of, new_file
+    from transformer_cli.system.files import kind_of, new_file
 
     descriptor = stream_named(output)
     with writing(output):
@@ -164,7 +164,7 @@ def opened(output: Path | None) -> Iterator[TextIO]:
 
 def _sum_of(path: Path) -> dict[str, Any]:
     from transformer_cli.data.lines import unreadable
-    from transformer_cli.sums import file_sum
+    from transformer_cli.system.sums import file_sum
 
     try:
         return file_sum(path)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from transformer_cli import progress, terminal
 from transformer_cli.commands.conversation import Render, answer_a_terminal
 from transformer_cli.commands.options import (
     BeamSizeOption,
@@ -27,9 +26,10 @@ from transformer_cli.commands.options import (
 from transformer_cli.commands.sharding import choose_shard, facts_of, opened, translate_shard
 from transformer_cli.decoding.limits import DEFAULT_LIMIT
 from transformer_cli.errors import DataError
+from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.output.translations import long_lines_as_text, translation_as_json
-from transformer_cli.pictures import picture_format
-from transformer_cli.streams import stream_named
+from transformer_cli.system import progress, terminal
+from transformer_cli.system.streams import stream_named
 
 if TYPE_CHECKING:
     from transformer_cli.decoding.settings import SearchSettings
@@ -248,8 +248,8 @@ def _n_lines(sentences: Sequence[str] | None, path: Path | None) -> int | None:
 
 
 def _draw_cross_attention(translation: "Translation", path: Path, *, layer: int) -> None:
-    from transformer_cli.inspection import cross_attention
-    from transformer_cli.plots import draw_attention
+    from transformer_cli.inspection.numbers import cross_attention
+    from transformer_cli.inspection.plots import draw_attention
 
     maps = cross_attention(translation, layer=layer)
     with writing(path):

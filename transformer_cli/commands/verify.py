@@ -6,7 +6,7 @@ import typer
 
 from transformer_cli.commands import completion
 from transformer_cli.errors import DataError
-from transformer_cli.terminal import counted
+from transformer_cli.system.terminal import counted
 
 
 def verify(

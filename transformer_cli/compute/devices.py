@@ -9,7 +9,7 @@ import torch
 
 from transformer_cli.compute.world import World
 from transformer_cli.errors import DeviceError
-from transformer_cli.terminal import counted
+from transformer_cli.system.terminal import counted
 
 Precision = Literal["float32", "bfloat16"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from transformer_cli.config.section import NAME
 from transformer_cli.errors import ConfigError, FileError
-from transformer_cli.reading import decoded
+from transformer_cli.system.reading import decoded
 
 MOST_BYTES = 1_000_000
 PATIENCE_S = 10.0  # for a pipe or a terminal that says nothing

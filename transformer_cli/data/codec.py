@@ -16,8 +16,8 @@ from transformer_cli.data.subwords import Pieces
 from transformer_cli.data.vocabulary import Vocabulary
 from transformer_cli.data.words import Joins, Tokenizer
 from transformer_cli.errors import DataError, FileError
-from transformer_cli.files import sha256, write_bytes, write_json
-from transformer_cli.reading import look_up, read_bytes, read_json, shown
+from transformer_cli.system.files import sha256, write_bytes, write_json
+from transformer_cli.system.reading import look_up, read_bytes, read_json, shown
 
 SIDES = ("source", "target")
 

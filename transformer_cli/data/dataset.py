@@ -25,8 +25,8 @@ from transformer_cli.data.codec import SIDES, Codecs, codec_files
 from transformer_cli.data.manifest import read_manifest
 from transformer_cli.data.mapped_lines import MappedLines
 from transformer_cli.errors import DataError, FileError
-from transformer_cli.reading import say_once
-from transformer_cli.sums import SUMMED, check_file
+from transformer_cli.system.reading import say_once
+from transformer_cli.system.sums import SUMMED, check_file
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from transformer_cli.errors import DataError
-from transformer_cli.files import kind_of
-from transformer_cli.terminal import counted
+from transformer_cli.system.files import kind_of
+from transformer_cli.system.terminal import counted
 
 LONGEST_LINE = 4_000  # characters: spaCy takes n² time for n brackets or emoji, 4 to 8 s for so many
 MOST_BYTES = 4 * (LONGEST_LINE + 1) + 5  # of a line that is read: one character too many, byte order mark, line end

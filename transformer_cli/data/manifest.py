@@ -9,9 +9,9 @@ from typing import Any
 from transformer_cli.config.data import DataConfig, FilePair
 from transformer_cli.data.codec import SIDES, codec_sums
 from transformer_cli.errors import DataError, FileError
-from transformer_cli.files import sha256
-from transformer_cli.reading import look_up
-from transformer_cli.sums import read_sealed
+from transformer_cli.system.files import sha256
+from transformer_cli.system.reading import look_up
+from transformer_cli.system.sums import read_sealed
 
 FORMAT_VERSION = 1
 

@@ -20,9 +20,9 @@ from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.data.word_corpus import encode_by_words
 from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.errors import DataError
-from transformer_cli.files import new_folder
-from transformer_cli.sums import file_sums, write_sealed
-from transformer_cli.unfinished import sweep
+from transformer_cli.system.files import new_folder
+from transformer_cli.system.sums import file_sums, write_sealed
+from transformer_cli.system.unfinished import sweep
 
 
 @dataclass(frozen=True)

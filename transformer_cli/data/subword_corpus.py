@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 
-from transformer_cli import progress
 from transformer_cli.config.data import DataConfig
 from transformer_cli.data import lines
 from transformer_cli.data.chunks import Pair
@@ -19,6 +18,7 @@ from transformer_cli.data.subwords import SENTENCEPIECE_VERSION, learn_pieces
 from transformer_cli.data.workers import available_cores, segmenting
 from transformer_cli.data.writer import EncodedCorpus, SplitWriter
 from transformer_cli.errors import ConfigError
+from transformer_cli.system import progress
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from transformer_cli.config.schema import is_file
 from transformer_cli.data.lines import byte_lines
 from transformer_cli.errors import DataError, DownloadError
-from transformer_cli.files import kind_of
+from transformer_cli.system.files import kind_of
 
 FASTTEXT_MODEL = (793712314).to_bytes(4, "little")  # the first bytes of fastText's own .bin
 LARGEST = float(np.finfo(np.float32).max)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from transformer_cli.data.specials import SPECIALS, UNK
 from transformer_cli.errors import DataError, FileError
-from transformer_cli.files import write_text
-from transformer_cli.reading import read_text
+from transformer_cli.system.files import write_text
+from transformer_cli.system.reading import read_text
 
 
 def import_torchtext() -> None:

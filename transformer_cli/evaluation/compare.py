@@ -16,7 +16,7 @@ from transformer_cli.evaluation.significance import PairedScore, paired_tests
 from transformer_cli.evaluation.spread import RecipeDifference, welch
 from transformer_cli.evaluation.systems import Terms, Translated, translate_all
 from transformer_cli.evaluation.verdict import verdict
-from transformer_cli.terminal import counted, note
+from transformer_cli.system.terminal import counted, note
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from transformer_cli.evaluation.by_engine import losses_by
 from transformer_cli.evaluation.by_length import LengthScore, bleu_by_source_length
 from transformer_cli.evaluation.losses import Losses, together
 from transformer_cli.evaluation.metrics import Interval, TokenizedText, bleu_of_text, score
-from transformer_cli.evaluation.record import append_result
+from transformer_cli.runs.evaluations import append_result
 from transformer_cli.runs.exported import open_any
 from transformer_cli.runs.run import find_run
-from transformer_cli.terminal import counted, note
+from transformer_cli.system.terminal import counted, note
 from transformer_cli.translator import Options, Translation, Translator
 
 log = logging.getLogger(__name__)

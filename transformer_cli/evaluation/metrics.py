@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transformer_cli.terminal import note
+from transformer_cli.system.terminal import note
 
 log = logging.getLogger(__name__)
 

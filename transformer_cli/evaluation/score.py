@@ -16,7 +16,7 @@ from transformer_cli.data.specials import MARKERS, UNK
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.by_engine import losses_by
 from transformer_cli.evaluation.losses import perplexity
-from transformer_cli.terminal import counted
+from transformer_cli.system.terminal import counted
 from transformer_cli.translator import Translator
 
 log = logging.getLogger(__name__)

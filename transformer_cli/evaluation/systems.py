@@ -13,7 +13,7 @@ from transformer_cli.evaluation.evaluate import ParallelText, read_splits, read_
 from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.opened import Opened
 from transformer_cli.runs.run import Run, find_run
-from transformer_cli.terminal import counted
+from transformer_cli.system.terminal import counted
 from transformer_cli.translator import Options, Translator
 
 log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from transformer_cli.output.tables import score_with_interval, table
-from transformer_cli.terminal import bold, counted, fitted
+from transformer_cli.system.terminal import bold, counted, fitted
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.compare import Comparison, Example, RecipeComparison

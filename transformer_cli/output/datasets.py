@@ -3,8 +3,8 @@
 import json
 from typing import TYPE_CHECKING, Any
 
-from transformer_cli import terminal
 from transformer_cli.output.tables import table
+from transformer_cli.system import terminal
 
 if TYPE_CHECKING:
     from transformer_cli.data.prepare import Prepared

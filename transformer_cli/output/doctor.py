@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from transformer_cli.compute.memory import in_words
 
 if TYPE_CHECKING:
-    from transformer_cli.diagnosis import Computing, Place, Places, Software
+    from transformer_cli.commands.diagnosis import Computing, Place, Places, Software
 
 WIDTH = 80
 LABEL = 11  # columns

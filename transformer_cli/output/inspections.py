@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from transformer_cli.output.tables import table
 
 if TYPE_CHECKING:
-    from transformer_cli.inspection import AttentionMap, Inspection, WordAttention
+    from transformer_cli.inspection.numbers import AttentionMap, Inspection, WordAttention
 
 
 def inspection_as_dict(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> dict[str, Any]:

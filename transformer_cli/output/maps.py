@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from transformer_cli.inspection import AttentionMap, WordAttention
+    from transformer_cli.inspection.numbers import AttentionMap, WordAttention
 
 TITLES = {
     "encoder": "encoder self-attention",

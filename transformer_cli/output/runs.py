@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from transformer_cli.compute.memory import in_words
 from transformer_cli.output.tables import table
-from transformer_cli.terminal import on_one_line
+from transformer_cli.system.terminal import on_one_line
 
 if TYPE_CHECKING:
-    from transformer_cli.listing import ListedRun
+    from transformer_cli.runs.listing import ListedRun
 
 UNKNOWN = "–"
 

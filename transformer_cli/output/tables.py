@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from transformer_cli import terminal
+from transformer_cli.system import terminal
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.metrics import Interval

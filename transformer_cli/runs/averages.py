@@ -18,13 +18,13 @@ from pathlib import Path
 
 import torch
 
-from transformer_cli.files import new_folder, write_json
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.seals import seal
 from transformer_cli.runs.state import Average
 from transformer_cli.runs.weights import load_weights, save_weights
-from transformer_cli.unfinished import delete
+from transformer_cli.system.files import new_folder, write_json
+from transformer_cli.system.unfinished import delete
 
 
 def save_epoch(run: Run, model: Transformer, epoch: int) -> None:

@@ -21,7 +21,6 @@ from torch import Tensor
 
 from transformer_cli.compute.memory import room_for
 from transformer_cli.errors import CheckpointError
-from transformer_cli.files import new_folder, write_json
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.averages import save_average
 from transformer_cli.runs.identity import RESTORE
@@ -30,7 +29,8 @@ from transformer_cli.runs.run import UNSAVED, Run
 from transformer_cli.runs.seals import check_sealed, seal
 from transformer_cli.runs.state import Average, TrainingState, load_average, load_state
 from transformer_cli.runs.weights import load_tensors, load_weights, one_line, save_tensors, save_weights
-from transformer_cli.unfinished import delete
+from transformer_cli.system.files import new_folder, write_json
+from transformer_cli.system.unfinished import delete
 
 log = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ import torch
 
 from transformer_cli.decoding.engine import Engine, TransformerEngine
 from transformer_cli.errors import ConfigError
-from transformer_cli.reading import say_once
 from transformer_cli.runs.checkpoints import load_best
 from transformer_cli.runs.ensemble import refuse_other_codecs
 from transformer_cli.runs.exported import Exported
 from transformer_cli.runs.run import Run
+from transformer_cli.system.reading import say_once
 
 log = logging.getLogger(__name__)
 

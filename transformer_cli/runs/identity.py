@@ -23,9 +23,9 @@ from transformer_cli.config.yamltext import as_line
 from transformer_cli.data.codec import codec_files
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import CheckpointError, FileError, MissingFile
-from transformer_cli.files import write_text
-from transformer_cli.reading import look_up, read_text, say_once
-from transformer_cli.sums import check_file, file_sums, read_sealed, text_sum, write_sealed
+from transformer_cli.system.files import write_text
+from transformer_cli.system.reading import look_up, read_text, say_once
+from transformer_cli.system.sums import check_file, file_sums, read_sealed, text_sum, write_sealed
 
 EXPORTED = "export.json"  # what an exported run has in place of run.json (exported.py)
 FORMAT_VERSION = 2

@@ -12,11 +12,11 @@ from typing import TypeVar
 
 from transformer_cli.config.section import NAME
 from transformer_cli.errors import CheckpointError, FileError, MissingFile
-from transformer_cli.files import write_text
-from transformer_cli.reading import read_text, shown
 from transformer_cli.runs.identity import RESTORE, read_identity
 from transformer_cli.runs.seals import read_seal
-from transformer_cli.sums import text_sum
+from transformer_cli.system.files import write_text
+from transformer_cli.system.reading import read_text, shown
+from transformer_cli.system.sums import text_sum
 
 Result = TypeVar("Result")
 

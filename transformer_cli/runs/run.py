@@ -31,9 +31,7 @@ from transformer_cli.data.codec import Codecs
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.specials import PAD
 from transformer_cli.errors import CheckpointError, ConfigError, MissingFile, TfmError
-from transformer_cli.files import write_text
 from transformer_cli.model.size import refuse_without_room
-from transformer_cli.reading import parse_json, shown
 from transformer_cli.runs.identity import (
     EXPORTED,
     RESTORE,
@@ -46,6 +44,8 @@ from transformer_cli.runs.identity import (
 from transformer_cli.runs.opened import Opened
 from transformer_cli.runs.pointers import find_latest, known_runs, read_pointer, write_pointer
 from transformer_cli.runs.seals import HISTORY, history_lines
+from transformer_cli.system.files import write_text
+from transformer_cli.system.reading import parse_json, shown
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer

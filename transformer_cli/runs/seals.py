@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from transformer_cli.errors import CheckpointError, MissingFile
-from transformer_cli.reading import look_up, read_text, shown
 from transformer_cli.runs.identity import RESTORE, told_as_damage
-from transformer_cli.sums import check_file, file_sums, read_sealed, text_sum, write_sealed
+from transformer_cli.system.reading import look_up, read_text, shown
+from transformer_cli.system.sums import check_file, file_sums, read_sealed, text_sum, write_sealed
 
 FILE = "sums.json"
 HISTORY = "history.jsonl"

@@ -5,10 +5,10 @@ Imports no torch, so that a run can be described without it.
 
 from dataclasses import dataclass, field
 
-from transformer_cli.reading import as_record, read_json
 from transformer_cli.runs.identity import told_as_damage
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.seals import check_sealed
+from transformer_cli.system.reading import as_record, read_json
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from time import monotonic
 from typing import Any
 
-from transformer_cli import reports
+from transformer_cli.system import reports
 
 LONGEST = 100  # characters of an address in the log
 

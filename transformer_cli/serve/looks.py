@@ -12,9 +12,9 @@ import torch
 from fastapi import HTTPException
 from torch import Tensor, nn
 
-from transformer_cli.choices import Choices, decoder_choices, translate_from
-from transformer_cli.inspection import Inspection, inspect_translation
-from transformer_cli.plane import in_the_plane
+from transformer_cli.inspection.choices import Choices, decoder_choices, translate_from
+from transformer_cli.inspection.numbers import Inspection, inspect_translation
+from transformer_cli.inspection.plane import in_the_plane
 from transformer_cli.serve.answers import direction_of, kinds_of, refuse_too_many_tokens, refuse_unspaced, sentence_of
 from transformer_cli.serve.directions import Directions
 from transformer_cli.serve.limits import Limits

@@ -10,8 +10,8 @@ from fastapi import HTTPException, Request
 from python_multipart import parse_form
 from python_multipart.exceptions import FormParserError
 
-from transformer_cli.reading import parse_json
 from transformer_cli.serve.limits import Limits
+from transformer_cli.system.reading import parse_json
 
 MOST_FIELDS = 2000  # of a form
 GONE = 499  # nginx's status for a client that has gone; nobody reads it

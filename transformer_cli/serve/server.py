@@ -16,9 +16,9 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from transformer_cli import signals
 from transformer_cli.errors import ConfigError
-from transformer_cli.progress import LineHandler
+from transformer_cli.system import signals
+from transformer_cli.system.progress import LineHandler
 
 BACKLOG = 1024  # connections that wait until they are accepted
 HEAD_SECONDS = 10.0  # for the head of a request, from its first byte or from when the client has connected
@@ -96,7 +96,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to `transformer_cli.signals`."""
+        """Leave signals to `transformer_cli.system.signals`."""
         yield
 
 

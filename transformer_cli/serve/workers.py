@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from transformer_cli import progress
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.serve.limits import SPLIT, Limits
+from transformer_cli.system import progress
 from transformer_cli.translator import Options, Translation, Translator
 
 BATCH_LINES = 128  # lines that are translated together: about as many as Translator decodes at once

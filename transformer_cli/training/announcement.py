@@ -5,7 +5,7 @@ import logging
 from transformer_cli.compute.devices import describe
 from transformer_cli.model.transformer import count_frozen, count_parameters
 from transformer_cli.runs.state import TrainingState
-from transformer_cli.terminal import counted
+from transformer_cli.system.terminal import counted
 from transformer_cli.training.opening import Opened
 from transformer_cli.training.step import Learner
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_cli.errors import ConfigError
-from transformer_cli.files import write_bytes
+from transformer_cli.system.files import write_bytes
 
 Entry = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from transformer_cli.errors import DistributedError, Interrupted
-from transformer_cli.signals import NUMBERS, Stopped, current_watch
+from transformer_cli.system.signals import NUMBERS, Stopped, current_watch
 
 
 class Stop:

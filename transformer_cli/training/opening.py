@@ -17,12 +17,12 @@ from transformer_cli.config.schema import Config, is_file
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.manifest import find_dataset, is_text_of, read_manifest
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.locks import exclusive
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.identity import MAY_CHANGE
 from transformer_cli.runs.pointers import follow_latest
 from transformer_cli.runs.run import Run, find_codec, free_name, is_new, lost, training_lock
 from transformer_cli.runs.state import load_state
+from transformer_cli.system.locks import exclusive
 from transformer_cli.training.pretrained import NOTHING, Initial, read_initial
 from transformer_cli.training.record import read_validations
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from transformer_cli.errors import CheckpointError
-from transformer_cli.reading import as_record
 from transformer_cli.runs.identity import RESTORE
 from transformer_cli.runs.pointers import steadily
 from transformer_cli.runs.run import Run, is_new
 from transformer_cli.runs.seals import HISTORY, check_history
 from transformer_cli.runs.state import TrainingState, load_average, load_state
-from transformer_cli.terminal import note
+from transformer_cli.system.reading import as_record
+from transformer_cli.system.terminal import note
 from transformer_cli.training import events
 from transformer_cli.training.validation import Validation
 
@@ -99,7 +99,7 @@ class Record:
         log.info("best validation loss %.3f (PPL %.2f) %s of %d: %s", *found, where, epochs, path)
 
     def _draw_curves(self) -> None:
-        from transformer_cli import plots  # matplotlib takes half a second: not before the first steps
+        from transformer_cli.inspection import plots  # matplotlib takes half a second: not before the first steps
 
         note("drawing curves.png")
         try:

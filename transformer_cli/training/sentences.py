@@ -11,7 +11,7 @@ from transformer_cli.data.lengths import Rows
 from transformer_cli.data.sampling import SampledText
 from transformer_cli.errors import DataError
 from transformer_cli.runs.run import Run
-from transformer_cli.terminal import counted
+from transformer_cli.system.terminal import counted
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import torch
 
-from transformer_cli import progress
 from transformer_cli.compute import threads
 from transformer_cli.compute.devices import choose_device_of
 from transformer_cli.compute.world import ALONE, World
@@ -28,7 +27,8 @@ from transformer_cli.errors import CheckpointError, MemoryShortage
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last, save, set_moments
 from transformer_cli.runs.identity import RESTORE
 from transformer_cli.runs.run import Run
-from transformer_cli.terminal import counted
+from transformer_cli.system import progress
+from transformer_cli.system.terminal import counted
 from transformer_cli.training import averaging, events
 from transformer_cli.training.announcement import announce
 from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.state import TrainingState
-from transformer_cli.terminal import counted, note
+from transformer_cli.system.terminal import counted, note
 
 if TYPE_CHECKING:
     from transformer_cli.training.sentences import Sentences

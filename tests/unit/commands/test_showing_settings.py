@@ -83,7 +83,7 @@ def test_prepare_and_train_take_a_shipped_config_by_name(tfm: Tfm, tmp_path: Pat
 
 
 def test_printing_a_config_imports_no_torch() -> None:
-    command = "import sys; from transformer_cli.cli import app; app(['config', 'demo'], standalone_mode=False)"
+    command = "import sys; from transformer_cli.commands.app import app; app(['config', 'demo'], standalone_mode=False)"
     heavy = "print(sorted({'torch', 'numpy', 'spacy'} & set(sys.modules)), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", f"{command}; {heavy}"], capture_output=True, text=True, check=True)
     assert done.stderr == "[]\n"

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from forked import Forks
-from transformer_cli import progress, streams, terminal
-from transformer_cli.cli import main
+from transformer_cli.commands.app import main
 from transformer_cli.output.tables import table
-from transformer_cli.progress import LineHandler
-from transformer_cli.terminal import Terminal, TerminalWithBars, on_one_line
+from transformer_cli.system import progress, streams, terminal
+from transformer_cli.system.progress import LineHandler
+from transformer_cli.system.terminal import Terminal, TerminalWithBars, on_one_line
 
 OBEYED = {  # what terminals do when they read it
     "colour": "\x1b[31m",

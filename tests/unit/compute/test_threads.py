@@ -13,7 +13,7 @@ from transformer_cli.compute.threads import SPIN_COUNT, SideBySide, bound_spinni
 
 COMMAND = """\
 import os, sys
-from transformer_cli.cli import main
+from transformer_cli.commands.app import main
 before = os.environ.get("GOMP_SPINCOUNT")
 try:
     main(["--version"])
@@ -23,7 +23,7 @@ except SystemExit:
 PACKAGE = """\
 import os
 before = dict(os.environ)
-import transformer_cli, transformer_cli.cli, transformer_cli.translator
+import transformer_cli, transformer_cli.commands.app, transformer_cli.translator
 print(before == os.environ)
 """
 

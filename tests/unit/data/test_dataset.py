@@ -206,7 +206,7 @@ def test_a_large_file_is_compared_by_its_size_where_it_is_used(folder: Path, mon
     content = bytearray(path.read_bytes())
     content[-4] ^= 1
     path.write_bytes(content)
-    monkeypatch.setattr("transformer_cli.sums.check_file.__kwdefaults__", {"up_to": 100})
+    monkeypatch.setattr("transformer_cli.system.sums.check_file.__kwdefaults__", {"up_to": 100})
     use_all(folder)
     assert verify_dataset(folder).damaged == [f"{path}: damaged: its content is not what was written (another CRC-32)"]
     cut(path, 4)
@@ -219,7 +219,7 @@ def test_the_ids_of_a_large_file_are_within_their_bounds(folder: Path, monkeypat
     content = bytearray(path.read_bytes())
     content[-2] ^= 1  # 65,536 more
     path.write_bytes(content)
-    monkeypatch.setattr("transformer_cli.sums.check_file.__kwdefaults__", {"up_to": 100})
+    monkeypatch.setattr("transformer_cli.system.sums.check_file.__kwdefaults__", {"up_to": 100})
     monkeypatch.setattr("transformer_cli.data.dataset.SUMMED", 0)
     with pytest.raises(DataError, match=f"^{path}: damaged: its ids should go from 0 to "):
         use_all(folder)

@@ -12,7 +12,7 @@ from transformer_cli.config.data import DataConfig
 from transformer_cli.data.corpora import open_corpus
 from transformer_cli.data.vectors import read_vectors
 from transformer_cli.errors import DataError
-from transformer_cli.files import kind_of
+from transformer_cli.system.files import kind_of
 
 Tfm = Callable[..., tuple[int, str, str]]
 

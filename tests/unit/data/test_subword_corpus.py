@@ -18,7 +18,7 @@ from transformer_cli.data.prepare import Prepared, prepare
 from transformer_cli.data.subword_corpus import TrainingSample
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION, learn_pieces
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.files import sha256
+from transformer_cli.system.files import sha256
 
 Make = Callable[..., Prepared]
 SPLITS = ("train", "valid", "test")

@@ -23,8 +23,8 @@ from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError, DataError, DeviceError
 from transformer_cli.evaluation.losses import sentence_losses
-from transformer_cli.exporting.spec import positions_of, write_model
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.export_spec import positions_of, write_model
 
 CPU = torch.device("cpu")
 NAMES = [*SPECIALS, *(f"w{index}" for index in range(len(SPECIALS), VOCABULARY))]

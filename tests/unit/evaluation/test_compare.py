@@ -15,8 +15,8 @@ from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.metrics import bleu_of_text
 from transformer_cli.evaluation.spread import welch
 from transformer_cli.evaluation.systems import Terms
-from transformer_cli.files import write_text
 from transformer_cli.runs.run import Run
+from transformer_cli.system.files import write_text
 
 
 @pytest.fixture

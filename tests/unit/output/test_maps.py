@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transformer_cli.inspection import AttentionMap
+from transformer_cli.inspection.numbers import AttentionMap
 from transformer_cli.output.maps import _width, maps_as_blocks
 
 

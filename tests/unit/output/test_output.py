@@ -13,7 +13,7 @@ from transformer_cli.evaluation.by_length import LengthScore
 from transformer_cli.evaluation.evaluate import Result
 from transformer_cli.evaluation.metrics import Interval
 from transformer_cli.evaluation.score import LineScore
-from transformer_cli.inspection import Attention, Inspection, WordAttention
+from transformer_cli.inspection.numbers import Attention, Inspection, WordAttention
 from transformer_cli.output import datasets, inspections, results, translations
 from transformer_cli.translator import Translation
 

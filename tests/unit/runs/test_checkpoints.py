@@ -16,13 +16,13 @@ from oracles.draws import Draws
 from sealed import make_older, reseal
 from small_run import make_run
 from transformer_cli.errors import CheckpointError
-from transformer_cli.files import write_text
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs import checkpoints as module
 from transformer_cli.runs import pointers
 from transformer_cli.runs.checkpoints import finish_save, load_best, load_last, save, set_moments
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.runs.state import RunningLoss, TrainingState, load_state
+from transformer_cli.system.files import write_text
 from transformer_cli.training.optim import make_optimizer, state_names
 
 CPU = torch.device("cpu")

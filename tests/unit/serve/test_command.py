@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from forked import Forks
-from transformer_cli import reports
+from transformer_cli.system import reports
 from transformer_cli.translator import Translator
 
 SLOW = """\

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from transformer_cli import plots
 from transformer_cli.errors import ConfigError
+from transformer_cli.inspection import plots
 from transformer_cli.runs.run import Run
 from transformer_cli.training.events import EventFile
 

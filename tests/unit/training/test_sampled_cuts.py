@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from transformer_cli import progress
 from transformer_cli.config.load import load_config
 from transformer_cli.data.batching import target_tokens
 from transformer_cli.data.codec import WordCodec
@@ -17,6 +16,7 @@ from transformer_cli.data.lengths import Rows
 from transformer_cli.data.manifest import find_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
+from transformer_cli.system import progress
 from transformer_cli.training.step import BatchLoss, Learner
 from transformer_cli.training.trainer import Trainer, train
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from outcomes import PowerCut, outcome
-from transformer_cli import signals
 from transformer_cli.errors import Interrupted
 from transformer_cli.evaluation import losses
 from transformer_cli.runs.run import Run
+from transformer_cli.system import signals
 from transformer_cli.training import averaging
 from transformer_cli.training.step import Learner
 

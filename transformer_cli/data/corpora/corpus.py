@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformer_cli.data.lines import Pairs, unreadable
-from transformer_cli.files import sha256
+from transformer_cli.system.files import sha256
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 from transformer_cli.errors import DownloadError
-from transformer_cli.files import new_file
-from transformer_cli.progress import bar
+from transformer_cli.system.files import new_file
+from transformer_cli.system.progress import bar
 
 TIMEOUT_S = 20.0
 PAUSES_S = (0.5, 1.5)  # between attempts, of which there are three

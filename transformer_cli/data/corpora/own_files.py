@@ -8,7 +8,7 @@ from transformer_cli.config.data import DataConfig, FilePair
 from transformer_cli.data.corpora.corpus import Corpus, file_sum
 from transformer_cli.data.lines import count_lines, read_pairs
 from transformer_cli.errors import DataError
-from transformer_cli.files import kind_of
+from transformer_cli.system.files import kind_of
 
 log = logging.getLogger(__name__)
 

@@ -220,7 +220,7 @@ def test_ctrl_c_leaves_nothing(server: Server, path: Path, monkeypatch: pytest.M
         assert len(list(path.parent.iterdir())) == 1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("transformer_cli.progress.Lines.update", interrupt)
+    monkeypatch.setattr("transformer_cli.system.progress.Lines.update", interrupt)
     with pytest.raises(KeyboardInterrupt):
         fetch(server.address, path)
     assert list(path.parent.iterdir()) == []

@@ -1,0 +1,98 @@
+"""The decoder's choices: what was written is what search wrote, and another choice is kept."""
+
+import math
+
+import pytest
+
+from transformer_cli.config.load import override_decoding
+from transformer_cli.data.specials import EOS, PAD, SOS
+from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.errors import DataError
+from transformer_cli.inspection.choices import Choices, decoder_choices, translate_from
+from transformer_cli.translator import Translator
+
+SENTENCE = "Der kleine Hund läuft im Park."
+
+
+def choices(translator: Translator, forced: tuple[int, ...] = ()) -> Choices:
+    return decoder_choices(translator, translate_from(translator, SENTENCE, forced))
+
+
+def beam(translator: Translator) -> SearchSettings:
+    return SearchSettings(decoding=override_decoding(translator.run.config.decoding, beam_size=3))
+
+
+def test_greedy_search_writes_the_likeliest_candidate_to_the_end(translator: Translator) -> None:
+    found = choices(translator)
+    (plain,) = translator.translations([SENTENCE])
+    assert found.translation.text == plain.text
+    assert [step.written.id for step in found.steps] == [*plain.ids, EOS]
+    assert [step.written.token for step in found.steps] == [*plain.tokens, "<eos>"]
+    assert [step.written for step in found.steps] == [step.candidates[0] for step in found.steps]
+    assert math.fsum(math.log(step.written.probability) for step in found.steps) == pytest.approx(plain.log_prob, 1e-4)
+    assert found.attention.shape == (len(found.steps), len(plain.source_tokens) + 2)
+
+
+def test_another_choice_stays_and_the_rest_is_translated_from_there(translator: Translator) -> None:
+    first = choices(translator)
+    other = first.steps[2].candidates[1]
+    forced = (*first.translation.ids[:2], other.id)
+    found = choices(translator, forced)
+    assert found.translation.ids[:3] == list(forced)
+    assert found.translation.text != first.translation.text
+    assert found.steps[2].written.id == other.id
+    assert found.steps[2].written.probability == pytest.approx(other.probability, 1e-4)
+    assert [step.written for step in found.steps[3:]] == [step.candidates[0] for step in found.steps[3:]]
+
+
+@pytest.mark.parametrize("is_beam", [False, True])
+def test_the_end_can_be_chosen(translator: Translator, is_beam: bool) -> None:
+    ids = choices(translator).translation.ids[:2]
+    settings = beam(translator) if is_beam else None
+    found = decoder_choices(translator, translate_from(translator, SENTENCE, [*ids, EOS], settings))
+    assert [step.written.id for step in found.steps] == [*ids, EOS]
+    assert found.translation.ids == ids
+
+
+def test_what_is_shown_can_be_forced_whole(translator: Translator) -> None:
+    found = choices(translator)
+    again = choices(translator, tuple(step.written.id for step in found.steps))
+    assert again.translation.ids == found.translation.ids
+    assert len(again.steps) == len(found.steps)
+
+
+def test_a_translation_that_reached_its_limit_has_no_end(translator: Translator) -> None:
+    (id_, *_) = choices(translator).translation.ids
+    limit = SearchSettings(max_tokens=3)
+    for forced in ([id_] * 3, [id_] * 3 + [EOS]):
+        found = decoder_choices(translator, translate_from(translator, SENTENCE, forced, limit))
+        assert [step.written.id for step in found.steps] == [id_] * 3
+
+
+def test_subwords_can_be_forced(by_subwords: Translator) -> None:
+    first = choices(by_subwords)
+    id_ = first.steps[0].candidates[5].id
+    found = choices(by_subwords, (id_,))
+    assert found.translation.ids[0] == id_
+    assert found.steps[0].written.token == by_subwords.run.codecs.target.tokens([id_])[0]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "forced", "error"),
+    [
+        (" ", [], "the sentence is blank, so there is nothing to translate; give it a word"),
+        ("Hund " * 20, [], "20 tokens, but the model takes at most 14"),
+        (SENTENCE, [4, PAD], "id 1, at place 2 of what is forced, cannot be written there; force ids of candidates"),
+        (SENTENCE, [SOS], "id 2, at place 1 of what is forced, cannot"),
+        (SENTENCE, [EOS, 4], "id 3, at place 1 of what is forced, cannot"),
+        (SENTENCE, [-1], "id -1, at place 1 of what is forced, cannot"),
+        (SENTENCE, [1 << 70], f"id {1 << 70}, at place 1 of what is forced, cannot"),
+        (SENTENCE, [4] * 15, "15 tokens are forced, but the translation may have 14; force fewer"),
+    ],
+)
+def test_what_cannot_be_translated_so_is_refused(
+    translator: Translator, sentence: str, forced: list[int], error: str
+) -> None:
+    with pytest.raises(DataError) as raised:
+        translate_from(translator, sentence, forced)
+    assert str(raised.value).startswith(error)

@@ -1,0 +1,263 @@
+"""Inspection: every number against the model's own, or written out by hand."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.testing import assert_close
+
+from transformer_cli.data.specials import EOS, PAD, SOS, UNK
+from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.errors import DataError
+from transformer_cli.inspection.numbers import (
+    KINDS,
+    Inspection,
+    attend_over_words,
+    cross_attention,
+    inspect_sentence,
+    inspect_translation,
+)
+from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.run import Run
+from transformer_cli.translator import Options, Translator
+
+SENTENCE = "Der alte Hund und der alte Mann und Babo."
+
+
+@pytest.fixture(scope="module")
+def inspection(translator: Translator) -> Inspection:
+    return inspect_sentence(translator, SENTENCE)
+
+
+def ids(numbers: list[int]) -> Tensor:
+    return torch.tensor([numbers])
+
+
+def test_tokens_are_the_sentence_and_its_greedy_translation(translator: Translator, inspection: Inspection) -> None:
+    (translation,) = translator.translations([SENTENCE])
+    encoded = translator.run.codecs.source.encode(SENTENCE)
+    words = encoded.tokens
+    assert inspection.sentence == SENTENCE
+    assert inspection.translation == translation.text
+    assert inspection.source_tokens == ["<sos>", *words, "<eos>"]
+    assert inspection.source_ids == [SOS, *encoded.ids, EOS]
+    assert UNK in inspection.source_ids
+    assert inspection.target_tokens == ["<sos>", *translation.tokens]
+    assert translator.run.codecs.target.tokens(inspection.target_ids) == inspection.target_tokens
+
+
+def test_weights_and_scores_are_the_models_under_teacher_forcing(
+    translator: Translator, inspection: Inspection
+) -> None:
+    record = AttentionRecord()
+    source = ids(inspection.source_ids)
+    with torch.inference_mode():
+        translator.model.decode(ids(inspection.target_ids), translator.model.encode(source, record), source, record)
+    for ours, theirs in (
+        (inspection.encoder_self, record.encoder_self),
+        (inspection.decoder_self, record.decoder_self),
+        (inspection.cross, record.cross),
+    ):
+        assert len(ours) == len(theirs) == 1
+        assert torch.equal(ours[0].weights, theirs[0].weights[0])
+        assert torch.equal(ours[0].scores, theirs[0].scores[0])
+
+
+def test_weights_are_the_softmax_of_the_scores(inspection: Inspection) -> None:
+    n_source, n_target = len(inspection.source_ids), len(inspection.target_ids)
+    for attention, shape in (
+        (inspection.encoder_self[0], (2, n_source, n_source)),
+        (inspection.decoder_self[0], (2, n_target, n_target)),
+        (inspection.cross[0], (2, n_target, n_source)),
+    ):
+        assert attention.scores.shape == attention.weights.shape == shape
+        assert_close(attention.weights, attention.scores.softmax(dim=-1))
+        assert_close(attention.weights.sum(dim=-1), torch.ones(shape[:2]))
+    later = torch.ones(n_target, n_target).triu(1).bool()
+    assert (inspection.decoder_self[0].scores.isneginf() == later).all()
+
+
+def test_scores_of_a_head_written_out(translator: Translator, inspection: Inspection) -> None:
+    attention = translator.model.encoder.layers[0].self_attention
+    assert isinstance(attention, MultiHeadAttention)
+    depth = 16  # d_model 32 in 2 heads; head 2 has the second 16 rows of W_Q and of W_K
+    x, weight, bias = inspection.before, attention.qkv.weight.detach(), attention.qkv.bias.detach()
+    query = x @ weight[16:32].T + bias[16:32]
+    key = x @ weight[48:64].T + bias[48:64]
+    assert_close(inspection.encoder_self[0].scores[1], query @ key.T / math.sqrt(depth))
+
+
+def test_vectors_are_the_embedding_and_the_encoders_output(translator: Translator, inspection: Inspection) -> None:
+    source, model = ids(inspection.source_ids), translator.model
+    with torch.inference_mode():
+        assert_close(inspection.before, model.source_embedding(source)[0])
+        assert_close(inspection.after, model.encode(source)[0])
+        rows = model.source_embedding.tokens.weight[inspection.source_ids]
+        assert_close(inspection.without_positions, rows * math.sqrt(32))
+
+
+def test_a_word_that_occurs_again_is_the_same_vector_only_without_positions(inspection: Inspection) -> None:
+    repetitions = inspection.repetitions()
+    assert [(each.token, each.positions) for each in repetitions] == [
+        ("der", (1, 5)),
+        ("alte", (2, 6)),
+        ("und", (4, 8)),
+    ]
+    for each in repetitions:
+        first, second = each.positions
+        assert each.without_positions == pytest.approx(1.0)
+        assert inspection.after_untrained is not None
+        for cosine, vectors in (
+            (each.before, inspection.before),
+            (each.after, inspection.after),
+            (each.after_untrained, inspection.after_untrained),
+        ):
+            one, other = vectors[first], vectors[second]
+            assert cosine == pytest.approx(float(one @ other / (one.norm() * other.norm())), abs=1e-5)
+            assert cosine < 0.999
+
+
+def test_the_untrained_encoder_is_that_of_the_runs_seed(translator: Translator, inspection: Inspection) -> None:
+    config, codecs = translator.run.config, translator.run.codecs
+    torch.manual_seed(config.training.seed)
+    untrained = Transformer(
+        config.model, source_vocabulary=len(codecs.source), target_vocabulary=len(codecs.target), pad_id=PAD
+    ).eval()
+    with torch.inference_mode():
+        assert inspection.after_untrained is not None
+        assert torch.equal(inspection.after_untrained, untrained.encode(ids(inspection.source_ids))[0])
+    assert (inspection.after_untrained - inspection.after).abs().max() > 0.1
+
+
+def test_no_untrained_model_is_made_where_no_word_occurs_twice(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Run, "new_model")
+    inspection = inspect_sentence(translator, "Der alte Hund singt.")
+    assert inspection.after_untrained is None
+    assert inspection.repetitions() == []
+
+
+def test_what_is_inspected_is_what_was_translated(translator: Translator) -> None:
+    options = Options(on_error="truncate", keep_unk=True)
+    sentence = "Babo " * 15
+    (translation,) = translator.translations([sentence], options, SearchSettings(max_tokens=3))
+    inspection = inspect_translation(translator, translation)
+    assert inspection.sentence == sentence
+    assert inspection.translation == translation.text
+    assert inspection.source_tokens == ["<sos>", *["babo"] * 14, "<eos>"]
+    assert inspection.target_tokens == ["<sos>", *translation.tokens]
+    assert len(translation.tokens) == 3
+    assert inspect_sentence(translator, sentence, options).source_tokens == inspection.source_tokens
+
+
+@pytest.mark.parametrize(("max_tokens", "n_read"), [(None, 9), (3, 3)], ids=["with <eos>", "cut off before it"])
+def test_the_attention_that_travels_with_a_translation_is_that_of_reading_it_again(
+    translator: Translator, max_tokens: int | None, n_read: int
+) -> None:
+    sentence, settings = "Der alte Hund singt im Park.", SearchSettings(max_tokens=max_tokens)
+    sentences = ["Hund", sentence, f"{sentence} Und der alte Mann."]  # of other lengths, so that it is padded
+    _, translation, _ = translator.translations(sentences, Options(keep_attention=True), settings)
+    maps = cross_attention(translation, layer=1)
+    again = inspect_translation(translator, translation).maps(["cross"])
+    assert [(each.kind, each.layer, each.head) for each in maps] == [("cross", 1, 1), ("cross", 1, 2)]
+    for one, other in zip(maps, again, strict=True):
+        assert one.target_tokens == other.target_tokens[:n_read]
+        assert one.source_tokens == other.source_tokens
+        assert_close(one.weights, other.weights[:n_read], atol=1e-5, rtol=0)
+
+
+def test_a_blank_sentence_attends_to_nothing(translator: Translator) -> None:
+    (translation,) = translator.translations([" "], Options(keep_attention=True))
+    with pytest.raises(DataError, match=r"^the sentence is blank"):
+        cross_attention(translation, layer=1)
+
+
+def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:
+    maps = inspection.maps()
+    assert [(each.kind, each.layer, each.head) for each in maps] == [
+        (kind, 1, head) for kind in KINDS for head in (1, 2)
+    ]
+    (cross,) = inspection.maps(["cross"], layer=1, heads=[2, 2])
+    assert torch.equal(cross.weights, inspection.cross[0].weights[1])
+    assert cross.scores is not None
+    assert torch.equal(cross.scores, inspection.cross[0].scores[1])
+    assert (cross.target_tokens, cross.source_tokens) == (inspection.target_tokens, inspection.source_tokens)
+
+
+@pytest.mark.parametrize("number", [0, -1, 3])
+def test_a_layer_or_head_that_is_not_there(inspection: Inspection, number: int) -> None:
+    with pytest.raises(DataError, match=rf"layer {number}: the decoder has layers 1 to 1"):
+        inspection.maps(["cross"], layer=number)
+    with pytest.raises(DataError, match=rf"head {number}: a layer has heads 1 to 2"):
+        inspection.maps(heads=[1, number])
+
+
+def test_a_blank_sentence_and_one_that_is_too_long(translator: Translator) -> None:
+    with pytest.raises(DataError, match="the sentence is blank"):
+        inspect_sentence(translator, " \n")
+    assert len(inspect_sentence(translator, "Hund " * 14).source_ids) == 16
+    with pytest.raises(DataError, match="15 tokens, but the model takes at most 14"):
+        inspect_sentence(translator, "Hund " * 15)
+
+
+# Of word vectors alone
+
+
+VECTORS = {"the": [0.5, -1.0], "Cat": [9.0, 9.0], "cat": [2.0, 1.0], "sat": [-1.0, 3.0], "MAT": [0.0, 0.25]}
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> str:
+    path = tmp_path / "some.vec"
+    path.write_text("".join(f"{word} {a} {b}\n" for word, (a, b) in VECTORS.items()), encoding="utf-8")
+    return str(path)
+
+
+def by_hand(words: list[str], divisor: float) -> tuple[list[list[float]], list[list[float]], list[list[float]]]:
+    """Scores, weights and context vectors in Python's floats."""
+    rows = [VECTORS[word] for word in words]
+    scores = [[(a * c + b * d) / divisor for c, d in rows] for a, b in rows]
+    sums = [sum(math.exp(score) for score in row) for row in scores]
+    weights = [[math.exp(score) / total for score in row] for row, total in zip(scores, sums, strict=True)]
+    context = [[sum(w * row[i] for w, row in zip(each, rows, strict=True)) for i in (0, 1)] for each in weights]
+    return scores, weights, context
+
+
+@pytest.mark.parametrize(("is_scaled", "divisor"), [(True, math.sqrt(2)), (False, 1.0)])
+def test_attention_of_word_vectors_written_out(vectors: str, is_scaled: bool, divisor: float) -> None:
+    found = attend_over_words("the cat sat the", vectors, is_scaled=is_scaled)
+    scores, weights, context = by_hand(["the", "cat", "sat", "the"], divisor)
+    assert (found.words, found.positions, found.is_scaled) == (["the", "cat", "sat", "the"], [0, 1, 2, 3], is_scaled)
+    for ours, theirs in ((found.scores, scores), (found.weights, weights), (found.context, context)):
+        assert_close(ours, torch.tensor(theirs, dtype=torch.float64))
+    assert found.vectors.tolist() == [VECTORS[word] for word in found.words]
+
+
+def test_a_query_has_its_rows_alone(vectors: str) -> None:
+    every = attend_over_words("the cat sat the", vectors)
+    one = attend_over_words("the cat sat the", vectors, query="THE")
+    assert (one.words, one.positions) == (every.words, [0, 3])
+    for name in ("scores", "weights", "context"):
+        assert torch.equal(getattr(one, name), getattr(every, name)[[0, 3]])
+    assert torch.equal(one.vectors, every.vectors)
+
+
+def test_a_word_has_the_vector_of_its_spelling_else_of_another(vectors: str, caplog: pytest.LogCaptureFixture) -> None:
+    found = attend_over_words("The\tCat cat, mat dog cat dog", vectors)
+    assert found.words == ["The", "Cat", "mat", "cat"]
+    assert found.vectors.tolist() == [VECTORS[word] for word in ("the", "Cat", "MAT", "cat")]
+    assert found.without_vector == ["cat,", "dog", "dog"]
+    assert caplog.messages == [f"{vectors}: no vector for cat,, dog; left out"]
+
+
+def test_word_vectors_that_cannot_be_looked_into(vectors: str) -> None:
+    with pytest.raises(DataError, match="the sentence is blank"):
+        attend_over_words(" \n", vectors)
+    with pytest.raises(DataError, match=r"some\.vec: no vector for any word of the sentence"):
+        attend_over_words("ein Hund", vectors)
+    with pytest.raises(DataError, match=r"query dog: not among the words that have a vector; choose one of the, cat$"):
+        attend_over_words("the dog cat", vectors, query="dog")

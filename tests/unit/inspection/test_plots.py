@@ -1,0 +1,313 @@
+"""Learning curves and attention: what is drawn, not how it looks."""
+
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from matplotlib import image
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.text import Text
+
+from transformer_cli.errors import DataError
+from transformer_cli.inspection import style
+from transformer_cli.inspection.numbers import Attention, Inspection, WordAttention
+from transformer_cli.inspection.plots import draw_attention, draw_curves, draw_inspection, draw_words
+from transformer_cli.inspection.style import shown, text_width
+
+
+def history(*losses: float) -> list[dict[str, Any]]:
+    return [
+        {"epoch": epoch, "train_loss": loss + 0.5, "valid_loss": loss, "valid_ppl": 2**loss, "learning_rate": 1 / epoch}
+        for epoch, loss in enumerate(losses, start=1)
+    ]
+
+
+def heights(line: Line2D) -> list[float]:
+    return [float(y) for y in np.asarray(line.get_ydata())]
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures that were saved."""
+    figures: list[Figure] = []
+    save = Figure.savefig
+
+    def keep(figure: Figure, *arguments: Any, **options: Any) -> None:
+        figures.append(figure)
+        save(figure, *arguments, **options)
+
+    monkeypatch.setattr(Figure, "savefig", keep)
+    return figures
+
+
+def test_loss_perplexity_and_rate_are_drawn_and_the_best_is_marked(tmp_path: Path, drawn: list[Figure]) -> None:
+    draw_curves({"mine": history(3.0, 1.0, 2.0)}, tmp_path / "curves.png")
+    loss, perplexity, rate = drawn[0].axes
+    lines = {line.get_linestyle(): heights(line) for line in loss.lines}
+    assert lines == {":": [3.5, 1.5, 2.5], "-": [3.0, 1.0, 2.0], "None": [1.0]}
+    assert [heights(line) for line in perplexity.lines] == [[8.0, 2.0, 4.0], [2.0]]
+    assert [heights(line) for line in rate.lines] == [[1.0, 1 / 2, 1 / 3]]
+    assert [axes.get_xlabel() for axes in drawn[0].axes] == ["epoch"] * 3
+    labels = [text.get_text() for text in drawn[0].legends[0].get_texts()]
+    assert labels == ["mine: 1 in epoch 2", "training", "validation", "best validation loss"]
+    height, width, _ = image.imread(tmp_path / "curves.png").shape
+    assert width > 1000
+    assert height > 300
+
+
+def test_several_runs_lie_over_each_other_in_looks_of_their_own(tmp_path: Path, drawn: list[Figure]) -> None:
+    draw_curves({f"run {index}": history(3.0 - index / 9, 2.0) for index in range(9)}, tmp_path / "curves.png")
+    looks = [(line.get_color(), line.get_marker()) for line in drawn[0].axes[1].lines[:9]]
+    assert len(set(looks)) == 9
+    assert [(line.get_color(), line.get_marker()) for line in drawn[0].legends[0].get_lines()[:9]] == looks
+    legend = drawn[0].legends[0].get_window_extent()
+    boxes = [box for axes in drawn[0].axes if (box := axes.get_tightbbox())]
+    assert len(boxes) == 3
+    assert max(box.x1 for box in boxes) <= legend.x0  # beside the plots
+    assert_nothing_is_cut_off_or_of_another_size(drawn[0])
+
+
+def test_of_runs_that_coincide_the_first_is_the_widest(tmp_path: Path, drawn: list[Figure]) -> None:
+    same = history(3.0, 2.0, 1.0)
+    draw_curves({"one": same, "two": same, "other": history(2.5, 1.5, 1.2)}, tmp_path / "curves.png")
+    first, second, other = (line.get_linewidth() for line in drawn[0].axes[1].lines[:3])
+    assert first > second == other
+
+
+@pytest.mark.parametrize("losses", [[3.0], [15.0, 8.0, 3.0], [3.0, 2.99], [2.0] * 200], ids=str)
+def test_ticks_are_whole_epochs_and_apart_from_each_other(
+    tmp_path: Path, drawn: list[Figure], losses: list[float]
+) -> None:
+    draw_curves({"mine": history(*losses)}, tmp_path / "curves.png")
+    for axes in drawn[0].axes:
+        ticks = axes.get_xticks()
+        assert len(ticks) > 0
+        assert all(tick == round(tick) for tick in ticks)
+    perplexity = drawn[0].axes[1]
+    labels = [label for label in perplexity.get_yticklabels() if label.get_text()]
+    assert labels
+    boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.y0)
+    assert all(lower.y1 <= upper.y0 for lower, upper in pairwise(boxes))
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("x.svg", b"<?xml"), ("x.pdf", b"%PDF"), ("x.PNG", b"\x89PNG"), ("/dev/stdout", b"\x89PNG")]
+)
+def test_the_name_says_what_kind_of_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, start: bytes
+) -> None:
+    written: list[bytes] = []
+    monkeypatch.setattr(style, "write_bytes", lambda path, content: written.append(content))
+    for _ in range(2):
+        draw_words(word_attention(WORDS, [0]), tmp_path / name)
+    assert written[0].startswith(start)
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("name", ["x.jpg", "x", ".png", "x.png.gz"])
+def test_another_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(DataError, match=r"not the name of a picture .* end in \.svg, \.pdf or \.png"):
+        draw_curves({"mine": history(1.0)}, tmp_path / name)
+
+
+def test_an_old_picture_is_replaced_only_by_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "curves.png"
+    path.write_bytes(b"old")
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Figure, "savefig", fail)
+    with pytest.raises(OSError, match="disk full"):
+        draw_curves({"mine": history(1.0)}, path)
+    assert path.read_bytes() == b"old"
+
+
+SOURCE = ["<sos>", "ein", "$x$", "_", "ein", "donaudampfschifffahrtsgesellschaft", "<eos>"]
+TARGET = ["<sos>", "a", "$x$", "<unk>"]
+
+
+@pytest.fixture
+def inspection() -> Inspection:
+    """Random numbers: two layers of six heads, seven source tokens, four target tokens."""
+    chance = torch.Generator().manual_seed(0)
+
+    def layers(target: list[str], source: list[str]) -> list[Attention]:
+        scores = [torch.randn(6, len(target), len(source), generator=chance) for _ in range(2)]
+        return [Attention(each, each.softmax(-1)) for each in scores]
+
+    return Inspection(
+        "Ein …",
+        "a …",
+        SOURCE,
+        list(range(7)),
+        TARGET,
+        list(range(4)),
+        layers(SOURCE, SOURCE),
+        layers(TARGET, TARGET),
+        layers(TARGET, SOURCE),
+        *(torch.randn(7, 8, generator=chance) for _ in range(4)),
+    )
+
+
+def test_each_head_is_a_heat_map_with_its_tokens_and_one_colour_scale(
+    inspection: Inspection, tmp_path: Path, drawn: list[Figure]
+) -> None:
+    draw_inspection(inspection, inspection.maps(["encoder", "cross"], layer=1), tmp_path / "inspect.png")
+    maps = [axes for axes in drawn[0].axes if axes.images]
+    assert [axes.get_title() for axes in maps] == [f"head {head}" for head in range(1, 7)] * 2
+    for index, axes in enumerate(maps):
+        (shown,) = axes.images
+        layer = inspection.encoder_self[0] if index < 6 else inspection.cross[0]
+        assert np.array_equal(np.asarray(shown.get_array()), layer.weights[index % 6].numpy())
+        assert shown.get_clim() == (0.0, 1.0)
+    beside = [(axes.get_ylabel(), [label.get_text() for label in axes.get_yticklabels()]) for axes in maps]
+    assert [beside[index] for index in (0, 3)] == [("source position …", SOURCE)] * 2  # the first of each row
+    assert [beside[index] for index in (6, 9)] == [("target position …", TARGET)] * 2
+    below = [(axes.get_xlabel(), [label.get_text() for label in axes.get_xticklabels()]) for axes in maps]
+    assert below[3] == ("… attends to source position", SOURCE)
+    assert [below[index][1] for index in (4, 5)] == [SOURCE] * 2  # of each column
+    assert [axes.get_ylabel() for axes in drawn[0].axes].count("attention weight") == 1
+
+
+def test_vectors_are_arrows_and_repeated_words_share_a_colour(
+    inspection: Inspection, tmp_path: Path, drawn: list[Figure]
+) -> None:
+    draw_inspection(inspection, inspection.maps(["cross"], heads=[1]), tmp_path / "inspect.png")
+    vectors = drawn[0].axes[-1]
+    colours = {text.get_text(): text.get_color() for text in vectors.texts if text.get_text()}
+    assert list(colours) == ["<sos>", "ein (1)", "$x$", "_", "ein (4)", SOURCE[5], "<eos>"]
+    assert colours["ein (1)"] == colours["ein (4)"] != colours["$x$"] == colours["<sos>"]
+    assert len([text for text in vectors.texts if not text.get_text()]) == len(vectors.lines) == 7
+
+
+def test_attention_alone_is_the_same_maps_without_the_vectors(
+    inspection: Inspection, tmp_path: Path, drawn: list[Figure]
+) -> None:
+    maps = inspection.maps(["cross"])
+    draw_inspection(inspection, maps, tmp_path / "inspect.png")
+    draw_attention(maps, tmp_path / "attention.png")
+    both, alone = drawn
+    assert len(alone.axes) == len(both.axes) - 1 == 7
+    for one, other in zip(alone.axes[:6], both.axes[:6], strict=True):
+        assert one.get_title() == other.get_title()
+        assert np.array_equal(np.asarray(one.images[0].get_array()), np.asarray(other.images[0].get_array()))
+    assert alone.get_figheight() < both.get_figheight() - 5
+    assert_nothing_is_cut_off_or_of_another_size(alone)
+
+
+@pytest.mark.parametrize("heads", [[1], [1, 2, 3, 4, 5, 6]])
+def test_nothing_written_is_cut_off_or_of_another_size(
+    inspection: Inspection, tmp_path: Path, drawn: list[Figure], heads: list[int]
+) -> None:
+    draw_inspection(inspection, inspection.maps(heads=heads), tmp_path / "inspect.png")
+    draw_attention(inspection.maps(["cross"], heads=heads), tmp_path / "attention.png")
+    draw_curves({"one": history(3.0, 2.0), "two": history(1.0)}, tmp_path / "curves.png")
+    assert len(drawn) == 3
+    for figure in drawn:
+        assert_nothing_is_cut_off_or_of_another_size(figure)
+
+
+WORDS = ["the", "cat", "$x$", "the", "donaudampfschifffahrtsgesellschaft"]
+
+
+def word_attention(words: list[str], positions: list[int], dimension: int = 6) -> WordAttention:
+    vectors = torch.randn(len(words), dimension, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    scores = vectors[positions] @ vectors.T
+    weights = scores.softmax(-1)
+    return WordAttention(words, [], positions, True, vectors, scores, weights, weights @ vectors)
+
+
+@pytest.mark.parametrize("positions", [[0, 1, 2, 3, 4], [0, 3]])
+def test_words_are_a_heat_map_of_those_that_attend_and_all_in_the_plane(
+    tmp_path: Path, drawn: list[Figure], positions: list[int]
+) -> None:
+    words = word_attention(WORDS, positions)
+    draw_words(words, tmp_path / "words.png")
+    heat_map, _, vectors = drawn[0].axes
+    assert heat_map.get_title() == "softmax(QKᵀ/√6)"
+    assert np.array_equal(np.asarray(heat_map.images[0].get_array()), words.weights.numpy())
+    assert [label.get_text() for label in heat_map.get_yticklabels()] == [WORDS[position] for position in positions]
+    assert [label.get_text() for label in heat_map.get_xticklabels()] == WORDS
+    labels = [text.get_text() for text in vectors.texts if text.get_text()]
+    assert labels == ["the (0)", "cat", "$x$", "the (3)", WORDS[4]]
+    assert len(vectors.lines) == len(WORDS)
+    assert len([text for text in vectors.texts if not text.get_text()]) == len(positions)  # arrows
+    assert_nothing_is_cut_off_or_of_another_size(drawn[0])
+
+
+@pytest.mark.parametrize(("words", "dimension"), [(["a"], 3), (["a", "a"], 3), (["a", "b"], 1)])
+def test_vectors_that_span_no_plane_are_drawn(
+    tmp_path: Path, drawn: list[Figure], words: list[str], dimension: int
+) -> None:
+    draw_words(word_attention(words, [0], dimension), tmp_path / "words.png")
+    assert len(drawn[0].axes[-1].lines) == len(words)
+    assert_nothing_is_cut_off_or_of_another_size(drawn[0])
+
+
+WITHOUT_INK = {
+    "joiner of emoji": ("\u200d", "<U+200D>"),
+    "mark of direction": ("\u200f", "<U+200F>"),
+    "blank of braille": ("\u2800", "<U+2800>"),
+    "joiners": ("\u200d\u2060", "<U+200D><U+2060>"),
+    "escape": ("\x1b[31m", "<U+001B>[31m"),
+    "C1": ("\x9b2J", "<U+009B>2J"),
+    "surrogate": ("\udcff", "<U+DCFF>"),
+    "line feed": ("a\nb", "a<U+000A>b"),
+    "mark alone": ("\u0301", "\u0301"),
+    "joined emoji": ("👨\u200d👩\u200d👧", "👨\u200d👩\u200d👧"),
+    "selector": ("\ufe0f", "\ufe0f"),
+    "filler": ("\u3164", "\u3164"),
+    "tag": ("\U000e0001", "<U+E0001>"),
+    "not a character": ("\U0010ffff", "\U0010ffff"),
+    "long": ("a" * 4000, "a" * 49 + "…"),
+    "mathematics": ("$\\frac{", "$\\frac{"),
+}
+
+
+@pytest.mark.parametrize(("token", "label"), WITHOUT_INK.values(), ids=WITHOUT_INK)
+def test_a_token_without_ink_is_shown_by_its_code_points(token: str, label: str) -> None:
+    assert shown(token) == label
+    assert text_width(label) > 0
+
+
+def test_tokens_of_all_kinds_are_drawn(tmp_path: Path, drawn: list[Figure], caplog: pytest.LogCaptureFixture) -> None:
+    tokens, labels = (list(each) for each in zip(*WITHOUT_INK.values(), strict=True))
+    draw_words(word_attention(tokens, [0, 5]), tmp_path / "words.png")
+    heat_map, _, vectors = drawn[0].axes
+    assert [label.get_text() for label in heat_map.get_xticklabels()] == labels
+    assert [text.get_text() for text in vectors.texts if text.get_text()] == labels
+    (message,) = caplog.messages
+    assert message.startswith(f"{tmp_path}/words.png: no font here has ")
+    assert "👨" in message
+
+
+@pytest.mark.parametrize("name", ["runs/a\x1b[31m", "runs/\udcff", "runs/$x", "runs/\u200f"])
+def test_curves_of_a_run_of_any_name(tmp_path: Path, drawn: list[Figure], name: str) -> None:
+    draw_curves({name: history(1.0), "other": history(2.0)}, tmp_path / "curves.png")
+    assert len(drawn[0].axes[2].lines) == 2
+
+
+def test_blocks_of_any_lengths_fill_the_page_and_labels_keep_apart(tmp_path: Path, drawn: list[Figure]) -> None:
+    words = [f"word{index}" for index in range(27)]
+    draw_words(word_attention(words, [0]), tmp_path / "words.png")
+    draw_words(word_attention(["a", "b"], [0]), tmp_path / "words.png")
+    boxes = [Text.get_window_extent(text) for text in drawn[0].axes[-1].texts if text.get_text()]
+    assert len(boxes) == 27
+    assert sum(one.shrunk(0.9, 0.7).overlaps(other) for one, other in combinations(boxes, 2)) == 0
+    for figure in drawn:
+        heat_map, _, vectors = figure.axes
+        assert heat_map.get_position().width > 0.75 * vectors.get_position().width
+
+
+def assert_nothing_is_cut_off_or_of_another_size(figure: Figure) -> None:
+    texts = [text for text in figure.findobj(Text) if isinstance(text, Text) and text.get_text() and text.get_visible()]
+    assert len(texts) > 10
+    assert {text.get_fontsize() for text in texts} == {9}
+    drawn_in, page = figure.get_tightbbox(), figure.bbox_inches
+    assert page.x0 <= drawn_in.x0 <= drawn_in.x1 <= page.x1
+    assert page.y0 <= drawn_in.y0 <= drawn_in.y1 <= page.y1

@@ -1,0 +1,65 @@
+"""evaluations.jsonl: what an evaluation found is kept in the run, if the run can be written to."""
+
+import json
+from dataclasses import asdict
+from datetime import datetime, timedelta, timezone
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.evaluation.evaluate import evaluate
+from transformer_cli.runs.evaluations import append_result, last_result
+from transformer_cli.runs.run import Run
+
+
+def kept(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "evaluations.jsonl").read_text("utf-8").split("\n")[:-1]]
+
+
+def test_every_judged_text_is_one_line_that_says_how_it_was_judged(workspace: Path, corpus: Path) -> None:
+    folder = workspace / "runs/tiny"
+    (folder / "evaluations.jsonl").unlink(missing_ok=True)
+    judged = list(evaluate(folder, splits=["valid", "test"], data_dir=workspace / "data"))
+    files = (corpus / "test.de", corpus / "test.en")
+    judged += evaluate(folder, files=files)
+    lines = kept(folder)
+    assert [(line["split"], line["files"]) for line in lines] == [
+        ("valid", None),
+        ("test", None),
+        ("test.de", [str(path) for path in files]),
+    ]
+    run = Run.open(folder)
+    for line, each in zip(lines, judged, strict=True):
+        assert asdict(each.result).items() <= line.items()
+        assert (line["version"], line["checkpoint"]) == (version("transformer-cli"), run.checkpoint("best").name)
+        assert line["decoding"] == run.config.decoding.model_dump(mode="json")
+        age = datetime.now(timezone.utc) - datetime.fromisoformat(line["date"])
+        assert timedelta(0) <= age < timedelta(minutes=5)
+
+
+def test_a_run_that_cannot_be_written_to_is_judged_all_the_same(
+    workspace: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Run.open(workspace / "runs/tiny")
+    (run.folder / "evaluations.jsonl").unlink(missing_ok=True)
+    (run.folder / "evaluations.jsonl").mkdir()
+    append_result(run, {"bleu": 1.0}, checkpoint="step-0000001", decoding=DecodingConfig())
+    assert caplog.messages == [f"{run.folder / 'evaluations.jsonl'}: this result is not kept there: Is a directory"]
+
+
+def test_an_ensemble_is_kept_in_its_first_run(workspace: Path) -> None:
+    run = Run.open(workspace / "runs/tiny")
+    decoding = DecodingConfig(beam_size=4)
+    append_result(run, {"bleu": 1.0}, checkpoint="step-0000001", decoding=decoding, others=[Path("runs/b")])
+    last = kept(run.folder)[-1]
+    assert (last["others"], last["decoding"]["beam_size"], last["bleu"]) == (["runs/b"], 4, 1.0)
+
+
+@pytest.mark.parametrize("content", ["", "[]\n", "{\n", '{"bleu": "high", "others": []}\n', "\ufffe\n", "null"])
+def test_what_is_no_evaluation_is_passed_over(tmp_path: Path, content: str) -> None:
+    assert last_result(tmp_path) is None
+    (tmp_path / "evaluations.jsonl").write_text(content, encoding="utf-8")
+    assert last_result(tmp_path) is None

@@ -1,0 +1,249 @@
+"""`tfm export`: a run becomes a folder that translates and is judged like the run, with tfm and without it."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.data.codec import SubwordCodec
+from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.errors import CheckpointError, ConfigError
+from transformer_cli.evaluation.evaluate import evaluate
+from transformer_cli.runs.export import export
+from transformer_cli.runs.export_readme import readme
+from transformer_cli.runs.exported import Exported, Facts
+from transformer_cli.runs.run import is_new
+from transformer_cli.system.files import write_text
+from transformer_cli.translator import Options, Translator
+
+Tfm = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def exported(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    """The project's run of words, exported. Not to be written to."""
+    return export(translator.run.folder, tmp_path_factory.mktemp("exports") / "tiny")
+
+
+@pytest.fixture
+def copy(exported: Exported, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(exported.folder, tmp_path / "copy"))
+
+
+@pytest.fixture(scope="module")
+def sentences(corpus: Path) -> list[str]:
+    """The test set, with blank lines and words that nobody knows."""
+    return ["", *(corpus / "test.de").read_text(encoding="utf-8").split("\n")[:-1], " ", "Quokka schläft ▁ 🦘."]
+
+
+def refused(tfm: Tfm, *arguments: object, cwd: Path) -> str:
+    """Returns the one line with which a command refuses."""
+    code, out, err = tfm(*arguments, cwd=cwd)
+    assert (code, out, err.count("\n")) == (1, "", 1), err
+    return err
+
+
+def test_words_come_out_as_from_the_run(translator: Translator, exported: Exported, sentences: list[str]) -> None:
+    found, ours = (each.translations(sentences) for each in (Translator.load(exported.folder), translator))
+    assert any("<unk>" in each.tokens for each in ours)
+    for one, other in zip(found, ours, strict=True):
+        for key in ("text", "tokens", "source_tokens", "ids", "source_ids", "alignment"):
+            assert getattr(one, key) == getattr(other, key)
+        assert (one.log_prob, one.score) == pytest.approx((other.log_prob, other.score), abs=1e-4)
+
+
+@pytest.mark.parametrize("options", [Options(), Options(prefix="the")])
+def test_the_tokens_of_a_beam_attend_to_their_own_sentence(
+    options: Options, translator: Translator, exported: Exported, sentences: list[str]
+) -> None:
+    search = SearchSettings(n_best=2, decoding=DecodingConfig(beam_size=3))
+    found, ours = (
+        each.translations(sentences, options, search) for each in (Translator.load(exported.folder), translator)
+    )
+    same = [(one, other) for one, other in zip(found, ours, strict=True) if one.ids == other.ids]
+    assert len(same) > len(sentences) / 2
+    assert [one.alignment for one, _ in same] == [other.alignment for _, other in same]
+
+
+def test_subwords_come_out_as_from_the_run(by_subwords: Translator, sentences: list[str], tmp_path: Path) -> None:
+    found = Translator.load(export(by_subwords.run.folder, tmp_path / "subwords").folder)
+    assert isinstance(found.run.codecs.source, SubwordCodec)
+    search = SearchSettings(decoding=DecodingConfig(no_repeat_ngram=2))  # it has hardly learned anything else
+    assert found.translate(sentences, settings=search) == by_subwords.translate(sentences, settings=search)
+
+
+@pytest.mark.parametrize("kind", ["words", "subwords"])
+def test_the_readme_translates_without_us(
+    kind: str, translator: Translator, by_subwords: Translator, sentences: list[str], tmp_path: Path
+) -> None:
+    ours = translator if kind == "words" else by_subwords
+    folder = export(ours.run.folder, tmp_path / "exported").folder
+    (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    assert "transformer_cli" not in code
+    write_text(folder / "translate.py", code)
+    lines = sentences[:-1]  # the last one has a "▁"
+    done = subprocess.run(
+        [sys.executable, "translate.py"],
+        cwd=folder,
+        input="".join(f"{line}\n" for line in lines),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    most = SearchSettings(max_tokens=10_000)  # it has one limit for all sentences
+    assert done.stdout == "".join(f"{line}\n" for line in ours.translate(lines, settings=most))
+    nothing = subprocess.run([sys.executable, "translate.py"], cwd=folder, input=b"", capture_output=True, check=True)
+    assert nothing.stdout == b""
+
+
+def test_the_readme_translates_one_by_one_where_attention_over_a_beam_copies_words(
+    translator: Translator, by_subwords: Translator, tmp_path: Path
+) -> None:
+    for ours, is_one_by_one in ((translator, True), (by_subwords, False)):
+        config = ours.run.config
+        config = config.model_copy(update={"decoding": DecodingConfig(beam_size=3)})
+        page = readme(config, ours.run.codecs, Facts("tiny", "step-0000001", "float32", 42, "4.8.5"))
+        assert ("max_batch_size=1," in page, "one at a time" in page) == (is_one_by_one, is_one_by_one)
+
+
+def test_every_command_that_translates_or_judges_takes_it(project: Path, copy: Path, tfm: Tfm, corpus: Path) -> None:
+    runs = ("tiny", str(copy))
+    results = []
+    for run in runs:
+        code, out, err = tfm("evaluate", "--run", run, "--json", cwd=project)
+        assert code == 0, err
+        results.append(json.loads(out)["results"][0])
+    one, other = results
+    assert {key for key in one if one[key] != other[key]} <= {"loss", "loss_batch_mean", "ppl", "seconds"}
+    assert one["loss"] == pytest.approx(other["loss"], rel=1e-5)
+    assert one["loss_batch_mean"] == pytest.approx(other["loss_batch_mean"], rel=1e-5)
+    (kept,) = (json.loads(line) for line in (copy / "evaluations.jsonl").read_text(encoding="utf-8").splitlines())
+    assert kept["checkpoint"] == Translator.load(project / "runs/tiny").run.best_name
+    assert tfm("compare", *runs, "--split", "test", cwd=project)[1].count("equal scores") == 1
+    both = [tfm("score", "-i", corpus / "test.de", "--target", corpus / "test.en", "-r", r, cwd=project) for r in runs]
+    scores = [[float(line.split()[0]) for line in out.splitlines()] for _, out, _ in both]
+    assert scores[0] == pytest.approx(scores[1], abs=2e-4)
+    sentence = "Der alte Hund singt im Park."
+    texts = [tfm("translate", "-r", run, "--beam-size", "3", "--prefix", "The", sentence, cwd=project) for run in runs]
+    assert texts[0] == texts[1]
+    assert tfm("verify", copy, cwd=project)[1].endswith("as they were written\n")
+
+
+def test_what_needs_more_than_translations_is_refused(copy: Path, project: Path, tfm: Tfm) -> None:
+    use = ("--run", copy)
+    assert "cannot be looked into, since" in refused(tfm, "inspect", "Hund", *use, cwd=project)
+    picture = ("--attention", project / "no.png")
+    assert "no attention of single heads" in refused(tfm, "translate", "Hund", *use, *picture, cwd=project)
+    assert "translates alone" in refused(tfm, "translate", "Hund", *use, "--run", "tiny", cwd=project)
+    assert "translates alone" in refused(tfm, "evaluate", "--run", "tiny", *use, cwd=project)
+    for command in (("curves", copy), ("export", copy)):
+        assert "an exported model, which translates and is judged" in refused(tfm, *command, cwd=project)
+    sampled = refused(tfm, "translate", "Hund", *use, "--set", "decoding.sample=true", cwd=project)
+    assert "draws no samples" in sampled
+    with pytest.raises(CheckpointError, match=r"an exported model, which .*; name the run that it was made from$"):
+        is_new(copy)  # so nothing is trained in its folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [((), "exports/tiny"), (("tiny", "-q", "int8"), "exports/tiny-int8"), (("runs/tiny", "-o", "a/b"), "a/b")],
+)
+def test_where_it_is_written_and_that_nothing_is_replaced(
+    arguments: tuple[str, ...], place: str, workspace: Path, tfm: Tfm
+) -> None:
+    code, out, err = tfm("export", *arguments, cwd=workspace)
+    assert (code, out) == (0, f"{place}\n"), err
+    assert re.fullmatch(rf"{place}: step-\d+ of runs/tiny in (float32|int8), \d+ kB\n", err)
+    code, out, err = tfm("export", *arguments, cwd=workspace)
+    assert (code, out) == (0, f"{place}\n")
+    assert err.startswith(f"{place}: there already, as step-")
+    other = refused(tfm, "export", "tiny", "-q", "int16", "-o", place, cwd=workspace)
+    assert re.search(rf"{place}: there already, step-\d+ of tiny in .*; give --output a new name, or delete it", other)
+    for taken in ("runs/tiny", "."):
+        other = refused(tfm, "export", "tiny", "-o", taken, cwd=workspace)
+        assert other.endswith(f"{taken}: there already, and not an exported model; give --output a new name\n")
+    assert tfm("translate", "-r", place, "", cwd=workspace)[:2] == (0, "\n")
+
+
+def test_a_changed_file_is_found(copy: Path, project: Path, tfm: Tfm) -> None:
+    names = [path.name for path in copy.iterdir()]
+    assert {"export.json", "model.bin", "config.json", "source.vocab.txt", "README.md"} <= set(names)
+    for name in set(names) - {"README.md"}:
+        content = (copy / name).read_bytes()
+        (copy / name).write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
+        for command in (("translate", "Hund", "--run", copy), ("verify", copy)):
+            code, out, err = tfm(*command, cwd=project)
+            assert code == 1, name
+            assert f"{copy}" in out + err
+            assert err.count("\n") == 1
+        (copy / name).unlink()
+        assert tfm("translate", "Hund", "--run", copy, cwd=project)[0] == 1, name
+        (copy / name).write_bytes(content)
+    assert tfm("translate", "Hund", "--run", copy, cwd=project)[0] == 0
+
+
+def test_a_damaged_one_has_to_be_deleted_before_it_is_written_again(copy: Path, project: Path, tfm: Tfm) -> None:
+    for name in ("model.bin", "export.json"):
+        (copy / name).write_bytes((copy / name).read_bytes()[:50])
+        err = refused(tfm, "export", "tiny", "-o", copy, cwd=project)
+        assert err.endswith("; restore it, or delete the folder and export the run again\n")
+
+
+def test_beside_runs_it_is_not_taken_for_a_broken_run(copy: Path, workspace: Path, tfm: Tfm) -> None:
+    shutil.copytree(copy, workspace / "runs/exported")
+    assert [run["name"] for run in json.loads(tfm("runs", "--json", cwd=workspace)[1])["runs"]] == ["tiny"]
+    assert tfm("translate", "-r", "exported", "", cwd=workspace)[:2] == (0, "\n")
+
+
+def test_how_it_searches_may_be_edited(copy: Path, project: Path, tfm: Tfm) -> None:
+    config = (copy / "config.yaml").read_text(encoding="utf-8")
+    write_text(copy / "config.yaml", config.replace("beam_size: 1", "beam_size: 4"))
+    code, _, err = tfm("translate", "Hund", "--run", copy, cwd=project)
+    assert (code, err) == (0, f"{copy}/config.yaml: edited since tfm wrote it; its settings count as they are now\n")
+
+
+def test_without_the_library_one_line_says_how_to_get_it(
+    copy: Path, project: Path, tfm: Tfm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    for command in (("translate", "Hund", "--run", copy), ("export", "tiny", "-o", "x")):
+        assert "CTranslate2, which exported models need, is not installed; run `pip install" in refused(
+            tfm, *command, cwd=project
+        )
+
+
+def test_from_python_too_weights_are_kept_only_as_the_format_can(project: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"^quantization: 'int4' is not one of float32, float16, bfloat16, int16, int8$"
+    ):
+        export("tiny", quantization="int4", runs_dir=project / "runs")
+
+
+def test_the_library_is_not_imported_where_it_is_not_needed() -> None:
+    probe = (
+        "import transformer_cli.exporting.export, transformer_cli.evaluation.evaluate, transformer_cli.verification, "
+        "sys; print('ctranslate2' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True).stdout == "False\n"
+
+
+def test_a_matrix_that_the_format_cannot_hold_is_refused(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformer_cli.runs.export_spec.MOST_BYTES", 1000)
+    with pytest.raises(ConfigError, match=r"^source_embedding\.tokens\.weight would have .*; choose a smaller --quant"):
+        export(translator.run.folder, tmp_path / "x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_evaluations_of_it_are_of_its_own_weights(translator: Translator, project: Path, tmp_path: Path) -> None:
+    small = export(translator.run.folder, tmp_path / "x", quantization="int8").folder
+    (ours,), (found,) = (list(evaluate(each, data_dir=project / "data")) for each in (translator.run.folder, small))
+    assert 0 < abs(found.result.loss - ours.result.loss) < 0.05

@@ -1,0 +1,252 @@
+"""`tfm runs`: what is in runs/, whatever state it is in."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealed import make_older, reseal
+from small_run import make_run
+from transformer_cli.model.transformer import count_parameters
+from transformer_cli.runs.listing import ListedRun, list_runs
+from transformer_cli.runs.run import Run
+from transformer_cli.runs.state import load_state
+from transformer_cli.system.locks import exclusive
+
+Tfm = Callable[..., tuple[int, str, str]]
+
+
+def only(runs_dir: Path) -> ListedRun:
+    (run,) = list_runs(runs_dir)
+    return run
+
+
+def train_longer(folder: Path, epochs: int) -> None:
+    """Let a run want other epochs than it has been trained for."""
+    run = Run.open(folder)
+    training = run.config.training.model_copy(update={"epochs": epochs})
+    run.with_config(run.config.model_copy(update={"training": training}))
+
+
+def keep(folder: Path, **values: object) -> None:
+    """Append an evaluation, as `tfm evaluate` does."""
+    line = {"date": "2026-11-22T12:00:00+00:00", "checkpoint": "step-0000078", "others": [], "split": "test"}
+    with (folder / "evaluations.jsonl").open("a") as file:
+        file.write(json.dumps({**line, "bleu": 30.0, "bleu_signature": "nrefs:1", **values}) + "\n")
+
+
+@pytest.fixture
+def runs_dir(workspace: Path) -> Path:
+    (workspace / "runs/tiny/evaluations.jsonl").unlink(missing_ok=True)
+    return workspace / "runs"
+
+
+def test_what_is_told_is_what_the_run_says_of_itself(runs_dir: Path, tiny: Run) -> None:
+    run = only(runs_dir)
+    assert (run.name, run.state, run.problem, run.newest) == ("tiny", "finished", None, True)
+    assert (run.corpus, run.source, run.target) == ("files", "de", "en")
+    assert run.parameters == count_parameters(tiny.new_model())
+    assert (run.epochs_done, run.epochs) == (6, 6)
+    assert run.best_valid_loss == min(each["valid_loss"] for each in tiny.history())
+    assert run.bytes == sum(path.stat().st_size for path in (runs_dir / "tiny").rglob("*") if path.is_file())
+    assert run.begun is not None
+    assert run.saved is not None
+    assert run.begun <= run.saved
+    assert (run.evaluation, run.evaluation_is_current, run.resume) == (None, None, None)
+
+
+def test_an_unfinished_run_says_how_it_goes_on(tfm: Tfm, workspace: Path) -> None:
+    shutil.copytree(workspace / "runs/tiny", workspace / "runs/copy")
+    train_longer(workspace / "runs/copy", 7)
+    copy = next(run for run in list_runs(workspace / "runs") if run.name == "copy")
+    assert (copy.state, copy.epochs_done, copy.epochs) == ("unfinished", 6, 7)
+    out = tfm("runs", cwd=workspace)[1]
+    again = "tfm train --config runs/copy/config.yaml --set name=copy"
+    assert f"\nunfinished: copy; `{again}` goes on\n" in out
+    code, _, err = tfm(*again.split()[1:], cwd=workspace)
+    assert (code, "epoch 7/7" in err) == (0, True)
+    assert {(run.name, run.state) for run in list_runs(workspace / "runs")} == {
+        ("tiny", "finished"),
+        ("copy", "finished"),
+    }
+    assert Run.open(workspace / "runs/copy").config.name == "copy"  # from now on it needs no --set
+
+
+@pytest.mark.parametrize(("patience", "state"), [(2, "finished"), (3, "unfinished")])
+def test_a_run_whose_patience_is_spent_is_finished(runs_dir: Path, patience: int, state: str) -> None:
+    run = Run.open(runs_dir / "tiny")
+    training = run.config.training.model_copy(update={"epochs": 9, "patience": patience})
+    run.with_config(run.config.model_copy(update={"training": training}))
+    saved = run.checkpoint("last")
+    (saved / "state.json").write_text(json.dumps({**asdict(load_state(run)), "validations_since_best": 2}))
+    reseal(saved)
+    assert only(runs_dir).state == state
+
+
+def test_a_run_in_training_is_one_whose_lock_is_held(runs_dir: Path) -> None:
+    with exclusive(runs_dir / ".tiny.lock"):
+        assert only(runs_dir).state == "training"
+    assert only(runs_dir).state == "finished"
+
+
+def test_a_run_of_which_nothing_is_saved_yet_is_new(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs/first")
+    listed = only(tmp_path / "runs")
+    assert (listed.state, listed.epochs_done, listed.parameters) == ("new", 0, count_parameters(run.new_model()))
+    (run.folder / "run.json").unlink()  # as a kill leaves it in the first moment
+    assert only(tmp_path / "runs").state == "new"
+
+
+def test_a_run_of_an_older_version_is_told_like_others(runs_dir: Path) -> None:
+    before = only(runs_dir)
+    make_older(runs_dir / "tiny")
+    (runs_dir / "latest").write_text("tiny\n")
+    after = only(runs_dir)
+    assert (after.state, after.best_valid_loss, after.newest) == ("finished", before.best_valid_loss, True)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "problem"),
+    [
+        ("run.json", "run.json is missing, but the run has been trained"),
+        ("config.yaml", "config.yaml: missing"),
+        ("history.jsonl", "history.jsonl: missing"),
+        ("last", "last is missing, but the run has been trained"),
+        ("source.vocab.txt", "source.vocab.txt: missing"),
+        ("checkpoints/*/model.safetensors", "model.safetensors: missing"),
+        ("checkpoints/*/state.json", "state.json: missing"),
+    ],
+)
+def test_a_run_that_lost_a_file_is_broken_and_the_others_are_told(
+    tfm: Tfm, workspace: Path, damaged: str, problem: str
+) -> None:
+    shutil.copytree(workspace / "runs/tiny", workspace / "runs/other")
+    for path in (workspace / "runs/other").glob(damaged):
+        path.unlink()
+    code, out, err = tfm("runs", "--json", cwd=workspace)
+    assert (code, err) == (0, "")
+    found: dict[str, dict[str, Any]] = {run["name"]: run for run in json.loads(out)["runs"]}
+    assert (found["tiny"]["state"], found["other"]["state"]) == ("finished", "broken")
+    assert problem in found["other"]["problem"]
+    assert "\nbroken: runs/other" in tfm("runs", cwd=workspace)[1]
+
+
+def test_a_run_that_was_killed_before_its_best_pointer_is_unfinished(tfm: Tfm, workspace: Path) -> None:
+    run = Run.open(workspace / "runs/tiny")
+    assert load_state(run).is_best
+    (run.folder / "best").unlink()
+    killed = only(workspace / "runs")
+    assert (killed.state, killed.best_valid_loss is None) == ("unfinished", False)
+    assert tfm(*str(killed.resume).split()[1:], cwd=workspace)[0] == 0
+    assert only(workspace / "runs").state == "finished"
+
+
+def test_what_is_not_json_or_not_whole_is_broken_too(runs_dir: Path) -> None:
+    run = Run.open(runs_dir / "tiny")
+    weights = run.checkpoint("best") / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert "bytes, and was written with" in str(only(runs_dir).problem)
+    (runs_dir / "tiny/history.jsonl").write_text('{"valid_loss": "low"}\n' * 6)
+    assert only(runs_dir).state == "broken"
+    (runs_dir / "tiny/run.json").write_text("[" * 100_000)
+    assert "run.json" in str(only(runs_dir).problem)
+
+
+def test_what_the_system_refuses_is_broken(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Path) -> Run:
+        raise PermissionError(13, "Permission denied", "runs/tiny/run.json")
+
+    monkeypatch.setattr(Run, "open", refuse)
+    assert only(runs_dir).problem == "runs/tiny/run.json: cannot be read: Permission denied"
+
+
+def test_what_is_no_run_is_told_or_passed_over(runs_dir: Path) -> None:
+    (runs_dir / "notes.txt").touch()
+    (runs_dir / ".tiny.unfinished-1").mkdir()
+    (runs_dir / "mine").mkdir()
+    assert {run.name: run.state for run in list_runs(runs_dir)} == {"tiny": "finished", "mine": "broken"}
+
+
+@pytest.mark.parametrize("content", ["gone\n", "../else\n", ""])
+def test_a_pointer_to_no_run_is_warned_of(runs_dir: Path, content: str, caplog: pytest.LogCaptureFixture) -> None:
+    (runs_dir / "latest").write_text(content)
+    assert not only(runs_dir).newest
+    (message,) = caplog.messages
+    assert "latest names" in message
+
+
+def test_the_last_evaluation_of_the_run_alone_counts(tfm: Tfm, workspace: Path) -> None:
+    folder = workspace / "runs/tiny"
+    (folder / "evaluations.jsonl").unlink(missing_ok=True)
+    code, out, _ = tfm("evaluate", "--json", cwd=workspace)
+    bleu = json.loads(out)["results"][0]["bleu"]
+    keep(folder, others=["runs/b"])
+    with (folder / "evaluations.jsonl").open("a") as file:
+        file.write('{"bleu": 1')  # cut off by a full disk
+    run = only(workspace / "runs")
+    assert run.evaluation is not None
+    assert (code, run.evaluation.bleu, run.evaluation.text, run.evaluation_is_current) == (0, bleu, "test", True)
+    assert "`tfm evaluate` found, of test\n" in tfm("runs", cwd=workspace)[1]
+
+
+def test_bleu_of_weights_that_are_not_the_best_any_more_is_said_to_be(tfm: Tfm, workspace: Path) -> None:
+    keep(workspace / "runs/tiny", checkpoint="step-0000001")
+    shutil.copytree(workspace / "runs/tiny", workspace / "runs/other")
+    keep(workspace / "runs/other", split="valid", checkpoint=Run.open(workspace / "runs/other").checkpoint("best").name)
+    out = tfm("runs", cwd=workspace)[1]
+    heads, *_ = lines = out.splitlines()
+    assert heads.split() == ["run", "saved", "corpus", "params", "epochs", "loss", "BLEU", "of", "size"]
+    assert "BLEU of earlier weights: tiny; `tfm evaluate --run tiny` judges its best ones" in lines
+    assert not any("earlier weights: other" in line for line in lines)
+
+
+def test_a_name_with_a_line_feed_stays_on_its_line(tfm: Tfm, tmp_path: Path) -> None:
+    (tmp_path / "runs/a\nb").mkdir(parents=True)
+    _, out, _ = tfm("runs", cwd=tmp_path)
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("a")] == [r"a\nb"]
+    assert r"broken: runs/a\nb: no run here" in out
+
+
+def test_the_table_is_no_wider_than_a_terminal(tfm: Tfm, workspace: Path) -> None:
+    os.rename(workspace / "runs/tiny", workspace / "runs/demo-captions")
+    table = tfm("runs", cwd=workspace)[1].split("\n\n")[0]
+    assert max(map(len, table.splitlines())) <= 80
+
+
+def test_without_a_run_there_is_nothing(tfm: Tfm, tmp_path: Path) -> None:
+    assert tfm("runs", cwd=tmp_path) == (0, "", "runs/: no run yet; `tfm train` makes one\n")
+    assert json.loads(tfm("runs", "--json", cwd=tmp_path)[1]) == {"folder": "runs", "runs": []}
+    (tmp_path / "runs").touch()
+    code, out, err = tfm("runs", cwd=tmp_path)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+
+
+def test_averaged_weights_that_are_the_best_give_the_loss(
+    runs_dir: Path, train_tiny: Callable[..., Run], tmp_path: Path
+) -> None:
+    run = train_tiny(tmp_path / "averaged", "training.average=3", "training.epochs=3")
+    listed = only(tmp_path / "averaged")
+    losses = [each["valid_loss"] for each in run.history()]
+    is_average = run.checkpoint("best").name.startswith("average-")
+    assert listed.best_valid_loss is not None
+    assert listed.best_valid_loss < min(losses) if is_average else listed.best_valid_loss == min(losses)
+    assert listed.state == "finished"
+
+
+@pytest.mark.parametrize(
+    "command", [("curves", "--output", "curves.svg"), ("runs",), ("verify",), ("config", "--run", "tiny")]
+)
+def test_commands_that_only_look_at_a_run_import_neither_torch_nor_spacy(
+    workspace: Path, command: tuple[str, ...]
+) -> None:
+    probe = "import atexit, sys; atexit.register(lambda: print(*sorted({'torch', 'spacy'} & set(sys.modules))));"
+    probe += f"from transformer_cli.commands.app import main; main({command})"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=workspace)
+    assert done.stdout.splitlines()[-1] == ""

@@ -1,0 +1,240 @@
+"""Files and folders that appear whole or not at all."""
+
+import errno
+import hashlib
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer_cli.system.files import append_line, new_folder, sha256, write_json, write_text
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def refuse(*_: Any, **__: Any) -> None:
+    raise OSError("no")
+
+
+def failing(number: int) -> Any:
+    """Returns a function that fails as the system does."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+# Text
+
+
+def test_text_is_written_byte_for_byte_and_readable_by_all(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "a.txt"
+    text = "ä\r\nb\rc\u2028d\x85\n"
+    write_text(path, text)
+    assert path.read_bytes() == text.encode()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    write_text(path, "short")
+    assert path.read_bytes() == b"short"
+    assert names(path.parent) == ["a.txt"]
+
+
+@pytest.mark.parametrize(("broken", "text"), [(None, "lone \ud800"), ("os.replace", "b"), ("os.fsync", "b")])
+def test_text_that_cannot_be_written_leaves_the_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str | None, text: str
+) -> None:
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+    if broken:
+        monkeypatch.setattr(broken, refuse)
+    with pytest.raises((OSError, UnicodeEncodeError)):
+        write_text(path, text)
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_json_is_readable_and_gives_floats_back_bit_for_bit(tmp_path: Path) -> None:
+    value = {"ä": [0.1 + 0.2, 1e-323, 1 / 3], "b": None}
+    write_json(tmp_path / "a.json", value)
+    text = (tmp_path / "a.json").read_text(encoding="utf-8")
+    assert text.startswith('{\n  "ä": [\n    0.30000000000000004,')
+    write_json(tmp_path / "a.json", {})
+    assert (tmp_path / "a.json").read_text() == "{}\n"
+
+
+# Folders
+
+
+def test_a_folder_appears_when_its_block_ends(tmp_path: Path) -> None:
+    path = tmp_path / "parent" / "new"
+    with new_folder(path) as unfinished:
+        (unfinished / "sub").mkdir()
+        (unfinished / "sub" / "a").write_text("a")
+        assert unfinished.parent.parent == path.parent
+        assert not path.exists()
+    assert (path / "sub" / "a").read_text() == "a"
+    assert names(path.parent) == ["new"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_nothing_stays_of_a_folder_whose_block_fails(tmp_path: Path, error: type[BaseException]) -> None:
+    def fill() -> None:
+        with new_folder(tmp_path / "new") as unfinished:
+            (unfinished / "a").write_text("a")
+            raise error
+
+    with pytest.raises(error):
+        fill()
+    assert names(tmp_path) == []
+
+
+def test_a_folder_never_replaces_a_folder(tmp_path: Path) -> None:
+    with new_folder(tmp_path / "new") as unfinished:
+        (unfinished / "a").write_text("first")
+    with pytest.raises(FileExistsError), new_folder(tmp_path / "new") as unfinished:
+        (unfinished / "a").write_text("second")
+    assert (tmp_path / "new" / "a").read_text() == "first"
+    assert names(tmp_path) == ["new"]
+
+
+def test_a_folder_that_appears_meanwhile_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename = os.rename
+
+    def overtaken(old: Path, new: Path) -> None:
+        (new / "sub").mkdir(parents=True)
+        rename(old, new)  # Linux: ENOTEMPTY
+
+    monkeypatch.setattr(os, "rename", overtaken)
+    with pytest.raises(FileExistsError) as refused, new_folder(tmp_path / "new"):
+        pass
+    assert (refused.value.filename, refused.value.strerror) == (str(tmp_path / "new"), "File exists")
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["new", "new/sub"]
+
+
+@pytest.mark.parametrize("kind", ["a file", "a link to nothing", "an empty folder"])
+def test_a_folder_never_replaces_what_is_there(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "new"
+    {"a file": path.touch, "a link to nothing": lambda: path.symlink_to("gone"), "an empty folder": path.mkdir}[kind]()
+    before = path.lstat()
+    with pytest.raises(FileExistsError), new_folder(path):
+        pass
+    assert (path.lstat().st_ino, names(tmp_path)) == (before.st_ino, ["new"])
+
+
+# The disk
+
+
+def test_all_of_a_folder_is_synced_before_it_appears_and_its_place_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = []
+    fsync, rename = os.fsync, os.rename
+
+    def noted_sync(descriptor: int) -> None:
+        done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    def noted_rename(old: Path, new: Path) -> None:
+        done.append("renamed")
+        rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "rename", noted_rename)
+    with new_folder(tmp_path / "new") as unfinished:
+        (unfinished / "sub").mkdir()
+        (unfinished / "sub" / "a").write_text("a")
+        inside = [str(unfinished / "sub" / "a"), str(unfinished / "sub"), str(unfinished)]
+    assert done == [*inside, "renamed", str(tmp_path)]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_that_cannot_sync_folders_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(os, "fsync", failing(number))
+    write_text(tmp_path / "a.txt", "text")
+    append_line(tmp_path / "a.txt", "line")
+    with new_folder(tmp_path / "new"):
+        pass
+    assert names(tmp_path) == ["a.txt", "new"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("function", ["fsync", "rename", "replace", "mkdir"])
+def test_errors_name_the_place_that_the_user_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, function: str
+) -> None:
+    def fill() -> None:
+        with new_folder(tmp_path / "new") as unfinished:
+            write_text(unfinished / "a.txt", "text")
+
+    monkeypatch.setattr(os, function, failing(number))
+    with pytest.raises(OSError, match=os.strerror(number)) as refused:
+        fill()
+    assert refused.value.filename in {str(tmp_path / "new"), str(tmp_path / "new" / "a.txt")}
+    assert (refused.value.errno, refused.value.filename2) == (number, None)
+    assert names(tmp_path) == []
+
+
+# Sums
+
+
+@pytest.mark.parametrize("content", [b"", b"abc", bytes(3 << 20) + b"end"])
+def test_sha256_is_that_of_the_bytes(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "a").write_bytes(content)
+    assert sha256(tmp_path / "a") == hashlib.sha256(content).hexdigest()
+
+
+# Links, pipes, permissions
+
+
+def test_a_link_stays_a_link_and_a_pipe_is_written_to(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("real")
+    write_text(tmp_path / "link", "text")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "text"
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_text(tmp_path / "pipe", "text")
+    assert os.read(reader, 100) == b"text"
+    os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_files_and_folders_get_the_permissions_that_the_user_wants(tmp_path: Path) -> None:
+    umask = os.umask(0o077)
+    try:
+        write_text(tmp_path / "file", "")
+        with new_folder(tmp_path / "folder"):
+            pass
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_line_is_appended_behind_those_that_are_there(tmp_path: Path) -> None:
+    append_line(tmp_path / "lines", "größer")
+    append_line(tmp_path / "lines", "b")
+    assert (tmp_path / "lines").read_bytes() == "größer\nb\n".encode()
+
+
+def test_a_line_that_a_full_disk_cuts_is_taken_back(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    program = (
+        "import resource, signal, sys, pathlib; from transformer_cli.system.files import append_line\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (8, 8))\n"
+        "append_line(pathlib.Path(sys.argv[1]), 'short')\n"
+        "try:\n    append_line(pathlib.Path(sys.argv[1]), 'much longer')\n"
+        "except OSError as error:\n    print(error.strerror, error.filename == sys.argv[1])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
+    assert done.stdout == "No space left on device True\n"
+    assert path.read_text() == "short\n"

@@ -1,0 +1,74 @@
+"""Locks: who is kept out, when they are lifted, and what is said where there are none."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.system.locks import Lock, exclusive, is_locked, try_lock
+
+
+def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / ".mine.lock"
+    with exclusive(path), pytest.raises(BlockingIOError), exclusive(path):
+        pass
+    with exclusive(path):
+        pass
+
+
+def test_one_can_ask_whether_a_lock_is_held(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    assert not is_locked(path)
+    assert not path.exists()
+    with exclusive(path):
+        assert is_locked(path)
+    assert not is_locked(path)
+
+
+def test_whoever_only_asks_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lock"
+    with path.open("w") as asking:
+        assert try_lock(asking) is Lock.HELD
+        monkeypatch.setattr("time.sleep", lambda _: asking.close())  # it has asked
+        with exclusive(path):
+            assert is_locked(path)
+
+
+def test_the_lock_of_a_killed_process_is_lifted(tmp_path: Path) -> None:
+    hold = "from pathlib import Path; from transformer_cli.system.locks import exclusive; "
+    hold += f"lock = exclusive(Path({str(tmp_path)!r}, 'lock')); lock.__enter__(); print(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        with pytest.raises(BlockingIOError), exclusive(tmp_path / "lock"):
+            pass
+        process.kill()
+        process.wait()
+        with exclusive(tmp_path / "lock"):
+            pass
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_warned_of(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    reached = False
+    with exclusive(tmp_path / "lock") as _, (tmp_path / "lock").open("a") as file:
+        assert try_lock(file) is Lock.IMPOSSIBLE
+        reached = True
+    assert reached
+    message = "this file system has no locks; make sure that nobody else does the same meanwhile"
+    assert caplog.messages == [f"{tmp_path}/lock: {message}"]
+
+
+def test_where_python_knows_no_locks_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformer_cli.system.locks.fcntl", None)
+    with (tmp_path / "lock").open("a") as file:
+        assert try_lock(file) is Lock.IMPOSSIBLE

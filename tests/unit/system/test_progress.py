@@ -1,0 +1,99 @@
+"""Progress: a bar on a terminal, a line a minute elsewhere."""
+
+import io
+import logging
+
+import pytest
+
+from transformer_cli.system import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_bar_on_a_terminal_shows_what_is_done_and_vanishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with progress.bar("Fetching", 2000, "B", unit_scale=True) as bar:
+        bar.update(1000)
+        bar.set_postfix_str("")  # redraws
+    shown = terminal.getvalue()
+    assert "Fetching:  50%" in shown
+    assert "B/s" in shown
+    assert shown.rsplit("\r", 2)[1].strip() == ""
+
+
+def test_a_bar_begins_with_what_was_done_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with progress.bar("Fetching", 2000, "B", initial=500) as bar:
+        assert bar.n == 500
+        bar.update(1000)
+        bar.set_postfix_str("")  # redraws
+    assert "75%" in terminal.getvalue()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, in seconds, that progress reads."""
+    now = [1000.0]
+    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
+    return now
+
+
+def test_elsewhere_long_work_says_a_line_a_minute(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "transformer_cli")
+    with progress.bar("epoch 3/10", 400_000, " tokens", unit_scale=True, initial=40_000) as bar:
+        for second in range(1, 131):
+            clock[0] += 1.0
+            bar.set_postfix_str(f"loss {1 / second:.3f}, PPL 2.7", refresh=False)
+            bar.update(1000)
+    assert bar.n == 170_000
+    assert caplog.messages == [
+        "epoch 3/10:  25% 100k/400k [01:00<05:00, 1.00k tokens/s, loss 0.017, PPL 2.7]",
+        "epoch 3/10:  40% 160k/400k [02:00<04:00, 1.00k tokens/s, loss 0.008, PPL 2.7]",
+    ]
+
+
+def test_elsewhere_work_of_unknown_size_is_told_too(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "transformer_cli")
+    with progress.bar("prepare train", None, " sentences") as bar:
+        for _ in range(120):
+            clock[0] += 0.5
+            bar.update()
+    assert caplog.messages == ["prepare train: 120 sentences [01:00,  2.00 sentences/s]"]
+
+
+def test_lines_can_be_asked_for_on_a_terminal(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with progress.bar("Training", 10, "step", as_lines=True) as bar:
+        clock[0] += 1.0
+        bar.update(5)
+    assert terminal.getvalue() == ""
+
+
+def test_a_line_on_standard_error_is_plain(
+    clock: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "transformer_cli")
+    monkeypatch.setattr(progress.log, "handlers", [progress.LineHandler()])
+    with progress.bar("Reading", 10, " lines") as bar:
+        clock[0] += 60.0
+        bar.update(5)
+    assert capsys.readouterr() == ("", "Reading:  50% 5/10 [01:00<01:00, 12.00s/ lines]\n")
+
+
+def test_elsewhere_short_work_says_nothing(
+    clock: list[float], capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "transformer_cli")
+    with progress.bar("Reading", None, "line") as bar:
+        clock[0] += 59.0
+        bar.update(5)
+    assert (*capsys.readouterr(), caplog.messages) == ("", "", [])

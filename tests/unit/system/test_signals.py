@@ -1,0 +1,169 @@
+"""Signals end every command with one line and 128 + n, from its first moment on; training saves before."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from forked import Forks
+
+NOTHING = Path(os.devnull)
+ALL = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]
+EPOCHS = ("--set", "training.epochs=2", "--set", "training.batch_size=100")  # of two steps each
+LONG = """\
+import time
+from pathlib import Path
+from transformer_cli.system import signals
+from transformer_cli.training.step import Learner
+
+signals.PATIENCE = {patience}
+signals.ECHO = {echo}
+gradient = Learner.gradient
+
+def long(learner, *arguments, number):
+    if number == {step}:
+        Path("reached").touch()
+        time.sleep({seconds})
+    return gradient(learner, *arguments, number=number)
+
+Learner.gradient = long
+"""
+
+
+def long_step(step: int, *, seconds: float, patience: float = 10.0, echo: float = 0.25) -> str:
+    """Makes a step long; it touches the file "reached" when it begins."""
+    return LONG.format(step=step, seconds=seconds, patience=patience, echo=echo)
+
+
+def wait_for(path: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} has not appeared"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def train(forks: Forks, corpus: Path, project: Path, tmp_path: Path) -> Callable[..., int]:
+    """train(before=…): start training in a folder with the project's data; returns when a step is "reached"."""
+    (tmp_path / "data").symlink_to(project / "data")
+
+    def start(before: str, **options: object) -> int:
+        process = forks.start(
+            "train",
+            "--config",
+            corpus / "tiny.yaml",
+            *EPOCHS,
+            cwd=tmp_path,
+            before=before,
+            **options,  # type: ignore[arg-type]
+        )
+        wait_for(tmp_path / "reached")
+        return process
+
+    return start
+
+
+def said(folder: Path) -> list[str]:
+    return (folder / "err.txt").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("number", ALL, ids=lambda number: number.name)
+def test_training_finishes_its_step_saves_and_says_how_to_go_on(
+    forks: Forks, train: Callable[..., int], tmp_path: Path, number: signal.Signals
+) -> None:
+    os.kill(train(long_step(3, seconds=0.2)), number)
+    assert forks.end() == 128 + number
+    assert said(tmp_path)[-1] == "tfm: stopped and saved at step 3; the same command goes on"
+    assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003"
+
+
+def test_training_drops_a_step_that_takes_too_long(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
+    os.kill(train(long_step(4, seconds=60, patience=0.1)), signal.SIGTERM)
+    assert forks.end() == 143
+    assert said(tmp_path)[-1] == "tfm: stopped and saved at step 3; the same command goes on"
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (1, "stopped at once; nothing has been saved yet, and the same command begins again"),
+        (4, "stopped at once; the last save is that of step 2, from which the same command goes on"),
+    ],
+)
+def test_a_second_signal_ends_training_at_once(
+    forks: Forks, train: Callable[..., int], tmp_path: Path, step: int, words: str
+) -> None:
+    process = train(long_step(step, seconds=60, echo=0.0))
+    os.kill(process, signal.SIGINT)
+    time.sleep(0.1)
+    os.kill(process, signal.SIGTERM)
+    assert forks.end() == 130
+    assert said(tmp_path)[-1] == f"tfm: {words}"
+
+
+def test_the_same_signal_twice_within_a_moment_is_one_request(
+    forks: Forks, train: Callable[..., int], tmp_path: Path
+) -> None:
+    process = train(long_step(3, seconds=0.3, echo=30.0))
+    for _ in range(2):  # as `timeout` does: to the process, and to its group
+        os.kill(process, signal.SIGTERM)
+        time.sleep(0.05)
+    assert forks.end() == 143
+    assert said(tmp_path)[-1] == "tfm: stopped and saved at step 3; the same command goes on"
+
+
+def test_what_the_process_ignores_stays_ignored(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
+    nohup = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    os.kill(train(nohup + long_step(3, seconds=0.1)), signal.SIGHUP)
+    assert forks.end() == 0
+
+
+def test_a_terminal_that_is_gone_costs_nothing(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
+    main_end, terminal = os.openpty()
+    name = Path(os.ttyname(terminal))
+    process = train(long_step(3, seconds=0.2), streams=(NOTHING, tmp_path / "out.txt", name))
+    os.close(terminal)
+    os.close(main_end)  # writing to the terminal is an error from here on
+    os.kill(process, signal.SIGHUP)
+    assert forks.end() == 129
+    assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003"
+
+
+@pytest.mark.parametrize("number", ALL, ids=lambda number: number.name)
+def test_another_command_ends_with_one_line(
+    forks: Forks, project: Path, tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "runs").symlink_to(project / "runs")
+    os.mkfifo(tmp_path / "sentences")
+    streams = (tmp_path / "sentences", tmp_path / "out.txt", tmp_path / "err.txt")
+    process = forks.start("translate", cwd=tmp_path, streams=streams)
+    with (tmp_path / "sentences").open("w"):
+        time.sleep(0.3)  # until it waits for a sentence, or not
+        os.kill(process, number)
+        assert forks.end() == 128 + number
+    assert said(tmp_path) == [f"tfm: stopped by {number.name}"]
+
+
+@pytest.mark.parametrize("module", ["typer", "transformer_cli.commands.options", "torch", "transformer_cli.translator"])
+def test_ctrl_c_while_imports_run_is_one_line(project: Path, module: str) -> None:
+    program = (
+        "import builtins, os, signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "original = builtins.__import__\n"
+        "def slow(name, *rest):\n"
+        f"    if name == {module!r}:\n"
+        "        builtins.__import__ = original\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return original(name, *rest)\n"
+        "builtins.__import__ = slow\n"
+        "from transformer_cli.__main__ import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", program, "translate", "Hallo"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=project, timeout=120)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "tfm: stopped by SIGINT\n")

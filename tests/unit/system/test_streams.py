@@ -1,0 +1,231 @@
+"""Standard streams that are closed, full, or whose reader leaves; output files that are the name of a stream."""
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from forked import Forks
+from transformer_cli.system import streams
+
+SENTENCE = "Der alte Hund singt im Park."
+ANSWER = "the old dog sings in the park.\n"
+NOTHING = Path(os.devnull)
+EPOCHS = ("--set", "training.epochs=2", "--set", "training.batch_size=100")
+
+
+@pytest.fixture
+def fresh(project: Path, tmp_path: Path) -> Path:
+    """A working folder with the project's data and no run."""
+    (tmp_path / "data").symlink_to(project / "data")
+    return tmp_path
+
+
+@pytest.fixture
+def used(project: Path, tmp_path: Path) -> Path:
+    """A working folder with the project's data and run."""
+    (tmp_path / "data").symlink_to(project / "data")
+    (tmp_path / "runs").symlink_to(project / "runs")
+    return tmp_path
+
+
+def read_lines(path: Path, count: int) -> list[str]:
+    """Like `head`: open a FIFO, read as many lines, and leave."""
+    with path.open(encoding="utf-8") as file:
+        return [file.readline() for _ in range(count)]
+
+
+def test_training_does_not_end_when_nobody_reads_what_it_says(forks: Forks, corpus: Path, fresh: Path) -> None:
+    os.mkfifo(fresh / "said")
+    both = (NOTHING, fresh / "said", fresh / "said")  # 2>&1 | head -2
+    found: list[str] = []
+    reader = threading.Thread(target=lambda: found.extend(read_lines(fresh / "said", 2)))
+    reader.start()
+    forks.start("train", "--config", corpus / "tiny.yaml", *EPOCHS, cwd=fresh, streams=both)
+    code = forks.end()
+    reader.join()
+    assert code == 0
+    assert [line.split(" ")[0] for line in found] == ["tiny:", "epoch"]
+    assert len((fresh / "runs/tiny/history.jsonl").read_text(encoding="utf-8").splitlines()) == 2
+
+
+@pytest.mark.parametrize("closed", [(2,), (0, 1), (0, 1, 2)], ids=str)
+def test_training_needs_no_stream(forks: Forks, corpus: Path, fresh: Path, closed: tuple[int, ...]) -> None:
+    paths = (NOTHING, fresh / "out.txt", fresh / "err.txt")
+    chosen = tuple(None if number in closed else path for number, path in enumerate(paths))
+    forks.start("train", "--config", corpus / "tiny.yaml", *EPOCHS, cwd=fresh, streams=chosen)  # type: ignore[arg-type]
+    assert forks.end() == 0
+    assert len((fresh / "runs/tiny/history.jsonl").read_text(encoding="utf-8").splitlines()) == 2
+    if 2 not in closed:
+        said = (fresh / "err.txt").read_text(encoding="utf-8")
+        assert "Traceback" not in said
+        assert "best validation loss" in said
+
+
+def test_a_closed_standard_error_loses_no_result(forks: Forks, used: Path) -> None:
+    forks.start("translate", SENTENCE, cwd=used, streams=(NOTHING, used / "out.txt", None))
+    assert forks.end() == 0
+    assert (used / "out.txt").read_text(encoding="utf-8") == ANSWER
+
+
+@pytest.mark.parametrize(
+    ("arguments", "closed", "said"),
+    [
+        pytest.param(("translate",), 0, "standard input: cannot be read: Bad file descriptor", id="input of translate"),
+        pytest.param(("translate", SENTENCE), 1, "standard output: cannot be written: it is closed", id="output"),
+        pytest.param(("evaluate",), 1, "standard output: cannot be written: it is closed", id="output of evaluate"),
+        pytest.param(("curves",), 1, "standard output: cannot be written: it is closed", id="output of curves"),
+    ],
+)
+def test_a_closed_stream_that_is_needed_is_one_line(
+    forks: Forks, used: Path, arguments: tuple[str, ...], closed: int, said: str
+) -> None:
+    paths = (NOTHING, used / "out.txt", used / "err.txt")
+    chosen = tuple(None if number == closed else path for number, path in enumerate(paths))
+    forks.start(*arguments, cwd=used, streams=chosen)  # type: ignore[arg-type]
+    code = forks.end()
+    err = (used / "err.txt").read_text(encoding="utf-8")
+    assert (code, err.count("\n")) == (1, 1), err
+    assert err.startswith(f"tfm: error: {said}"), err
+
+
+def test_standard_output_on_a_full_disk_is_one_line(forks: Forks, used: Path) -> None:
+    forks.start("translate", SENTENCE, cwd=used, streams=(NOTHING, Path("/dev/full"), used / "err.txt"))
+    assert forks.end() == 1
+    err = (used / "err.txt").read_text(encoding="utf-8")
+    assert err.startswith("tfm: error: standard output: cannot be written: No space left on device; ")
+    assert err.count("\n") == 1
+
+
+def test_standard_error_on_a_full_disk_stops_nothing(forks: Forks, corpus: Path, fresh: Path) -> None:
+    chosen = (NOTHING, fresh / "out.txt", Path("/dev/full"))
+    forks.start("train", "--config", corpus / "tiny.yaml", *EPOCHS, cwd=fresh, streams=chosen)
+    assert forks.end() == 0
+
+
+@pytest.mark.parametrize("command", [("translate", "--input", "many"), ("--help",)], ids=" ".join)
+def test_results_that_nobody_reads_end_a_command_quietly(forks: Forks, used: Path, command: tuple[str, ...]) -> None:
+    (used / "many").write_text(f"{SENTENCE}\n" * 1001, encoding="utf-8")
+    os.mkfifo(used / "results")
+    reader = threading.Thread(target=read_lines, args=(used / "results", 0))
+    reader.start()
+    late = "import time; time.sleep(0.2)"  # until the reader has left
+    forks.start(*command, cwd=used, before=late, streams=(NOTHING, used / "results", used / "err.txt"))
+    code = forks.end()
+    reader.join()
+    assert (code, (used / "err.txt").read_text(encoding="utf-8")) == (141, "")
+
+
+def test_a_program_that_sends_a_thousand_lines_and_waits_gets_them_all(forks: Forks, used: Path) -> None:
+    for name in ("asked", "answered"):
+        os.mkfifo(used / name)
+    chosen = (used / "asked", used / "answered", used / "err.txt")
+    forks.start("translate", cwd=used, streams=chosen)
+    with (used / "asked").open("w", encoding="utf-8") as asked, (used / "answered").open(encoding="utf-8") as answered:
+        asked.write("\n" * 999 + f"{SENTENCE}\n")
+        asked.flush()
+        received = [answered.readline() for _ in range(1000)]  # and not until the end of the input
+    assert forks.end() == 0
+    assert received == ["\n"] * 999 + [ANSWER]
+
+
+def test_output_may_go_to_standard_output(forks: Forks, used: Path) -> None:
+    code, out, err = forks.run("evaluate", "--split", "test", "--output", "/dev/stdout", cwd=used)
+    assert (code, err) == (0, "")
+    table, translations = out.splitlines()[:2], out.splitlines()[-30:]
+    assert table[0].startswith("split")
+    assert all(line.startswith(("the ", "The ")) for line in translations)
+
+
+def test_a_dash_is_standard_input_or_output(forks: Forks, used: Path) -> None:
+    (used / "asked").write_text(f"{SENTENCE}\n", encoding="utf-8")
+    (used / "answer").write_text(ANSWER, encoding="utf-8")
+    chosen = (used / "asked", used / "out.txt", used / "err.txt")
+    for arguments, answer in {
+        ("translate", "--input", "-", "--output", "-"): ANSWER,
+        ("evaluate", "--input", "-", "--reference", "answer", "--output", "-"): ANSWER,
+        ("score", "--input", "-", "--target", "answer"): "",
+        ("compare", "tiny", "answer", "--input", "-", "--reference", "answer"): "",
+    }.items():
+        forks.start(*arguments, cwd=used, streams=chosen)
+        assert forks.end() == 0, arguments
+        assert (used / "out.txt").read_text(encoding="utf-8").endswith(answer)
+    assert not (used / "-").exists()
+
+
+def test_output_may_go_to_another_process(forks: Forks, used: Path) -> None:
+    os.mkfifo(used / "pipe")
+    received: list[str] = []
+    reader = threading.Thread(target=lambda: received.extend(read_lines(used / "pipe", 30)))
+    reader.start()
+    substituted = "import os; os.dup2(os.open('pipe', os.O_WRONLY), 63)"  # what the shell does for >(…)
+    code, _, err = forks.run("evaluate", "--split", "test", "--output", "/dev/fd/63", cwd=used, before=substituted)
+    reader.join()
+    assert (code, err) == (0, "")
+    assert len(received) == 30
+
+
+def test_a_stream_that_is_not_open_cannot_be_written(forks: Forks, used: Path) -> None:
+    code, _, err = forks.run("evaluate", "--split", "test", "--output", "/dev/fd/77", cwd=used)
+    assert code == 1
+    assert err == "tfm: error: /dev/fd/77: cannot be written: Bad file descriptor; name another file\n"
+
+
+@contextmanager
+def own_streams() -> Iterator[int]:
+    """Standard output and error are a pipe of ours, set up as for a command. Yields the end from which it is read."""
+    reading, writing = os.pipe()
+    kept = [os.dup(number) for number in (1, 2)]
+    for number in (1, 2):
+        os.dup2(writing, number)
+    os.close(writing)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", None)  # as Python finds a closed one
+        patch.setattr(sys, "stderr", sys.__stderr__)
+        try:
+            streams.set_up()
+            yield reading
+        finally:
+            for number, copy in zip((1, 2), kept, strict=True):
+                os.dup2(copy, number)
+                os.close(copy)
+
+
+def test_streams_carry_utf_8_whatever_the_locale() -> None:
+    with own_streams() as pipe:
+        sys.stdout.write("größe\n")
+        sys.stdout.flush()
+        sys.stderr.write("\ud800\n")
+        assert os.read(pipe, 99) == "größe\n?\n".encode()
+
+
+def test_a_reader_that_leaves_is_noticed_once_and_only_by_results() -> None:
+    with own_streams() as pipe:
+        os.close(pipe)
+        sys.stderr.write("nobody reads this\n")
+        sys.stdout.write("nor this\n")
+        with pytest.raises(streams.ReaderGone):
+            sys.stdout.flush()
+        sys.stdout.flush()
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("/dev/stdin", 0),
+        ("/dev/stdout", 1),
+        ("/dev/stderr", 2),
+        ("/dev/fd/63", 63),
+        ("/proc/self/fd/7", 7),
+        ("/proc/123/fd/8", 8),
+        ("/dev/null", None),
+        ("dev/stdout", None),
+        ("/dev/fd/63/x", None),
+    ],
+)
+def test_which_stream_a_path_names(name: str, number: int | None) -> None:
+    assert streams.stream_named(Path(name)) == number

@@ -1,0 +1,21 @@
+"""Which kinds of picture can be written, by a file's name. Draws nothing."""
+
+from pathlib import Path
+
+from transformer_cli.errors import DataError
+from transformer_cli.system.streams import stream_named
+
+FORMATS = ("svg", "pdf", "png")
+
+
+def picture_format(path: Path) -> str:
+    """Returns "svg", "pdf" or "png", as the name's extension says; "png" for a stream, a pipe or a device.
+
+    Raises DataError for any other name.
+    """
+    extension = path.suffix[1:].lower()
+    if extension in FORMATS:
+        return extension
+    if stream_named(path) is not None or (path.exists() and not path.is_file()):
+        return "png"
+    raise DataError(f"{path}: not the name of a picture that can be drawn; let it end in .svg, .pdf or .png")

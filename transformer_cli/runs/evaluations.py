@@ -1,0 +1,85 @@
+"""What evaluations found is kept in the run's folder: evaluations.jsonl, one JSON object per line."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.errors import FileError
+from transformer_cli.runs.opened import Opened
+from transformer_cli.system.files import append_line
+from transformer_cli.system.reading import look_up, parse_json, read_text
+
+log = logging.getLogger(__name__)
+
+FILE = "evaluations.jsonl"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is told of an evaluation later."""
+
+    bleu: float
+    text: str
+    """the split, or the name of the file that was translated"""
+    date: str
+    """UTC, ISO 8601"""
+    checkpoint: str
+    bleu_signature: str
+
+
+def append_result(
+    run: Opened,
+    result: Mapping[str, Any],
+    *,
+    checkpoint: str,
+    decoding: DecodingConfig,
+    files: tuple[Path, Path] | None = None,
+    others: Sequence[Path] = (),
+) -> None:
+    """Append the fields of a result, after what led to it: date (UTC), version, checkpoint, decoding settings, text.
+
+    files: the text and its references; None if a split of the run's dataset was judged. others: the folders of the
+    other runs of an ensemble, whose first is `run`.
+
+    If the run cannot be written to, a warning says so: evaluating a run that belongs to somebody else is no mistake.
+    """
+    from importlib.metadata import version
+
+    line = {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "version": version("transformer-cli"),
+        "checkpoint": checkpoint,
+        "others": [str(folder) for folder in others],
+        "decoding": decoding.model_dump(mode="json"),
+        "files": [str(path) for path in files] if files else None,
+        **result,
+    }
+    try:
+        append_line(run.folder / FILE, json.dumps(line))
+    except OSError as error:
+        log.warning("%s: this result is not kept there: %s", run.folder / FILE, error.strerror or error)
+
+
+def last_result(folder: Path) -> Kept | None:
+    """Returns the last evaluation of the run in a folder, on its own and not in an ensemble; None if there is none.
+
+    A line that is cut off or otherwise damaged is passed over: nothing depends on it.
+    """
+    try:
+        lines = read_text(folder / FILE).split("\n")
+    except FileError:
+        return None
+    for line in reversed(lines):
+        try:
+            value = parse_json(line)
+            texts = [look_up(value, key, str) for key in ("split", "date", "checkpoint", "bleu_signature")]
+            if not look_up(value, "others", list):
+                return Kept(look_up(value, "bleu", float), *texts)
+        except ValueError:
+            continue
+    return None

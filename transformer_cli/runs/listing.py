@@ -1,0 +1,185 @@
+"""What is in runs/: each run's settings in short, how far it has come, and how good it is (`tfm runs`).
+
+Reads small files only, and imports no torch. Opens every run as the other commands do: what they would refuse is broken
+here too.
+"""
+
+import logging
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Literal
+
+from transformer_cli.errors import CheckpointError, TfmError
+from transformer_cli.model.size import count_by_part
+from transformer_cli.runs.evaluations import Kept, last_result
+from transformer_cli.runs.exported import is_exported
+from transformer_cli.runs.identity import told_as_damage
+from transformer_cli.runs.pointers import find_latest, steadily
+from transformer_cli.runs.run import UNSAVED, Run, is_new, training_lock
+from transformer_cli.runs.seals import HISTORY, read_seal
+from transformer_cli.runs.state import TrainingState, load_average, load_state
+from transformer_cli.system.files import bytes_in
+from transformer_cli.system.locks import is_locked
+from transformer_cli.system.reading import look_up
+from transformer_cli.system.sums import check_file
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A folder under runs/. Its fields are the keys of `tfm runs --json`. What cannot be told is None."""
+
+    name: str
+    state: Literal["new", "training", "unfinished", "finished", "broken"] = "broken"
+    """new: nothing has been saved yet. training: a process is training it now"""
+    problem: str | None = None
+    """why it is broken, in one line"""
+    newest: bool = False
+    """whether commands use it that are given no run"""
+    begun: str | None = None
+    """when its first file and its last save were written (UTC, ISO 8601)"""
+    saved: str | None = None
+    corpus: str | None = None
+    source: str | None = None
+    target: str | None = None
+    parameters: int | None = None
+    """frozen ones included; a matrix with several uses counts once"""
+    epochs_done: int | None = None
+    epochs: int | None = None
+    """training.epochs"""
+    best_valid_loss: float | None = None
+    """nats per target token: the best epoch's, or that of averaged weights"""
+    evaluation: Kept | None = None
+    """the last evaluation of this run alone"""
+    evaluation_is_current: bool | None = None
+    """whether it judged what is the best checkpoint now"""
+    resume: str | None = None
+    """the command that trains an unfinished run on"""
+    bytes: int = 0
+    """of all its files"""
+
+
+def list_runs(runs_dir: Path = Path("runs")) -> list[ListedRun]:
+    """Returns all runs in a folder, the last saved first; also those that are damaged, or not begun in earnest.
+
+    Exported models, which somebody may have put beside them, are left out. Raises OSError if the folder cannot be read.
+    A warning says if `latest` names none of them.
+    """
+    entries = list(runs_dir.iterdir()) if runs_dir.exists() else []
+    folders = [path for path in entries if not path.name.startswith(".") and path.is_dir() and not is_exported(path)]
+    if not folders:
+        log.info("%s/: no run yet; `tfm train` makes one", runs_dir)
+    newest = _newest(runs_dir, [folder.name for folder in folders])
+    found = [_listed(folder, is_newest=folder.name == newest) for folder in sorted(folders)]
+    return sorted(found, key=lambda run: run.saved or run.begun or "", reverse=True)
+
+
+def _newest(runs_dir: Path, names: list[str]) -> str | None:
+    if not (runs_dir / "latest").exists():
+        return None
+    try:
+        name = find_latest(runs_dir).name
+        if name not in names:
+            raise CheckpointError(f"{runs_dir / 'latest'} names {name}, which is not there; name a run with --run")
+        return name
+    except CheckpointError as error:
+        log.warning("%s", error)
+        return None
+
+
+def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
+    known: dict[str, Any] = {"bytes": bytes_in(folder), "begun": _date(folder / "run.json")}
+    known["saved"] = _date(folder / "last")
+    try:
+        for facts in _facts(folder):
+            known.update(facts)
+    except TfmError as error:
+        known.update(state="broken", problem=str(error))
+    except OSError as error:
+        known.update(state="broken", problem=f"{error.filename or folder}: cannot be read: {error.strerror or error}")
+    return ListedRun(folder.name, newest=is_newest, **known)
+
+
+def _facts(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield fields of a ListedRun, as far as the run can be read. Raises TfmError or OSError where it cannot."""
+    if not (folder / "run.json").exists() and is_new(folder) and (folder / UNSAVED).exists():
+        yield {"state": "new"}  # a kill came while it was made
+        return
+    run = Run.open(folder)
+    data, sizes = run.config.data, (len(run.codecs.source), len(run.codecs.target))
+    yield {"corpus": data.corpus, "source": data.source, "target": data.target}
+    yield {"parameters": sum(count_by_part(run.config.model, *sizes).values()), "epochs": run.config.training.epochs}
+    is_trained = is_locked(training_lock(folder))
+    if is_new(folder):
+        yield {"state": "training" if is_trained else "new", "epochs_done": 0}
+        return
+    state = steadily(folder / "last", lambda: _saved_state(run))
+    yield {"epochs_done": state.epoch - 1}
+    if state.epoch > 1:
+        yield {"best_valid_loss": steadily(folder / "best", lambda: _best_loss(run, state))}
+    if kept := last_result(folder):
+        best = run.checkpoint("best").name if run.has_checkpoint("best") else ""
+        yield {"evaluation": kept, "evaluation_is_current": kept.checkpoint == best}
+    if is_trained or _is_finished(run, state):
+        yield {"state": "training" if is_trained else "finished"}
+    else:
+        yield {"state": "unfinished", "resume": _resume_command(run)}
+
+
+def _saved_state(run: Run) -> TrainingState:
+    _check_sizes(run, "last")
+    return load_state(run)
+
+
+def _best_loss(run: Run, state: TrainingState) -> float:
+    """Returns the loss of the best checkpoint, whose files are there."""
+    if not _lacks_pointer(run, state):
+        _check_sizes(run, "best")
+    if average := load_average(run, "best"):
+        return average.valid_loss
+    entries = run.history()[: state.epoch - 1]
+    with told_as_damage(run.folder / HISTORY):
+        if not entries:
+            raise ValueError("it has no line")
+        return min(look_up(entry, "valid_loss", float) for entry in entries)
+
+
+def _check_sizes(run: Run, pointer: str) -> None:
+    """Raises CheckpointError unless a checkpoint's files are there, as large as they were written."""
+    checkpoint = run.checkpoint(pointer)
+    sealed = read_seal(checkpoint, run.identity.id)
+    sums = sealed["files"] if sealed else {}
+    with told_as_damage(checkpoint):
+        for name in sums:
+            check_file(checkpoint / name, sums, up_to=-1)  # by size alone, even if that is 0
+
+
+def _is_finished(run: Run, state: TrainingState) -> bool:
+    """Whether training would have nothing to do, because its epochs or its patience have run out."""
+    patience = run.config.training.patience
+    is_spent = patience is not None and state.validations_since_best >= patience
+    return (state.epoch > run.config.training.epochs or is_spent) and not _lacks_pointer(run, state)
+
+
+def _lacks_pointer(run: Run, state: TrainingState) -> bool:
+    """Whether a kill came between the last save and `best`, which has to name it; training makes up for that."""
+    return state.is_best and not run.has_checkpoint("best")
+
+
+def _resume_command(run: Run) -> str:
+    name = run.folder.name
+    words = ["tfm", "train", "--config", str(run.folder / "config.yaml")]
+    return shlex.join(words if run.config.name == name else [*words, "--set", f"name={name}"])
+
+
+def _date(path: Path) -> str | None:
+    """Returns when a file was written, or None if it is not there."""
+    try:
+        seconds = path.stat().st_mtime
+    except OSError:
+        return None
+    return datetime.fromtimestamp(seconds, timezone.utc).isoformat(timespec="seconds")
