@@ -20,7 +20,7 @@ test: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest --cov --cov-report=term:skip-covered
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal --cov --cov-report=term:skip-covered --durations 10
 
 browser-test: install
 	$(BIN)/pytest -vv tests/unit/serve/test_page.py

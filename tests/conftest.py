@@ -1,7 +1,15 @@
 """A made-up corpus that a tiny model learns in seconds, prepared and trained once; `tfm` as a function."""
 
+# ruff: noqa: E402
+# isort: off
+from isolation import breaches, isolate
+
+WORKING_FOLDER = isolate()  # before anything reads the environment
+# isort: on
+
 import io
 import logging
+import os
 import random
 import shutil
 import signal
@@ -54,6 +62,20 @@ training: {epochs: 6, batch_size: 16, learning_rate: 1e-2, precision: float32, d
 SUBWORDS = TINY.replace("  corpus: files\n", "  corpus: files\n  tokens: subwords\n  subwords: {size: 400}\n").replace(
     "max_length: 16", "max_length: 48"
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def working_folder_is_empty() -> None:
+    """Where a test does not choose a working folder, `tfm` finds nothing."""
+    os.chdir(WORKING_FOLDER)
+
+
+@pytest.fixture(autouse=True)
+def nothing_outside_is_touched() -> Iterator[None]:
+    """A test that reads or writes the checkout's data/, runs/ or exports/, or the user's own folders, fails."""
+    yield
+    found = breaches()
+    assert not found, f"this test, or a program that it started, reached for what is not its own:\n{found}"
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The package's shape: who may import whom, who owns which library, how long things are, and what importing costs."""
+"""The package's shape: who may import whom, who owns which library, and what importing costs."""
 
 import ast
 import subprocess
@@ -50,10 +50,6 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "uvicorn": "serve.server",
     "yaml": "config.yamltext",
 }
-MOST_LINES = 300  # of a module
-MOST_LINES_OF_A_BODY = 40  # of a function, its signature aside: a command's signature is its table of options
-LONGER_MODULES: dict[str, str] = {}  # module → its reason
-LONGER_BODIES: dict[str, str] = {}  # module.function → its reason
 
 
 def _imports(path: Path) -> Iterator[str]:
@@ -64,14 +60,6 @@ def _imports(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: a relative import"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-
-
-def _bodies(path: Path) -> Iterator[tuple[str, int]]:
-    """module.function and the number of lines after its signature, of all functions and methods of a file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert node.end_lineno is not None
-            yield f"{_module(path)}.{node.name}", node.end_lineno - node.body[0].lineno + 1
 
 
 def _module(path: Path) -> str:
@@ -132,17 +120,6 @@ def test_each_library_has_one_owner(library: str, owner: str | tuple[str, ...]) 
     users = [module for module, names in IMPORTS.items() if any(f"{name}.".startswith(f"{library}.") for name in names)]
     assert users
     assert {user for user in users if not f"{user}.".startswith(tuple(f"{each}." for each in owners))} == set()
-
-
-def test_no_module_is_longer_than_a_reader_likes() -> None:
-    lengths = {_module(path): len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")}
-    assert {module for module, n_lines in lengths.items() if n_lines > MOST_LINES} == set(LONGER_MODULES)
-
-
-def test_no_function_is_longer_than_a_screen() -> None:
-    bodies = [(name, n_lines) for path in PACKAGE.rglob("*.py") for name, n_lines in _bodies(path)]
-    assert len(bodies) > 300
-    assert {name for name, n_lines in bodies if n_lines > MOST_LINES_OF_A_BODY} == set(LONGER_BODIES)
 
 
 @pytest.mark.parametrize("module", ["transformer_cli", "transformer_cli.config.load", "transformer_cli.commands.app"])

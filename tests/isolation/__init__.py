@@ -1,0 +1,69 @@
+"""Tests see an environment and a home of their own: `isolate`, before anything else is imported."""
+
+import atexit
+import os
+import pwd
+import shutil
+import tempfile
+from pathlib import Path
+
+from isolation import sitecustomize
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = {"PATH", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+KEPT_PREFIXES = ("PYTEST_", "COV_", "COVERAGE_", "PIP_", "ISOLATION_")
+
+
+def isolate() -> Path:
+    """Replace the environment and the home of this process, and of all that it starts. Returns an empty folder.
+
+    Only a few variables stay. The checkout's data/, runs/ and exports/ and the user's own folders are refused.
+    """
+    if sitecustomize.FORBIDDEN not in os.environ:
+        os.environ[sitecustomize.FORBIDDEN] = os.pathsep.join(_forbidden())
+    folder = Path(tempfile.mkdtemp(prefix="tfm-tests-")).resolve()
+    atexit.register(_remove, folder, os.getpid())
+    for name in list(os.environ):
+        if name not in KEPT and not name.startswith(KEPT_PREFIXES):
+            del os.environ[name]
+    for name in ("home", "work"):
+        (folder / name).mkdir()
+    os.environ.update(
+        {
+            sitecustomize.BREACHES: str(folder / "breaches.txt"),
+            "HOME": str(folder / "home"),
+            "LC_ALL": "C.UTF-8",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(Path(sitecustomize.__file__).parent),
+            "TERM": "dumb",
+        }
+    )
+    sitecustomize.watch()
+    return folder / "work"
+
+
+def breaches() -> str:
+    """Returns what has been reached for since the last call, one per line; "" where there was nothing."""
+    path = Path(os.environ[sitecustomize.BREACHES])
+    if not path.exists():
+        return ""
+    found = path.read_text(encoding="utf-8")
+    path.unlink()
+    return found
+
+
+def _forbidden() -> list[str]:
+    """The folders of the checkout that hold a user's work, and those where programs keep what belongs to the user."""
+    homes = {Path(pwd.getpwuid(os.getuid()).pw_dir), Path(os.environ.get("HOME") or "/nonexistent")}
+    folders = {ROOT / name for name in ("data", "runs", "exports")}
+    for home in homes:
+        folders |= {home / name for name in (".cache", ".config", ".local/share", ".local/state", "Library")}
+    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        if os.environ.get(name):
+            folders.add(Path(os.environ[name]))
+    return sorted(str(folder) for folder in folders if folder.is_absolute() and not ROOT.is_relative_to(folder))
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # not in a fork
+        shutil.rmtree(folder, ignore_errors=True)

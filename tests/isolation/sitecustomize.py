@@ -1,0 +1,60 @@
+"""Refuses what no test may touch, in this process and in each Python that it starts. Knows nothing of pytest.
+
+Python imports a module of this name by itself where it is on the path. An audit hook (PEP 578) sees every file that is
+opened and every folder that is listed or changed; what lies in a forbidden folder is written down and raised.
+"""
+
+import os
+import sys
+
+FORBIDDEN = "ISOLATION_FORBIDDEN"  # folders, joined by os.pathsep
+BREACHES = "ISOLATION_BREACHES"  # a file with one line for each breach
+EVENTS = frozenset(
+    {
+        "open",
+        "os.chmod",
+        "os.link",
+        "os.listdir",
+        "os.mkdir",
+        "os.remove",
+        "os.rename",
+        "os.rmdir",
+        "os.scandir",
+        "os.symlink",
+        "os.truncate",
+        "os.utime",
+    }
+)
+
+
+class Breach(AssertionError):
+    """A test has reached for a folder of the checkout or of the user."""
+
+
+def watch() -> None:
+    """From now on, forbidden folders are refused. A second call in one process changes nothing."""
+    if hasattr(sys, "_isolation_watches"):
+        return
+    sys._isolation_watches = True  # type: ignore[attr-defined]
+    folders = tuple(f"{folder}/" for folder in os.environ[FORBIDDEN].split(os.pathsep))
+    breaches = os.environ[BREACHES]
+
+    def look(event: str, arguments: tuple[object, ...]) -> None:
+        if event not in EVENTS:
+            return
+        for path in arguments[:2]:
+            if not isinstance(path, str | bytes | os.PathLike):
+                continue
+            whole = os.path.abspath(os.fsdecode(path)) + "/"
+            if whole.startswith(folders):
+                line = f"{event} {whole[:-1]}"
+                written = os.open(breaches, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                os.write(written, f"{line}\n".encode())
+                os.close(written)
+                raise Breach(line)
+
+    sys.addaudithook(look)
+
+
+if FORBIDDEN in os.environ:
+    watch()

@@ -1,0 +1,33 @@
+"""The isolation of the tests themselves: a breach is refused and written down, here and in a program that is started."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from isolation import ROOT, breaches
+from isolation.sitecustomize import FORBIDDEN, Breach
+
+REACH = "import os, sys\ntry:\n    os.listdir(sys.argv[1])\nexcept AssertionError:\n    sys.exit(3)"
+
+
+@pytest.mark.parametrize("folder", ["data", "runs", "exports"])
+def test_the_folders_of_the_checkout_are_refused(folder: str) -> None:
+    with pytest.raises(Breach, match=rf"open .*{folder}/any"):
+        (ROOT / folder / "any").open()
+    with pytest.raises(Breach, match="os.mkdir"):
+        (ROOT / folder).mkdir()
+    assert len(breaches().splitlines()) == 2
+
+
+def test_so_are_the_user_s_own_folders_in_each_program_that_is_started() -> None:
+    (folder, *_) = [name for name in os.environ[FORBIDDEN].split(os.pathsep) if name.endswith(".cache")]
+    assert subprocess.run([sys.executable, "-c", REACH, folder]).returncode == 3
+    assert breaches() == f"os.listdir {folder}\n"
+
+
+def test_the_environment_says_nothing() -> None:
+    assert {name for name in os.environ if name.startswith(("TFM_", "XDG_", "NO_COLOR", "COLUMNS"))} == set()
+    assert not ROOT.is_relative_to(Path.home())
