@@ -45,6 +45,8 @@ def watch() -> None:
         for path in arguments[:2]:
             if not isinstance(path, str | bytes | os.PathLike):
                 continue
+            if event == "open" and arguments[1] is None and not os.path.isabs(path):
+                continue  # os.open with a folder's descriptor, which the event does not tell
             whole = os.path.abspath(os.fsdecode(path)) + "/"
             if whole.startswith(folders):
                 line = f"{event} {whole[:-1]}"
