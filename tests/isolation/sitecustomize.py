@@ -45,8 +45,8 @@ def watch() -> None:
         for path in arguments[:2]:
             if not isinstance(path, str | bytes | os.PathLike):
                 continue
-            if event == "open" and arguments[1] is None and not os.path.isabs(path):
-                continue  # os.open with a folder's descriptor, which the event does not tell
+            if not os.path.isabs(path) and not _is_of_the_working_folder(event, arguments):
+                continue
             whole = os.path.abspath(os.fsdecode(path)) + "/"
             if whole.startswith(folders):
                 line = f"{event} {whole[:-1]}"
@@ -56,6 +56,13 @@ def watch() -> None:
                 raise Breach(line)
 
     sys.addaudithook(look)
+
+
+def _is_of_the_working_folder(event: str, arguments: tuple[object, ...]) -> bool:
+    """Whether a relative name belongs to the working folder, and not to a folder's descriptor, as rmtree uses them."""
+    if event == "open":
+        return arguments[1] is not None  # None: os.open, whose descriptor the event does not tell
+    return event in ("os.listdir", "os.scandir", "os.truncate") or arguments[-1] == -1
 
 
 if FORBIDDEN in os.environ:

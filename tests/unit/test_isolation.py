@@ -1,4 +1,4 @@
-"""The isolation of the tests themselves: a breach is refused and written down, here and in a program that is started."""
+"""The isolation of the tests: a breach is refused and written down, here and in a program that is started."""
 
 import os
 import subprocess
