@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 from isolation import ROOT, breaches
-from isolation.sitecustomize import FORBIDDEN, Breach
+from isolation.sitecustomize import FORBIDDEN
 
 REACH = "import os, sys\ntry:\n    os.listdir(sys.argv[1])\nexcept AssertionError:\n    sys.exit(3)"
 
 
 @pytest.mark.parametrize("folder", ["data", "runs", "exports"])
 def test_the_folders_of_the_checkout_are_refused(folder: str) -> None:
-    with pytest.raises(Breach, match=rf"open .*{folder}/any"):
+    with pytest.raises(AssertionError, match=rf"open .*{folder}/any"):
         (ROOT / folder / "any").open()
-    with pytest.raises(Breach, match=r"os\.mkdir"):
+    with pytest.raises(AssertionError, match=r"os\.mkdir"):
         (ROOT / folder).mkdir()
     assert len(breaches().splitlines()) == 2
 

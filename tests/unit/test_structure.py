@@ -21,8 +21,7 @@ GROUPS = (
     {"decoding"},
     {"runs", "translator"},
     {"evaluation", "inspection"},
-    {"training", "verification", "serve"},
-    {"commands", "output"},
+    {"training", "verification", "serve", "commands", "output"},
     {"__init__", "__main__"},
 )
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests
@@ -108,7 +107,7 @@ def test_imports_run_in_no_circle() -> None:
     assert graph["training.trainer"] >= {
         "runs.run",
         "config.schema",
-        "progress",
+        "system.progress",
         "data.batching",
     }
     TopologicalSorter(graph).prepare()
