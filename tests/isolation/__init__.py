@@ -4,6 +4,7 @@ import atexit
 import os
 import pwd
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def isolate() -> Path:
             "LC_ALL": "C.UTF-8",
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(Path(sitecustomize.__file__).parent),
-            "TERM": "dumb",
+            "TERM": "xterm",
         }
     )
     sitecustomize.watch()
@@ -44,7 +45,7 @@ def isolate() -> Path:
 
 def breaches() -> str:
     """Returns what has been reached for since the last call, one per line; "" where there was nothing."""
-    path = Path(os.environ[sitecustomize.BREACHES])
+    path = Path(sys._isolation_breaches)  # type: ignore[attr-defined]
     if not path.exists():
         return ""
     found = path.read_text(encoding="utf-8")

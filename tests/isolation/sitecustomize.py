@@ -32,12 +32,12 @@ class Breach(AssertionError):
 
 
 def watch() -> None:
-    """From now on, forbidden folders are refused. A second call in one process changes nothing."""
-    if hasattr(sys, "_isolation_watches"):
+    """From now on, forbidden folders are refused. A second call in one process only names another file of breaches."""
+    is_watching = hasattr(sys, "_isolation_breaches")
+    sys._isolation_breaches = os.environ[BREACHES]  # type: ignore[attr-defined]
+    if is_watching:
         return
-    sys._isolation_watches = True  # type: ignore[attr-defined]
     folders = tuple(f"{folder}/" for folder in os.environ[FORBIDDEN].split(os.pathsep))
-    breaches = os.environ[BREACHES]
 
     def look(event: str, arguments: tuple[object, ...]) -> None:
         if event not in EVENTS:
@@ -50,7 +50,7 @@ def watch() -> None:
             whole = os.path.abspath(os.fsdecode(path)) + "/"
             if whole.startswith(folders):
                 line = f"{event} {whole[:-1]}"
-                written = os.open(breaches, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                written = os.open(sys._isolation_breaches, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)  # type: ignore[attr-defined]
                 os.write(written, f"{line}\n".encode())
                 os.close(written)
                 raise Breach(line)

@@ -3,6 +3,7 @@
 import pytest
 
 import speedrun
+from isolation import ROOT
 from speedrun import TARGET, Cost, judged
 
 
@@ -34,5 +35,5 @@ def test_one_seed_proves_nothing() -> None:
 
 def test_data_of_another_config_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        speedrun.main(["--config", "configs/subwords.yaml"])
+        speedrun.main(["--config", str(ROOT / "configs/subwords.yaml")])
     assert "its data section must be that of configs/multi30k.yaml" in capsys.readouterr().err

@@ -228,7 +228,7 @@ def test_from_python_too_weights_are_kept_only_as_the_format_can(project: Path) 
 
 def test_the_library_is_not_imported_where_it_is_not_needed() -> None:
     probe = (
-        "import transformer_cli.exporting.export, transformer_cli.evaluation.evaluate, transformer_cli.verification, "
+        "import transformer_cli.runs.export, transformer_cli.evaluation.evaluate, transformer_cli.verification, "
         "sys; print('ctranslate2' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True).stdout == "False\n"
