@@ -36,7 +36,7 @@ import transformer_cli.training.trainer  # noqa: F401  # all of it before the fi
 from disturb import Disturbance, small_disk, stop_at
 from forks import PATIENCE_S, end_of, is_left, kill, last_line, run, start
 from measure.figures import table
-from transformer_cli.data import captions
+from transformer_cli.data.corpora.embedded import read_captions
 
 CONFIG = """\
 name: run
@@ -104,7 +104,7 @@ class Torture:
         self._places = iter(range(1_000_000))
         self._config = folder / "config.yaml"
         self._config.write_text(CONFIG, encoding="utf-8")
-        pairs = captions.write(200, 0)
+        pairs = read_captions(200)
         for split, n in (("train", 160), ("valid", 30)):
             for index, language in enumerate(("de", "en")):
                 text = "".join(f"{pair[index]}\n" for pair in pairs[split][:n])

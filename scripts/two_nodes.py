@@ -20,7 +20,7 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from transformer_cli.data import captions
+from transformer_cli.data.corpora.embedded import read_captions
 
 CONFIG = """\
 name: nodes
@@ -118,7 +118,7 @@ def largest_difference(one: Path, other: Path) -> float:
 def main(folder: Path) -> float:
     """Train in `folder` twice, undisturbed and disturbed. Returns the largest difference of a weight."""
     (folder / "config.yaml").write_text(CONFIG, encoding="utf-8")
-    pairs = captions.write(1300, 0)
+    pairs = read_captions(1300)
     for split, n in (("train", 1000), ("valid", 30)):
         for index, language in enumerate(("de", "en")):
             text = "".join(f"{pair[index]}\n" for pair in pairs[split][:n])

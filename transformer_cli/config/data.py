@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from transformer_cli.config.section import NAME, Fraction, Positive, Section, Seed
+from transformer_cli.config.section import NAME, Fraction, Positive, Section
 
 MULTI30K_LANGUAGES = ("de", "en", "fr", "cs")
 CAPTIONS_LANGUAGES = ("de", "en")
@@ -28,12 +28,10 @@ class FilePair(Section):
 
 
 class CaptionsConfig(Section):
-    """Size and seed of the embedded corpus."""
+    """Size of the embedded corpus."""
 
-    sentences: Annotated[int, Field(ge=100, le=1_000_000)] = 12000
-    """training pairs to write"""
-    seed: Seed = 0
-    """another seed writes other sentences"""
+    sentences: Annotated[int, Field(ge=100, le=20_000)] = 12000
+    """training pairs: the first so many"""
 
 
 class SubwordsConfig(Section):
@@ -74,7 +72,7 @@ class DataConfig(Section):
     files: dict[str, FilePair] | None = None
     """with corpus: files, the source and the target file for train, for valid and for each test set, under its name"""
     captions: CaptionsConfig = CaptionsConfig()
-    """with corpus: captions, the size and seed of the corpus"""
+    """with corpus: captions, how much of it"""
     fingerprint: Annotated[str, AfterValidator(_fingerprint)] | None = None
     """train on exactly this dataset (null: the newest one with these settings); a run records its dataset here"""
 

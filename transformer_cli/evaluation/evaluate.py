@@ -21,7 +21,7 @@ from transformer_cli.errors import DataError
 from transformer_cli.evaluation.by_engine import losses_by
 from transformer_cli.evaluation.by_length import LengthScore, bleu_by_source_length
 from transformer_cli.evaluation.losses import Losses, together
-from transformer_cli.evaluation.metrics import Interval, TokenizedText, bleu_of_text, score
+from transformer_cli.evaluation.metrics import Interval, TokenizedText, score
 from transformer_cli.runs.evaluations import append_result
 from transformer_cli.runs.exported import open_any
 from transformer_cli.runs.run import find_run
@@ -114,8 +114,6 @@ def evaluate(
             others=[each.folder for each in ensemble],
         )
         yield judged
-        if opened.config.data.corpus == "captions" and files is None:
-            _say_baseline(opened.config.data, text)
 
 
 def judge(
@@ -200,12 +198,3 @@ def read_text(source: Path, reference: Path) -> ParallelText:
     if len(sources) != len(references):
         raise out_of_step(source, target=reference)
     return ParallelText(source.name, sources, references)
-
-
-def _say_baseline(data: DataConfig, text: ParallelText) -> None:
-    """Log what a dictionary alone reaches on the embedded corpus, to compare the model's score with."""
-    from transformer_cli.data.captions import word_by_word
-
-    guesses = [word_by_word(sentence, source=data.source) for sentence in text.sources]
-    bleu = bleu_of_text(guesses, text.references, lowercase=data.lowercased)
-    log.info("%s: baseline, word by word with a dictionary: BLEU %.2f", text.name, bleu)

@@ -37,7 +37,7 @@ def test_where_there_is_nothing_nothing_is_offered(tmp_path: Path, monkeypatch: 
 
 def test_every_setting_is_offered_and_taken_by_set() -> None:
     offered = completion.settings("")
-    assert {"name=", "data.corpus=", "data.captions.seed=", "model.vectors.source=", "training.epochs="} <= {*offered}
+    assert {"name=", "data.corpus=", "data.min_freq=", "model.vectors.target=", "training.epochs="} <= {*offered}
     assert all(each.endswith("=") for each in offered)
     for each in offered:
         (_, with_default) = completion.settings(each)

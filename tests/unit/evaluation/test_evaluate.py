@@ -1,7 +1,5 @@
 """Judging a run: what is left out, what is cut, which splits are taken, and how often a text is tokenised."""
 
-import logging
-import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -19,7 +17,6 @@ from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.evaluate import ParallelText, evaluate, judge
 from transformer_cli.runs.run import Run
-from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
 SOURCE = "Der alte Bado schläft zu Hause."
@@ -127,20 +124,6 @@ def test_files_that_cannot_be_judged(
     (tmp_path / "a.en").write_text(references)
     with pytest.raises(DataError, match=f"^{tmp_path}/a.de.*{message}"):
         list(evaluate(project / "runs/tiny", files=(tmp_path / "a.de", tmp_path / "a.en")))
-
-
-def test_captions_come_with_the_baseline_of_a_dictionary(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    shape = ["model.d_model=8", "model.num_heads=1", "model.num_encoder_layers=1", "model.num_decoder_layers=1"]
-    corpus = ["data.corpus=captions", "data.captions.sentences=100", "data.min_freq=1", "model.d_ff=8"]
-    config = load_config(None, [*shape, *corpus, "training.epochs=1", "training.device=cpu"])
-    prepare(config, data_dir=tmp_path / "data")
-    run = train(config, data_dir=tmp_path / "data", runs_dir=tmp_path / "runs")
-    with caplog.at_level(logging.INFO):
-        list(evaluate(run.folder, data_dir=tmp_path / "data"))
-    (said,) = (message for message in caplog.messages if "baseline" in message)
-    found = re.fullmatch(r"test: baseline, word by word with a dictionary: BLEU (\d+\.\d\d)", said)
-    assert found
-    assert 5 < float(found[1]) < 60
 
 
 def test_the_loss_of_a_split_comes_from_the_ids_on_disk(project: Path, tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from transformer_cli.data.captions import tables
-from transformer_cli.data.captions.phrases import BARE, MANY, ONE, THE, A, Article, Phrase, Predicate
-from transformer_cli.data.captions.text import NOTHING, Text, as_sentence, join
-from transformer_cli.data.captions.words import Lexicon, Noun, Place, Verb, parse_pairs
+from captions import tables
+from captions.phrases import BARE, MANY, ONE, THE, A, Article, Phrase, Predicate
+from captions.text import NOTHING, Text, as_sentence, join
+from captions.words import Lexicon, Noun, Place, Verb, parse_pairs
 
 T = TypeVar("T")
 

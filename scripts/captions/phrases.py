@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from transformer_cli.data.captions import tables
-from transformer_cli.data.captions.text import NOTHING, join
-from transformer_cli.data.captions.words import Adjective, Modal, Noun, Verb, parse_pairs
+from captions import tables
+from captions.text import NOTHING, join
+from captions.words import Adjective, Modal, Noun, Verb, parse_pairs
 
 
 class Article(NamedTuple):

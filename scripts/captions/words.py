@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from transformer_cli.data.captions import tables
+from captions import tables
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,20 +1,21 @@
-"""The embedded corpus: a small German–English grammar that writes captions, from a seed. Knows nothing of files.
+"""The grammar behind the embedded corpus: it writes German–English captions, from a seed. `python -m captions` runs it.
 
 A caption is one main clause and up to two more clause types; together they are its construction. Each clause type is a
 function that writes both languages at once: English by its word order, German by its own (the finite verb second, or
 last in a subordinate clause; time before place before object). The words are in tables.py.
 """
 
+import bz2
 import re
 from collections.abc import Sequence
 
-from transformer_cli.data.captions.clauses import Caption, Dice, write_caption
-from transformer_cli.data.captions.text import as_sentence
-from transformer_cli.data.captions.words import dictionary, read_lexicon
-from transformer_cli.errors import DataError
+from captions.clauses import Caption, Dice, write_caption
+from captions.text import as_sentence
+from captions.words import dictionary, read_lexicon
 
 __all__ = [
     "Caption",
+    "as_data",
     "constructions",
     "seen_constructions",
     "unseen_constructions",
@@ -25,6 +26,7 @@ __all__ = [
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
+TRAIN_PAIRS = 20_000  # that come with the package
 HELD_OUT_PAIRS = 500  # of valid, and of test
 MAX_TOKENS = 22  # of either side, punctuation included
 ATTEMPTS_PER_PAIR = 20
@@ -53,10 +55,17 @@ def write(sentences: int, seed: int) -> dict[str, list[tuple[str, str]]]:
 
     No German and no English sentence occurs twice. valid has the constructions of train; test has other constructions
     of the same parts. Neither of them depends on `sentences`.
-    Raises DataError if the grammar cannot make that many distinct pairs.
+    Raises ValueError if the grammar cannot make that many distinct pairs.
     """
     splits = write_captions(sentences, seed)
     return {split: [(caption.german, caption.english) for caption in captions] for split, captions in splits.items()}
+
+
+def as_data() -> bytes:
+    """Returns the file that comes with the package: as data/corpora/embedded.py reads it."""
+    splits = write(TRAIN_PAIRS, seed=0)
+    pairs = [*splits["valid"], *splits["test"], *splits["train"]]
+    return bz2.compress("".join(f"{pair[side]}\n" for side in (0, 1) for pair in pairs).encode())
 
 
 def write_captions(sentences: int, seed: int) -> dict[str, list[Caption]]:
@@ -126,9 +135,7 @@ def _distinct(dice: Dice, pool: Sequence[tuple[str, ...]], wanted: int, taken: s
             captions.append(caption)
         if len(captions) == wanted:
             return captions
-    raise DataError(
-        f"captions: only {len(captions)} of {wanted} sentence pairs found; ask for fewer in data.captions.sentences"
-    )
+    raise ValueError(f"only {len(captions)} of {wanted} sentence pairs found")
 
 
 def _length(sentence: str) -> int:
