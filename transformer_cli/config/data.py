@@ -2,11 +2,11 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from transformer_cli.config.section import NAME, Fraction, Positive, Section
+from transformer_cli.config.section import NAME, Fraction, Positive, Section, Shapes, fields_that_shape, leaves
 
 MULTI30K_LANGUAGES = ("de", "en", "fr", "cs")
 CAPTIONS_LANGUAGES = ("de", "en")
@@ -21,6 +21,8 @@ def _fingerprint(text: str) -> str:
 class FilePair(Section):
     """The two sides of one split of your own text: plain UTF-8 or .gz, one sentence per line."""
 
+    shapes = Shapes.PLACE
+
     source: Annotated[Path, Field(strict=False)]
     """file of source sentences"""
     target: Annotated[Path, Field(strict=False)]
@@ -30,6 +32,8 @@ class FilePair(Section):
 class CaptionsConfig(Section):
     """Size of the embedded corpus."""
 
+    shapes = Shapes.DATASET
+
     sentences: Annotated[int, Field(ge=100, le=20_000)] = 12000
     """training pairs: the first so many"""
 
@@ -37,11 +41,13 @@ class CaptionsConfig(Section):
 class SubwordsConfig(Section):
     """How subwords are learned from the training split."""
 
+    shapes = Shapes.CODEC
+
     size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
     """ids in a vocabulary, special ones included"""
     algorithm: Literal["bpe", "unigram"] = "bpe"
     """byte-pair encoding (Sennrich et al. 2016), or a unigram language model (Kudo 2018)"""
-    dropout: Fraction = 0.0
+    dropout: Annotated[Fraction, Shapes.TRAINING] = 0.0
     """cut the training text anew each epoch. bpe: the share of merges that are skipped (Provilkov et al. 2020; usual:
     0.1); unigram: a cut of probability p is drawn in proportion to p^(1 - dropout), so that Kudo's α = 0.2 is 0.8"""
 
@@ -49,37 +55,47 @@ class SubwordsConfig(Section):
 class DataConfig(Section):
     """Everything that shapes a dataset. Different settings make different datasets, side by side."""
 
+    shapes = Shapes.DATASET
+
     corpus: Literal["multi30k", "files", "captions"] = "multi30k"
     """multi30k (downloaded, or read from a folder), files (your own), captions (embedded)"""
-    source: str = "de"
+    source: Annotated[str, Shapes.CODEC] = "de"
     """the language to translate from, as a spaCy code"""
-    target: str = "en"
+    target: Annotated[str, Shapes.CODEC] = "en"
     """the language to translate into, as a spaCy code"""
-    tokens: Literal["words", "subwords"] = "words"
+    tokens: Annotated[Literal["words", "subwords"], Shapes.CODEC] = "words"
     """words (spaCy's), or subwords: pieces of words learned by SentencePiece, with which any text can be written"""
     subwords: SubwordsConfig = SubwordsConfig()
     """with tokens: subwords, how they are learned"""
-    lowercase: bool | None = None
+    lowercase: Annotated[bool | None, Shapes.CODEC] = None
     """lower-case the text; translations come out so, and are scored so (null: words true, subwords false)"""
-    min_freq: Positive = 2
+    min_freq: Annotated[Positive, Shapes.CODEC] = 2
     """with tokens: words, a word seen less often in the training split becomes <unk>"""
-    joint_vocabulary: bool = False
+    joint_vocabulary: Annotated[bool, Shapes.CODEC] = False
     """one vocabulary for both languages (needed to tie all embeddings)"""
-    codec: Annotated[str, Field(min_length=1)] | None = None
+    codec: Annotated[Annotated[str, Field(min_length=1)] | None, Shapes.PLACE] = None
     """encode the text with the codecs of this run (a name under runs/, or a folder), instead of learning new ones"""
     skip_empty: bool = False
     """leave out pairs with an empty side, counted in a warning, instead of stopping at the first"""
-    files: dict[str, FilePair] | None = None
+    files: Annotated[dict[str, FilePair] | None, Shapes.PLACE] = None
     """with corpus: files, the source and the target file for train, for valid and for each test set, under its name"""
     captions: CaptionsConfig = CaptionsConfig()
     """with corpus: captions, how much of it"""
-    fingerprint: Annotated[str, AfterValidator(_fingerprint)] | None = None
+    fingerprint: Annotated[Annotated[str, AfterValidator(_fingerprint)] | None, Shapes.TRAINING] = None
     """train on exactly this dataset (null: the newest one with these settings); a run records its dataset here"""
 
     @property
     def lowercased(self) -> bool:
         """Whether text is lower-cased: `lowercase`, or if that is null, what suits the tokens."""
         return self.tokens == "words" if self.lowercase is None else self.lowercase
+
+    @property
+    def of_codecs(self) -> dict[str, Any]:
+        """The settings that codecs are made and loaded with, by their dotted keys; only those that are in use."""
+        values = self.model_dump(mode="json", include=fields_that_shape(DataConfig, Shapes.CODEC))
+        unused = ("data.subwords.",) if self.tokens == "words" else ("data.min_freq", "data.max_words")
+        used = {key: value for key, value in leaves(values, "data.") if not key.startswith(unused)}
+        return {**used, "data.lowercase": self.lowercased}
 
     @model_validator(mode="after")
     def _settings_are_of_the_kind_of_tokens(self) -> "DataConfig":

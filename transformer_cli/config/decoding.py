@@ -4,11 +4,13 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from transformer_cli.config.section import Section, Seed
+from transformer_cli.config.section import Section, Seed, Shapes
 
 
 class DecodingConfig(Section):
     """How a translation is searched for; the defaults are greedy search. A run keeps it, and --set overrides it."""
+
+    shapes = Shapes.NOTHING
 
     beam_size: Annotated[int, Field(ge=1, le=1000)] = 1
     """hypotheses that are kept at each step (1: greedy search)"""

@@ -3,7 +3,7 @@
 A key that the schema does not have is an error, which names the nearest key that it has.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from transformer_cli.config.configfile import find_config, read_config_text
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.mistakes import first_mistake
 from transformer_cli.config.schema import Config, is_file
+from transformer_cli.config.section import leaves
 from transformer_cli.config.yamltext import as_line, as_text, parse_mapping, parse_value
 from transformer_cli.errors import ConfigError
 
@@ -76,7 +77,7 @@ def dump_config(config: Config) -> str:
 
 def settings_by_key(config: Config) -> dict[str, Any]:
     """Returns every setting by its dotted key, such as training.seed → 0, in the schema's order."""
-    return dict(_leaves(config.model_dump(mode="json")))
+    return dict(leaves(config.model_dump(mode="json")))
 
 
 def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[str]:
@@ -160,11 +161,3 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
         if not isinstance(tree, dict):
             raise ConfigError(f"--set {override}: {parent} has no keys below it")
     tree[last] = value
-
-
-def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

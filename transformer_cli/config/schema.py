@@ -10,7 +10,17 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from transformer_cli.config.data import DataConfig
 from transformer_cli.config.decoding import DecodingConfig
-from transformer_cli.config.section import MOST_OF_A_NAME, NAME, Fraction, Layers, Positive, Section, Seed, Width
+from transformer_cli.config.section import (
+    MOST_OF_A_NAME,
+    NAME,
+    Fraction,
+    Layers,
+    Positive,
+    Section,
+    Seed,
+    Shapes,
+    Width,
+)
 
 Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
 
@@ -24,9 +34,11 @@ def _device(name: str) -> str:
 class VectorsConfig(Section):
     """Pretrained word vectors for the embeddings: files, or names that gensim's downloader knows."""
 
-    source: Annotated[str, Field(min_length=1)] | None = None
+    shapes = Shapes.TRAINING
+
+    source: Annotated[Annotated[str, Field(min_length=1)] | None, Shapes.PLACE] = None
     """vectors for the source embedding: a path (with a "/" or a "."), or a name such as glove-wiki-gigaword-100"""
-    target: Annotated[str, Field(min_length=1)] | None = None
+    target: Annotated[Annotated[str, Field(min_length=1)] | None, Shapes.PLACE] = None
     """vectors for the target embedding, likewise"""
     freeze: bool = False
     """keep the vectors as they are; words without a vector still learn"""
@@ -40,6 +52,8 @@ class VectorsConfig(Section):
 
 class ModelConfig(Section):
     """The Transformer's shape (Vaswani et al. 2017, section 3); the defaults are the tutorials' small model."""
+
+    shapes = Shapes.MODEL
 
     d_model: Width = 256
     """width of embeddings and of every layer's input and output"""
@@ -69,11 +83,11 @@ class ModelConfig(Section):
     """which of the source embedding, the target embedding and the output projection share one matrix"""
     qkv_bias: bool = True
     """biases in the query, key and value projections"""
-    dropout: Fraction = 0.1
+    dropout: Annotated[Fraction, Shapes.TRAINING] = 0.1
     """dropout on embeddings, inside the feed-forward network, and on each sublayer's output"""
-    attention_dropout: Fraction | None = None
+    attention_dropout: Annotated[Fraction | None, Shapes.TRAINING] = None
     """dropout on attention weights (null: the same as dropout)"""
-    embedding_init: Literal["xavier", "normal"] = "xavier"
+    embedding_init: Annotated[Literal["xavier", "normal"], Shapes.TRAINING] = "xavier"
     """how embeddings are drawn: Xavier-uniform, or N(0, 1/d_model) as the paper's own code does"""
     vectors: VectorsConfig = VectorsConfig()
     """pretrained vectors with which the embeddings begin, instead of random ones"""
@@ -106,7 +120,9 @@ class ModelConfig(Section):
 class TrainingConfig(Section):
     """How a run is trained (section 5)."""
 
-    epochs: Positive = 10
+    shapes = Shapes.TRAINING
+
+    epochs: Annotated[Positive, Shapes.NOTHING] = 10
     """passes over the training split"""
     batch_size: Positive = 128
     """sentences or target tokens per batch (see batch_by)"""
@@ -135,17 +151,17 @@ class TrainingConfig(Section):
     """share of each target's probability spread over the vocabulary (section 5.4)"""
     clip_grad_norm: Annotated[float, Field(gt=0.0, le=1e9)] | None = 1.0
     """largest norm that the whole gradient may have (null: no clipping)"""
-    patience: Positive | None = None
+    patience: Annotated[Positive | None, Shapes.NOTHING] = None
     """stop after this many validations without a new best one (null: never)"""
     average: Annotated[int, Field(ge=2, le=1000)] | None = None
     """at the end, validate the mean of the last so many epochs' weights as well (section 6.1; null: do not)"""
-    initialize_from: Annotated[str, Field(min_length=1)] | None = None
+    initialize_from: Annotated[Annotated[str, Field(min_length=1)] | None, Shapes.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
     """parts of the model that stay as they begin; so does a matrix that another part shares with one of them"""
-    save_minutes: Annotated[float, Field(gt=0.0, le=1e6)] = 10
+    save_minutes: Annotated[float, Field(gt=0.0, le=1e6), Shapes.NOTHING] = 10
     """minutes between saves within an epoch: the most that a kill can lose"""
-    tensorboard: bool = False
+    tensorboard: Annotated[bool, Shapes.NOTHING] = False
     """also keep the history as a TensorBoard event file (needs the `tensorboard` extra)"""
     seed: Seed = 0
     """seed of initialisation, batches and dropout"""
@@ -154,9 +170,9 @@ class TrainingConfig(Section):
     and in the random numbers that dropout draws)"""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
-    device: Annotated[str, AfterValidator(_device)] = "auto"
+    device: Annotated[str, AfterValidator(_device), Shapes.NOTHING] = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
-    num_threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    num_threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, Shapes.NOTHING] = None
     """CPU threads (null: torch's choice)"""
 
     @model_validator(mode="after")
@@ -170,6 +186,8 @@ class TrainingConfig(Section):
 
 class Config(Section):
     """Everything that shapes a run."""
+
+    shapes = Shapes.NOTHING
 
     name: str | None = None
     """the run's folder under runs/ (null: named after corpus and languages, such as multi30k or captions.de-en)"""

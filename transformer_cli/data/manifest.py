@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_cli.config.data import DataConfig, FilePair
+from transformer_cli.config.section import Shapes, fields_that_shape
 from transformer_cli.data.codec import SIDES, codec_sums
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system.files import sha256
@@ -23,12 +24,11 @@ def settings(data: DataConfig) -> dict[str, Any]:
 
     So a dataset stays valid when tfm learns of other corpora and other kinds of tokens.
     """
-    values = data.model_dump(mode="json", exclude={"fingerprint": True, "subwords": {"dropout"}})
+    shaping = fields_that_shape(DataConfig, Shapes.DATASET, Shapes.CODEC)
+    values = data.model_dump(mode="json", include={**shaping, "files": True})
     unused = {"files", "captions"} - {data.corpus}
     unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
-    return {key: value for key, value in values.items() if key not in unused | {"codec"}} | {
-        "lowercase": data.lowercased
-    }
+    return {key: value for key, value in values.items() if key not in unused} | {"lowercase": data.lowercased}
 
 
 def shape(settings: Mapping[str, Any]) -> dict[str, Any]:

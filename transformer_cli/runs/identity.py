@@ -19,6 +19,7 @@ from typing import Any
 from transformer_cli.config.configfile import MOST_BYTES
 from transformer_cli.config.load import dump_config, parse_config, settings_by_key
 from transformer_cli.config.schema import Config
+from transformer_cli.config.section import Shapes, keys_that_shape
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.data.codec import codec_files
 from transformer_cli.data.dataset import Dataset
@@ -31,17 +32,7 @@ EXPORTED = "export.json"  # what an exported run has in place of run.json (expor
 FORMAT_VERSION = 2
 UNSUMMED = 1  # the version before: without an id and without sums
 RESTORE = "restore it, or give `tfm train` --fresh to move this run aside and begin anew"
-MAY_CHANGE = tuple(
-    f"training.{key}" for key in ("epochs", "patience", "save_minutes", "tensorboard", "device", "num_threads")
-)  # and all of `decoding`, which training does not use
-PLACES = (
-    "name",
-    "data.files",
-    "data.codec",
-    "model.vectors.source",
-    "model.vectors.target",
-    "training.initialize_from",
-)
+LASTING = keys_that_shape(Config, Shapes.DATASET, Shapes.CODEC, Shapes.MODEL, Shapes.TRAINING)
 
 log = logging.getLogger(__name__)
 
@@ -147,13 +138,7 @@ def read_config(folder: Path, identity: Identity) -> Config:
 
 def lasting(config: Config) -> dict[str, Any]:
     """Returns the settings that stay as they were when the run was begun: all but those that name places."""
-    return {
-        key: value
-        for key, value in settings_by_key(config).items()
-        if key not in MAY_CHANGE
-        and not key.startswith("decoding.")
-        and not any(f"{key}.".startswith(f"{place}.") for place in PLACES)
-    }
+    return {key: value for key, value in settings_by_key(config).items() if key in LASTING}
 
 
 def _signature(text: str, identity: Identity) -> str:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from transformer_cli.config.data import DataConfig
 from transformer_cli.config.schema import Config
 from transformer_cli.config.section import MOST_OF_A_NAME
+from transformer_cli.config.yamltext import as_line
 from transformer_cli.data.codec import Codecs
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.specials import PAD
@@ -194,33 +195,15 @@ def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
         return None
     folder = find_run(data.codec, runs_dir)
     run = Run.open(folder)
-    theirs, ours = (_about_codecs(each) for each in (run.config.data, data))
-    both = [key for key in theirs if key in ours]  # words and subwords have keys of their own
-    wrong = [f"{key} is {theirs[key]} there, not {ours[key]}" for key in both if theirs[key] != ours[key]]
+    theirs, ours = run.config.data.of_codecs, data.of_codecs
+    differing = [key for key in theirs if key in ours and theirs[key] != ours[key]]  # each kind of tokens has own keys
+    wrong = [f"{key} is {as_line(theirs[key])} there, not {as_line(ours[key])}" for key in differing]
     if wrong:
         raise ConfigError(
             f"data.codec: {data.codec}: its codecs are not what the config describes: {'; '.join(wrong)}; set the same"
         )
     run.say_other_tokenizer()
     return folder
-
-
-def _about_codecs(data: DataConfig) -> dict[str, str]:
-    """Returns the settings that shape codecs, as a user reads them."""
-    common = {
-        "data.source": data.source,
-        "data.target": data.target,
-        "data.tokens": data.tokens,
-        "data.lowercase": str(data.lowercased).lower(),
-        "data.joint_vocabulary": str(data.joint_vocabulary).lower(),
-    }
-    if data.tokens == "words":
-        return {**common, "data.min_freq": str(data.min_freq)}
-    return {
-        **common,
-        "data.subwords.size": str(data.subwords.size),
-        "data.subwords.algorithm": data.subwords.algorithm,
-    }
 
 
 def training_lock(folder: Path) -> Path:

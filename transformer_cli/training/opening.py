@@ -11,14 +11,13 @@ import torch
 from transformer_cli.compute.devices import choose_precision
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.data import FilePair
-from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.load import differences
-from transformer_cli.config.schema import Config, is_file
+from transformer_cli.config.schema import Config, TrainingConfig, is_file
+from transformer_cli.config.section import Shapes, keys_that_shape
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.manifest import find_dataset, is_text_of, read_manifest
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room
-from transformer_cli.runs.identity import MAY_CHANGE
 from transformer_cli.runs.pointers import follow_latest
 from transformer_cli.runs.run import Run, find_codec, free_name, is_new, lost, training_lock
 from transformer_cli.runs.state import load_state
@@ -124,7 +123,7 @@ def _resume(folder: Path, config: Config, data_dir: Path) -> Run:
     run = Run.open(folder)  # once more, now that the lock is held: somebody may have trained it since `open_run` looked
     _check_settings(run, config, data_dir)
     _check_saved(run)
-    update = {key.split(".")[1]: getattr(config.training, key.split(".")[1]) for key in MAY_CHANGE}
+    update = {key: getattr(config.training, key) for key in keys_that_shape(TrainingConfig, Shapes.NOTHING)}
     training = run.config.training.model_copy(update=update)
     resolved = run.config.model_copy(
         update={
@@ -140,8 +139,7 @@ def _resume(folder: Path, config: Config, data_dir: Path) -> Run:
 
 def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
     """Raises ConfigError if the run was begun with other settings, except for the settings that may change."""
-    ignore = ["name", *MAY_CHANGE, *(f"decoding.{key}" for key in DecodingConfig.model_fields)]
-    ignore += _moved(run.config, config, data_dir)
+    ignore = [*keys_that_shape(Config, Shapes.NOTHING), *_moved(run.config, config, data_dir)]
     if config.data.fingerprint is None:
         ignore.append("data.fingerprint")
     if config.training.precision == "auto":

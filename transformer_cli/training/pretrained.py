@@ -14,6 +14,7 @@ from torch import Tensor
 
 from transformer_cli.config.load import differences
 from transformer_cli.config.schema import Config
+from transformer_cli.config.section import Shapes, keys_that_shape
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.specials import SPECIALS
 from transformer_cli.data.vectors import Vectors, read_vectors
@@ -22,7 +23,6 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_best
 from transformer_cli.runs.run import Run, find_run, free_name
 
-WITHOUT_SHAPE = ("model.dropout", "model.attention_dropout", "model.embedding_init")  # may differ between two runs
 N_NAMED = 8  # how many missed words the log line about coverage names
 
 log = logging.getLogger(__name__)
@@ -133,9 +133,8 @@ def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transforme
 def _is_shape(difference: str, config: Config) -> bool:
     """Whether a difference between two configs is one between shapes of models."""
     key = difference.partition(":")[0]
-    has_table = config.model.positions == "learned"
-    free = {*WITHOUT_SHAPE, *(() if has_table else ("model.max_length",))}
-    return key.startswith("model.") and key not in free and not key.startswith("model.vectors.")
+    is_without_table = key == "model.max_length" and config.model.positions == "sinusoidal"
+    return key in keys_that_shape(Config, Shapes.MODEL) and not is_without_table
 
 
 def _coverage(where: str, words: Collection[str], vectors: Vectors) -> str:

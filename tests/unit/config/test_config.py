@@ -9,8 +9,9 @@ import yaml
 from transformer_cli.config.configfile import shipped_configs
 from transformer_cli.config.data import CaptionsConfig
 from transformer_cli.config.decoding import DecodingConfig
-from transformer_cli.config.load import differences, dump_config, load_config, override_decoding
+from transformer_cli.config.load import differences, dump_config, load_config, override_decoding, settings_by_key
 from transformer_cli.config.schema import Config
+from transformer_cli.config.section import Shapes, keys_that_shape
 from transformer_cli.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -234,6 +235,23 @@ def test_set_wins_over_the_file_and_the_last_set_over_the_first(path: Path) -> N
 def test_a_config_does_not_change() -> None:
     with pytest.raises(ValueError, match="frozen"):
         Config().training.seed = 1
+
+
+def test_every_setting_says_once_what_it_shapes() -> None:
+    marked = {kind: keys_that_shape(Config, kind) for kind in Shapes}
+    assert sum(map(len, marked.values())) == len(settings_by_key(Config()))
+    assert marked[Shapes.PLACE] == {
+        "data.files",
+        "data.codec",
+        "model.vectors.source",
+        "model.vectors.target",
+        "training.initialize_from",
+    }
+    resumed = ("epochs", "patience", "save_minutes", "tensorboard", "device", "num_threads")
+    free = {key for key in marked[Shapes.NOTHING] if not key.startswith("decoding.")}
+    assert free == {"name", *(f"training.{key}" for key in resumed)}
+    assert not any(key.startswith("decoding.") for kind in Shapes if kind != Shapes.NOTHING for key in marked[kind])
+    assert {key.partition(".")[0] for key in marked[Shapes.DATASET] | marked[Shapes.CODEC]} == {"data"}
 
 
 # What does not
