@@ -20,9 +20,8 @@ from transformer_cli.compute.devices import choose_device
 from transformer_cli.config.load import load_config
 from transformer_cli.data.prepare import prepare
 from transformer_cli.decoding.settings import SearchSettings
-from transformer_cli.evaluation.compare import compare
+from transformer_cli.evaluation.compare import Terms, compare
 from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, read_splits
-from transformer_cli.evaluation.systems import Terms
 from transformer_cli.runs.export import export
 from transformer_cli.runs.exported import Exported
 from transformer_cli.runs.run import Run

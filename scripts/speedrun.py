@@ -31,7 +31,7 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.manifest import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.evaluation.losses import corpus_losses
-from transformer_cli.evaluation.spread import p_of_t
+from transformer_cli.evaluation.statistics import p_of_t
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
 from transformer_cli.system.progress import LineHandler

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from transformer_cli.data.prepare import prepare
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.errors import TfmError
-    from transformer_cli.evaluation.compare import compare, compare_recipes
+    from transformer_cli.evaluation.compare import Terms, compare, compare_recipes
     from transformer_cli.evaluation.evaluate import evaluate
     from transformer_cli.evaluation.score import score_pairs
-    from transformer_cli.evaluation.systems import Terms
     from transformer_cli.inspection.numbers import Inspection, inspect_sentence
     from transformer_cli.runs.export import export
     from transformer_cli.training.trainer import train
@@ -30,7 +29,7 @@ _HOME = {
     "Inspection": "inspection.numbers",
     "Options": "translator",
     "SearchSettings": "decoding.settings",
-    "Terms": "evaluation.systems",
+    "Terms": "evaluation.compare",
     "TfmError": "errors",
     "Translation": "translator",
     "Translator": "translator",

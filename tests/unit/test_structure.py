@@ -36,7 +36,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "readline": "system.keyboard",
     "python_multipart": "serve.parameters",
     "requests": "data.corpora.download",
-    "sacrebleu": ("evaluation.metrics", "evaluation.significance"),
+    "sacrebleu": ("evaluation.metrics", "evaluation.statistics"),
     "safetensors": "runs.weights",
     "sentencepiece": "data.subwords",
     "spacy": "data.words",

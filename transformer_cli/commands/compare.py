@@ -75,8 +75,7 @@ def compare(
         raise typer.BadParameter("--split and --reference cannot be used together")
     if examples and not are_single:
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
-    from transformer_cli.evaluation.compare import compare, compare_recipes
-    from transformer_cli.evaluation.systems import Terms
+    from transformer_cli.evaluation.compare import Terms, compare, compare_recipes
     from transformer_cli.output.comparisons import comparisons_as_json, comparisons_as_table, recipes_as_table
 
     terms = Terms(split or (), input_file, reference, lowercase, language, device)

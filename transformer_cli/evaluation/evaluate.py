@@ -9,19 +9,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from transformer_cli.compute.devices import choose_device
 from transformer_cli.config.data import DataConfig
 from transformer_cli.data.batching import rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side
+from transformer_cli.data.lengths import Rows
 from transformer_cli.data.lines import out_of_step, read_lines
 from transformer_cli.data.manifest import find_dataset
 from transformer_cli.data.words import nearest_tokenizer
+from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
-from transformer_cli.evaluation.by_engine import losses_by
-from transformer_cli.evaluation.by_length import LengthScore, bleu_by_source_length
-from transformer_cli.evaluation.losses import Losses, together
-from transformer_cli.evaluation.metrics import Interval, TokenizedText, score
+from transformer_cli.evaluation.losses import Losses, SentenceLosses, sentence_losses, together
+from transformer_cli.evaluation.metrics import CHARACTER_LANGUAGES, Interval, TokenizedText, bleu_of_text, score
 from transformer_cli.runs.evaluations import append_result
 from transformer_cli.runs.exported import open_any
 from transformer_cli.runs.run import find_run
@@ -29,6 +32,21 @@ from transformer_cli.system.terminal import counted, note
 from transformer_cli.translator import Options, Translation, Translator
 
 log = logging.getLogger(__name__)
+
+LIMITS = (10, 15, 20, 30, 50)  # the longest sentence of each group but the last, in words
+WITHOUT_SPACES = CHARACTER_LANGUAGES.keys() - {"ko"}  # where a length is counted in characters
+
+
+@dataclass(frozen=True)
+class LengthScore:
+    """BLEU of the sentences whose source has a length from `shortest` to `longest`."""
+
+    shortest: int
+    """in words, which are separated by spaces; in characters for Chinese, Japanese and others without spaces"""
+    longest: int | None
+    """likewise; None for the group of the longest sentences"""
+    sentences: int
+    bleu: float
 
 
 @dataclass(frozen=True)
@@ -166,7 +184,7 @@ def _lowered(lines: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
-    """Returns the losses of the sentences that fit; a warning counts the others."""
+    """Returns the losses of the sentences that fit and are not blank; a warning counts those that do not fit."""
     max_length = translator.max_length
     rows = rows_within(split, max_length)
     if len(rows) < len(split):
@@ -174,6 +192,9 @@ def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
         log.warning("%s: %s too long: left out of the loss, and cut for translation", name, long)
     if not len(rows):
         raise DataError(f"{name}: every sentence is longer than the model's {max_length} positions")
+    rows = rows[is_judged(split)[rows]]
+    if not len(rows):
+        raise DataError(f"{name}: every line that fits in the model is blank; name files with sentences")
     note(f"{name}: the loss of {counted(len(rows), 'sentence')}")
     return together(losses_by(translator, split, rows), split, rows)
 
@@ -198,3 +219,62 @@ def read_text(source: Path, reference: Path) -> ParallelText:
     if len(sources) != len(references):
         raise out_of_step(source, target=reference)
     return ParallelText(source.name, sources, references)
+
+
+def is_judged(split: EncodedSplit) -> NDArray[np.bool_]:
+    """Which pairs have a loss, (sentences,): all but those of two blank lines, which are never translated."""
+    return (split.source.lengths > 0) | (split.target.lengths > 0)
+
+
+def losses_by(translator: Translator, split: EncodedSplit, rows: Rows) -> SentenceLosses:
+    """Returns the losses of the sentences in `rows`, in that order; see `sentence_losses`. Raises MemoryShortage.
+
+    Of an exported model they are those of its weights as they are kept, such as in int8.
+    """
+    engine = translator.engine
+    if not isinstance(engine, CTranslate2Engine):
+        first, *others = translator.models
+        return sentence_losses(first, split, rows, others=others)
+    sources, targets = ([side[row].tolist() for row in rows] for side in (split.source, split.target))
+    found = engine.log_probs(sources, targets)
+    return SentenceLosses(
+        np.array([-sum(each) for each in found], dtype=np.float64),
+        np.array([len(each) for each in found], dtype=np.int64),
+    )
+
+
+def bleu_by_source_length(
+    sources: Sequence[str], texts: Sequence[str], references: Sequence[str], data: DataConfig
+) -> list[LengthScore]:
+    """Returns BLEU for each group of lengths that has sentences, the shortest first: 0–10 words, 11–15, … 51 and more.
+
+    data: the settings with the languages and the case of the text.
+    """
+    groups = np.searchsorted(LIMITS, [source_length(line, data.source) for line in sources])
+    found = []
+    for group, (shortest, longest) in enumerate(zip((0, *(n + 1 for n in LIMITS)), (*LIMITS, None), strict=True)):
+        rows = np.flatnonzero(groups == group).tolist()
+        if rows:
+            bleu = bleu_of_text(
+                [texts[row] for row in rows],
+                [references[row] for row in rows],
+                lowercase=data.lowercased,
+                language=data.target,
+            )
+            found.append(LengthScore(shortest, longest, len(rows), bleu))
+    return found
+
+
+def source_length(line: str, language: str) -> int:
+    """Returns the number of words of a line; of its characters in a language that is written without spaces."""
+    words = line.split()
+    return sum(map(len, words)) if language in WITHOUT_SPACES else len(words)
+
+
+def _say_baseline(data: DataConfig, text: ParallelText) -> None:
+    """Log what a dictionary alone reaches on the embedded corpus, to compare the model's score with."""
+    from transformer_cli.data.captions import word_by_word
+
+    guesses = [word_by_word(sentence, source=data.source) for sentence in text.sources]
+    bleu = bleu_of_text(guesses, text.references, lowercase=data.lowercased)
+    log.info("%s: baseline, word by word with a dictionary: BLEU %.2f", text.name, bleu)

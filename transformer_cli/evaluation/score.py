@@ -14,7 +14,7 @@ from transformer_cli.data.lengths import fits
 from transformer_cli.data.lines import out_of_step, read_lines
 from transformer_cli.data.specials import MARKERS, UNK
 from transformer_cli.errors import DataError
-from transformer_cli.evaluation.by_engine import losses_by
+from transformer_cli.evaluation.evaluate import is_judged, losses_by
 from transformer_cli.evaluation.losses import perplexity
 from transformer_cli.system.terminal import counted
 from transformer_cli.translator import Translator
@@ -79,8 +79,7 @@ def _score(
     translator: Translator, chunk: Sequence[tuple[str, str]], sources: Sequence[Encoded], targets: Sequence[Encoded]
 ) -> list[LineScore]:
     split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in targets]))
-    blank = (split.source.lengths == 0) & (split.target.lengths == 0)
-    rows = np.flatnonzero(~blank)
+    rows = np.flatnonzero(is_judged(split))
     log_probs, tokens = np.zeros(len(chunk)), np.zeros(len(chunk), dtype=np.int64)
     if len(rows):
         losses = losses_by(translator, split, rows)

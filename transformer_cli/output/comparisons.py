@@ -10,7 +10,7 @@ from transformer_cli.system.terminal import bold, counted, fitted
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.compare import Comparison, Example, RecipeComparison
-    from transformer_cli.evaluation.significance import PairedScore
+    from transformer_cli.evaluation.statistics import PairedScore
 
 CAUTION = """\
 This judges these translations: two sets of weights, not two recipes. The same

@@ -7,20 +7,30 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sacrebleu
 
 from sealed import reseal, set_config
+from transformer_cli.config.data import DataConfig, FilePair
 from transformer_cli.config.load import load_config
 from transformer_cli.data.codec import WordCodec
 from transformer_cli.data.prepare import prepare
 from transformer_cli.data.specials import UNK
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import DataError
-from transformer_cli.evaluation.evaluate import ParallelText, evaluate, judge
+from transformer_cli.evaluation.evaluate import (
+    LengthScore,
+    ParallelText,
+    bleu_by_source_length,
+    evaluate,
+    judge,
+    source_length,
+)
 from transformer_cli.runs.run import Run
 from transformer_cli.translator import Translator
 
 SOURCE = "Der alte Bado schläft zu Hause."
 REFERENCE = "The old Bado sleeps at home."
+PAIR = FilePair(source=Path("a"), target=Path("b"))
 
 
 def test_a_reference_keeps_the_words_that_the_vocabulary_lacks(translator: Translator) -> None:
@@ -71,6 +81,14 @@ def test_a_sentence_too_long_is_left_out_of_the_loss_and_cut_to_be_translated(
 def test_nothing_but_sentences_too_long_is_an_error(translator: Translator) -> None:
     with pytest.raises(DataError, match=r"^mine: every sentence is longer than the model's 16 positions$"):
         judge(translator, ParallelText("mine", ["Hund " * 15], ["dog"]))
+
+
+def test_pairs_of_blank_lines_are_in_no_loss(translator: Translator) -> None:
+    alone = judge(translator, ParallelText("mine", [SOURCE], [REFERENCE])).result
+    with_blanks = judge(translator, ParallelText("mine", ["", SOURCE, " "], ["", REFERENCE, "\t"])).result
+    assert (with_blanks.sentences, with_blanks.tokens, with_blanks.loss) == (3, alone.tokens, alone.loss)
+    with pytest.raises(DataError, match=r"^mine: every line that fits in the model is blank; name files with "):
+        judge(translator, ParallelText("mine", ["", " "], ["", ""]))
 
 
 def test_evaluate_takes_every_test_set_of_the_run_and_no_other_split(project: Path) -> None:
@@ -136,3 +154,32 @@ def test_the_loss_of_a_split_comes_from_the_ids_on_disk(project: Path, tmp_path:
     (after,) = evaluate(project / "runs/tiny", data_dir=tmp_path / "data")
     assert after.result.loss > before.result.loss + 0.1
     assert after.result.bleu == before.result.bleu
+
+
+def words(n: int) -> str:
+    return " ".join(["wort"] * n)
+
+
+def test_each_length_is_in_one_group_and_groups_without_sentences_are_left_out() -> None:
+    sources = [words(n) for n in (51, 10, 0, 11, 15, 31, 50, 400)]
+    found = bleu_by_source_length(sources, [REFERENCE] * 8, [REFERENCE] * 8, DataConfig())
+    groups = [(each.shortest, each.longest, each.sentences) for each in found]
+    assert groups == [(0, 10, 2), (11, 15, 2), (31, 50, 2), (51, None, 2)]
+    assert [each.bleu for each in found] == pytest.approx([100.0] * 4)
+
+
+@pytest.mark.parametrize(("lowercase", "language", "tokenizer"), [(True, "en", "13a"), (False, "zh", "zh")])
+def test_a_groups_score_is_sacrebleus_of_its_sentences(lowercase: bool, language: str, tokenizer: str) -> None:
+    texts = ["the old Bado sleeps at the beach.", "the young Bado sleeps at home.", "no"]
+    data = DataConfig(corpus="files", files={"train": PAIR, "valid": PAIR}, target=language, lowercase=lowercase)
+    found = bleu_by_source_length([words(3), words(4), words(12)], texts, [REFERENCE] * 3, data)
+    expected = sacrebleu.corpus_bleu(texts[:2], [[REFERENCE] * 2], lowercase=lowercase, tokenize=tokenizer).score
+    assert found[0] == LengthScore(0, 10, 2, expected)
+
+
+@pytest.mark.parametrize(
+    ("line", "language", "length"),
+    [("  a  b ", "de", 2), ("两只 狗。", "zh", 4), ("", "ja", 0), ("개가 잔다.", "ko", 2)],
+)
+def test_a_length_is_in_words_or_without_spaces_in_characters(line: str, language: str, length: int) -> None:
+    assert source_length(line, language) == length

@@ -14,8 +14,7 @@ from transformer_cli.evaluation.compare import (
     SystemResult,
 )
 from transformer_cli.evaluation.metrics import Interval
-from transformer_cli.evaluation.significance import Difference, PairedScore
-from transformer_cli.evaluation.spread import RecipeDifference
+from transformer_cli.evaluation.statistics import Difference, PairedScore, RecipeDifference
 from transformer_cli.output import comparisons as output
 
 

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from transformer_cli.data.prepare import Prepared
-from transformer_cli.evaluation.by_length import LengthScore
-from transformer_cli.evaluation.evaluate import Result
+from transformer_cli.evaluation.evaluate import LengthScore, Result
 from transformer_cli.evaluation.metrics import Interval
 from transformer_cli.evaluation.score import LineScore
 from transformer_cli.inspection.numbers import Attention, Inspection, WordAttention

@@ -1,0 +1,222 @@
+"""Whether a difference is more than chance: sacreBLEU's own figures, SciPy's, and what is said of them."""
+
+import json
+import logging
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from transformer_cli.evaluation import statistics
+from transformer_cli.evaluation.metrics import Interval
+from transformer_cli.evaluation.statistics import (
+    Difference,
+    PairedScore,
+    RecipeDifference,
+    p_of_t,
+    paired_tests,
+    surely,
+    t_at,
+    verdicts,
+    welch,
+)
+
+
+@pytest.fixture(scope="module")
+def texts(corpus: Path) -> dict[str, list[str]]:
+    """A reference, and three systems that lose more and more of its words."""
+    reference = (corpus / "train.en").read_text("utf-8").split("\n")[:60]
+    found = {"reference": reference}
+    for name, share in (("a", 0.2), ("b", 0.22), ("c", 0.4)):
+        chance = random.Random(name)
+        found[name] = [" ".join(word for word in line.split() if chance.random() > share) for line in reference]
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(texts: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The texts as files."""
+    folder = tmp_path_factory.mktemp("texts")
+    for name, lines in texts.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scores(texts: dict[str, list[str]]) -> dict[str, list[PairedScore]]:
+    """What our tests find about the three systems."""
+    return paired_tests([texts[name] for name in "abc"], texts["reference"], language="en", lowercase=True).scores
+
+
+def sacrebleu(folder: Path, *options: str) -> str:
+    """What sacreBLEU's command line prints about the three systems."""
+    files = ("reference", "-i", "a", "b", "c", "--lowercase", "--chrf-lowercase", "--quiet", "--no-color")
+    command = [sys.executable, "-m", "sacrebleu", *files, *options]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_the_bootstrap_equals_sacrebleus_command_line(scores: dict[str, list[PairedScore]], folder: Path) -> None:
+    # as text, because sacreBLEU 2.6 cannot print its intervals of chrF as JSON
+    printed = sacrebleu(folder, "-m", "bleu", "chrf", "--paired-bs", "--paired-bs-n", "1000", "-f", "text", "-w", "9")
+    printed_scores = re.findall(r"(\d+\.\d{9}) \((\d+\.\d{9}) ± (\d+\.\d{9})\)", printed)
+    p_values = re.findall(r"\(p = (\d\.\d{4})\)", printed)
+    ours = [scores[metric][system] for system in range(3) for metric in ("BLEU", "chrF")]
+    numbers = [(each.score, each.interval.mean, each.interval.half_width) for each in ours]
+    assert [tuple(map(float, each)) for each in printed_scores] == [pytest.approx(each, abs=1e-6) for each in numbers]
+    assert p_values == [f"{each.difference.p_bootstrap:.4f}" for each in ours if each.difference]
+    assert len(p_values) == 4
+
+
+def test_approximate_randomisation_equals_sacrebleus_command_line(
+    scores: dict[str, list[PairedScore]], folder: Path
+) -> None:
+    printed = json.loads(sacrebleu(folder, "-m", "bleu", "chrf", "--paired-ar", "-f", "json"))
+    for ours, name in (("BLEU", "BLEU"), ("chrF", "chrF2")):
+        theirs = [(each[name]["score"], each[name]["p_value"]) for each in printed]
+        assert [(each.score, each.difference and each.difference.p_randomization) for each in scores[ours]] == theirs
+        assert theirs[1][1] > 0.05 > theirs[2][1]
+
+
+def test_the_signatures_say_how_often_text_was_drawn_and_from_which_seed(texts: dict[str, list[str]]) -> None:
+    tested = paired_tests([texts["a"], texts["b"]], texts["reference"], language="zh", lowercase=False)
+    assert [signature.split("|")[1] for signature in tested.signatures["BLEU"]] == ["bs:1000", "ar:10000"]
+    for both in tested.signatures.values():
+        assert all({"seed:12345", "case:mixed"} <= set(signature.split("|")) for signature in both)
+    assert all("tok:zh" in signature for signature in tested.signatures["BLEU"])
+
+
+def test_a_system_beside_itself_has_no_p(texts: dict[str, list[str]]) -> None:
+    capitals = [line.upper() for line in texts["a"]]
+    tested = paired_tests([texts["a"], texts["a"], capitals], texts["reference"], language="en", lowercase=True)
+    for first, *others in tested.scores.values():
+        assert first.difference is None
+        assert [other.difference for other in others] == [Difference(0.0, None, None)] * 2
+    assert Difference(0.0, None, None).p is None
+
+
+def test_the_p_of_a_difference_is_the_larger_one() -> None:
+    assert Difference(1.0, 0.01, 0.02).p == Difference(1.0, 0.02, 0.01).p == 0.02
+
+
+def test_a_large_text_is_said_to_take_memory(
+    texts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(statistics, "MOST_FOR_INTERVALS", 59)
+    tested = paired_tests([texts["a"], texts["b"]], texts["reference"], language="en", lowercase=True)
+    assert caplog.messages == ["60 sentences: the tests take about 0.0 GB of memory"]
+    assert isinstance(tested.scores["BLEU"][0], PairedScore)
+    assert isinstance(tested.scores["BLEU"][0].interval, Interval)
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+@pytest.mark.parametrize(
+    ("scores", "others", "p", "half_width"),  # of scipy.stats.ttest_ind(scores, others, equal_var=False), SciPy 1.17
+    [
+        ([37.2, 36.6], [35.1, 35.9], 0.11669, 2.3213),
+        ([37.2, 36.6, 36.9], [35.1, 35.9, 35.0, 36.2], 0.01294, 0.9048),
+        ([30.0, 20.0], [25.1, 25.0, 24.9], 1.0, 63.4952),
+        ([50.0, 50.1], [20.0, 20.0], 0.00106, 0.6353),
+    ],
+)
+def test_welch_agrees_with_scipy(scores: list[float], others: list[float], p: float, half_width: float) -> None:
+    found = welch(scores, others)
+    assert found.p == pytest.approx(p, abs=1e-4)
+    assert found.half_width == pytest.approx(half_width, rel=1e-3)
+    assert found.points == pytest.approx(sum(scores) / len(scores) - sum(others) / len(others))
+
+
+def test_runs_without_any_spread_have_no_p() -> None:
+    assert welch([3.0, 3.0], [1.0, 1.0]) == RecipeDifference(2.0, None, None)
+
+
+@pytest.mark.parametrize(("freedom", "t"), [(1, 12.706), (2, 4.303), (5, 2.571), (10, 2.228), (30, 2.042)])
+def test_t_is_that_of_the_tables(freedom: float, t: float) -> None:
+    assert t_at(0.05, freedom) == pytest.approx(t, rel=1e-3)
+    assert p_of_t(-t, freedom) == p_of_t(t, freedom) == pytest.approx(0.05, abs=1e-4)
+
+
+def test_with_one_degree_of_freedom_t_is_evenly_spread_over_the_angles() -> None:
+    assert p_of_t(1.0, 1) == pytest.approx(0.5, abs=1e-4)
+    assert p_of_t(0.0, 3) == pytest.approx(1.0)
+
+
+def said(bleu: tuple[float, float | None], chrf: tuple[float, float | None]) -> str:
+    """The verdict on B beside A, for points and p of each metric."""
+    found = Difference(bleu[0], bleu[1], bleu[1]), Difference(chrf[0], chrf[1], chrf[1])
+    (sentence,) = verdicts(["A", "B"], [found], judges=["1,000 sentences"])
+    return sentence
+
+
+@pytest.mark.parametrize(
+    ("bleu", "chrf", "expected"),
+    [
+        ((1.2, 0.003), (0.8, 0.0004), "B is better than A by 1.20 BLEU (p = 0.003) and 0.80 chrF (p < 0.001)"),
+        ((-1.2, 0.003), (-0.8, 0.01), "A is better than B by 1.20 BLEU (p = 0.003) and 0.80 chrF (p = 0.010)"),
+        (
+            (0.2, 0.34),
+            (-0.1, 0.5),
+            "1,000 sentences cannot tell B and A apart: +0.20 BLEU (p = 0.340), -0.10 chrF (p = 0.500)",
+        ),
+        (
+            (1.2, 0.003),
+            (0.1, 0.5),
+            "B is better than A by 1.20 BLEU (p = 0.003); 1,000 sentences cannot tell them apart by chrF (p = 0.500)",
+        ),
+        (
+            (0.1, None),
+            (-0.7, 0.001),
+            "A is better than B by 0.70 chrF (p = 0.001); 1,000 sentences cannot tell them apart by BLEU (no p-value)",
+        ),
+        (
+            (1.2, 0.003),
+            (-0.7, 0.001),
+            "the scores disagree: B is better by 1.20 BLEU (p = 0.003), A by 0.70 chrF (p = 0.001)",
+        ),
+        ((0.0, None), (0.0, None), "B and A have equal scores: 1,000 sentences show no difference at all"),
+    ],
+)
+def test_the_verdict_says_who_is_better_or_that_nobody_can_tell(
+    bleu: tuple[float, float | None], chrf: tuple[float, float | None], expected: str
+) -> None:
+    assert said(bleu, chrf) == expected
+
+
+@pytest.mark.parametrize(
+    ("p_values", "sure"),
+    [
+        ([], []),
+        ([0.03, 0.001, None, 0.02], [False, True, False, False]),  # 0.02 is not below 0.05 / 3
+        ([0.04, 0.024], [True, True]),
+        ([0.04, 0.025], [False, False]),
+        ([0.049, None], [False, False]),
+        ([0.0124, 0.049, 0.016, 0.024], [True, True, True, True]),
+    ],
+)
+def test_both_metrics_and_all_systems_share_the_level(p_values: list[float | None], sure: list[bool]) -> None:
+    assert surely(p_values) == sure
+
+
+def test_of_many_equal_systems_hardly_ever_is_one_called_better() -> None:
+    """If nothing differs, p is evenly spread: at most 5 of 100 tables, of 2 metrics and 5 systems, may say more."""
+    tables = np.random.default_rng(0).random((4000, 10)).tolist()
+    assert 0.03 < sum(any(surely(table)) for table in tables) / len(tables) < 0.056
+
+
+def test_a_further_system_makes_the_verdict_on_the_others_more_careful() -> None:
+    close, far = (Difference(1.0, 0.02, 0.02), Difference(1.0, 0.02, 0.02)), (Difference(0.1, 0.5, 0.5),) * 2
+    (alone,) = verdicts(["A", "B"], [close], judges=["runs"])
+    first, second = verdicts(["A", "B", "C"], [close, far], judges=["runs", "runs"])
+    assert alone.startswith("B is better than A by 1.00 BLEU")
+    assert first.startswith("runs cannot tell B and A apart")
+    assert second.startswith("runs cannot tell C and A apart")
+
+
+def test_three_sentences_cannot_tell_whatever_a_test_says() -> None:
+    found = Difference(5.0, 0.0001, 0.0001)
+    (text,) = verdicts(["A", "B"], [(found, found)], judges=["3 sentences"], least_p=0.25)
+    assert text == "3 sentences cannot tell B and A apart: +5.00 BLEU (p = 0.250), +5.00 chrF (p = 0.250)"

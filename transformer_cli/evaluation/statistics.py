@@ -1,0 +1,215 @@
+"""Whether a difference between scores is more than chance, and the words for it.
+
+`paired_tests` judges texts: sacreBLEU's two paired tests, with the figures of its own command line and its seed
+(12345, or SACREBLEU_SEED). `welch` judges recipes: the t-test on the scores of several runs of each. Knows texts and
+scores, not where they come from.
+"""
+
+import logging
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean, variance
+from typing import Any, Protocol
+
+import numpy as np
+
+from transformer_cli.evaluation.metrics import MOST_FOR_INTERVALS, Interval, text_metrics
+
+log = logging.getLogger(__name__)
+
+LEVEL = 0.05  # chance that a difference is called one where there is none, for both metrics and all systems together
+METRICS = ("BLEU", "chrF")
+STEPS = 100_000  # of the numerical integral
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How a system's score differs from the first system's."""
+
+    points: float
+    """its score minus the first system's"""
+    p_bootstrap: float | None
+    """how often chance alone makes such a difference, by paired bootstrap resampling (Koehn 2004), 1,000 resamples;
+    None if the scores are equal: sacreBLEU finds p = 0.001 for a system beside itself"""
+    p_randomization: float | None
+    """the same by approximate randomisation (Riezler and Maxwell 2005), 10,000 shuffles"""
+
+    @property
+    def p(self) -> float | None:
+        """The larger of the two."""
+        if self.p_bootstrap is None or self.p_randomization is None:
+            return None
+        return max(self.p_bootstrap, self.p_randomization)
+
+
+@dataclass(frozen=True)
+class PairedScore:
+    """A system's score by one metric, from 0 to 100."""
+
+    score: float
+    interval: Interval
+    difference: Difference | None
+    """None for the first system"""
+
+
+@dataclass(frozen=True)
+class PairedTests:
+    """What the tests found, for each metric: BLEU and chrF."""
+
+    signatures: dict[str, list[str]]
+    """sacreBLEU's signatures of the paired bootstrap and of approximate randomisation"""
+    scores: dict[str, list[PairedScore]]
+    """one for each system"""
+
+
+def paired_tests(
+    systems: Sequence[Sequence[str]], references: Sequence[str], *, language: str, lowercase: bool
+) -> PairedTests:
+    """Compare the first system's text with each other's, by both tests.
+
+    systems: for each system its lines, as many as there are references. language, lowercase: as in `score`.
+    """
+    from sacrebleu.significance import PairedTest
+
+    if len(references) > MOST_FOR_INTERVALS:
+        log.warning("%d sentences: the tests take about %.1f GB of memory", len(references), len(references) * 1e-4)
+    named = [(str(index), lines) for index, lines in enumerate(systems)]
+    signatures: dict[str, list[str]] = {}
+    scores: dict[str, list[PairedScore]] = {}
+    for name, metric in text_metrics(language=language, lowercase=lowercase, references=references).items():
+        found = []
+        for kind in ("bs", "ar"):
+            by_metric, columns = PairedTest(named, {name: metric}, None, test_type=kind)()
+            ((own_name, signature),) = by_metric.items()  # sacreBLEU calls chrF chrF2
+            signatures.setdefault(name, []).append(str(signature))
+            found.append(columns[own_name])
+        scores[name] = [_tested(resampled, shuffled, found[0][0]) for resampled, shuffled in zip(*found, strict=True)]
+    return PairedTests(signatures, scores)
+
+
+def _tested(resampled: Any, shuffled: Any, baseline: Any) -> PairedScore:
+    """resampled, shuffled: sacreBLEU's results of a system in each test. baseline: the first system's, resampled."""
+    interval = Interval(float(resampled.mean), float(resampled.ci))
+    if resampled is baseline:
+        return PairedScore(resampled.score, interval, None)
+    points = resampled.score - baseline.score
+    p_values = (resampled.p_value, shuffled.p_value) if points else (None, None)
+    return PairedScore(resampled.score, interval, Difference(points, *p_values))
+
+
+@dataclass(frozen=True)
+class RecipeDifference:
+    """How the mean score of a recipe's runs differs from that of another recipe's."""
+
+    points: float
+    """its mean minus the other's"""
+    half_width: float | None
+    """the 95 % interval of the difference is points ± half_width; None if the runs of neither recipe differ"""
+    p: float | None
+    """how often recipes that are equally good differ by so much (Welch 1947); None as for half_width"""
+
+
+def welch(scores: Sequence[float], others: Sequence[float]) -> RecipeDifference:
+    """Compare the mean of `scores` with that of `others`, without assuming equal variances. At least two of each."""
+    points = mean(scores) - mean(others)
+    parts = [variance(each) / len(each) for each in (scores, others)]
+    total = sum(parts)
+    if not total:
+        return RecipeDifference(points, None, None)
+    sizes = (len(scores), len(others))
+    freedom = total**2 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True))
+    error = math.sqrt(total)
+    return RecipeDifference(points, error * t_at(0.05, freedom), p_of_t(points / error, freedom))
+
+
+def p_of_t(t: float, freedom: float) -> float:
+    """Returns the probability that Student's t with `freedom` ≥ 1 degrees of freedom is at least |t| from 0.
+
+    With x = √freedom · tan θ, the density of x becomes cos^(freedom-1) θ on (-π/2, π/2), up to a factor. For example,
+    freedom = 1 has the same density at all angles: |t| = 1 is half of the way to π/2, so p = 0.5.
+    """
+    angles = (np.arange(STEPS) + 0.5) * (math.pi / 2 / STEPS)
+    density = np.cos(angles) ** (freedom - 1)
+    return float(density[angles > math.atan(abs(t) / math.sqrt(freedom))].sum() / density.sum())
+
+
+def t_at(p: float, freedom: float) -> float:
+    """The inverse of `p_of_t`: the t that is exceeded, on either side of 0, with probability p; at most 1,000."""
+    low, high = 0.0, 1000.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if p_of_t(middle, freedom) > p else (low, middle)
+    return high
+
+
+class Found(Protocol):
+    """A difference between two scores, and how often chance alone makes it."""
+
+    @property
+    def points(self) -> float:
+        """The score minus the first one's."""
+
+    @property
+    def p(self) -> float | None:
+        """None if it could not be computed."""
+
+
+def verdicts(
+    names: Sequence[str], found: Sequence[tuple[Found, Found]], *, judges: Sequence[str], least_p: float = 0.0
+) -> list[str]:
+    """Returns one sentence about each system but the first, beside the first one.
+
+    names: of all systems. found: the differences in BLEU and in chrF of each but the first; which of them are real is
+    decided for all together (`surely`). judges: what the figures of each come from, such as "1,000 sentences". least_p:
+    the smallest p that these can show, whatever a test says.
+    """
+    p_values = [None if each.p is None else max(each.p, least_p) for pair in found for each in pair]
+    sure = surely(p_values)
+    return [
+        _verdict(name, names[0], pair, p_values[2 * row : 2 * row + 2], sure[2 * row : 2 * row + 2], judge)
+        for row, (name, pair, judge) in enumerate(zip(names[1:], found, judges, strict=True))
+    ]
+
+
+def surely(p_values: Sequence[float | None]) -> list[bool]:
+    """Which of several differences are more than chance, so that LEVEL is the risk of even one mistake (Holm 1979).
+
+    The smallest p is held to LEVEL divided by the number of differences, the next one to LEVEL divided by one less,
+    and so on, until one is too large. For example, [0.03, 0.001, None, 0.02] are four differences: 0.001 is below
+    0.05 / 4, but 0.02 is not below 0.05 / 3, so only the second one is sure.
+    """
+    found = [False] * len(p_values)
+    known = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
+    for rank, (p, index) in enumerate(known):
+        if p >= LEVEL / (len(p_values) - rank):
+            break
+        found[index] = True
+    return found
+
+
+def _verdict(
+    name: str,
+    first: str,
+    pair: tuple[Found, Found],
+    p_values: Sequence[float | None],
+    sure: Sequence[bool],
+    judges: str,
+) -> str:
+    """The sentence about one system; p_values and sure are those of its BLEU and its chrF."""
+    points = [each.points for each in pair]
+    if points == [0, 0]:
+        return f"{name} and {first} have equal scores: {judges} show no difference at all"
+    chances = ["no p-value" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.3f}" for p in p_values]
+    if not any(sure):
+        unsure = [f"{points[row]:+.2f} {METRICS[row]} ({chances[row]})" for row in (0, 1)]
+        return f"{judges} cannot tell {name} and {first} apart: {', '.join(unsure)}"
+    by = [f"{abs(points[row]):.2f} {METRICS[row]} ({chances[row]})" for row in (0, 1)]
+    winners = [(name, first) if each > 0 else (first, name) for each in points]
+    if not all(sure):
+        one, other = (0, 1) if sure[0] else (1, 0)
+        unknown = f"{judges} cannot tell them apart by {METRICS[other]} ({chances[other]})"
+        return f"{winners[one][0]} is better than {winners[one][1]} by {by[one]}; {unknown}"
+    if winners[0] == winners[1]:
+        return f"{winners[0][0]} is better than {winners[0][1]} by {by[0]} and {by[1]}"
+    return f"the scores disagree: {winners[0][0]} is better by {by[0]}, {winners[1][0]} by {by[1]}"
