@@ -283,7 +283,7 @@ def _read_joins(path: Path) -> Joins:
         value = read_json(path)
         for key in ("glue_left", "glue_right"):
             _check_tokens(value, key, 1)
-        for key in ("glued_pairs", "spaced_pairs", *(["glued_scripts"] if "glued_scripts" in value else [])):
+        for key in ("glued_pairs", "spaced_pairs", "glued_scripts"):
             _check_tokens(value, key, 2)
     except FileError as error:
         raise DataError(str(error)) from None

@@ -18,7 +18,7 @@ from transformer_cli.errors import DataError
 from transformer_cli.system.files import kind_of
 from transformer_cli.system.terminal import counted
 
-LONGEST_LINE = 4_000  # characters: spaCy takes n² time for n brackets or emoji, 4 to 8 s for so many
+LONGEST_LINE = 4_000  # characters: attention takes memory and time for each pair of tokens
 MOST_BYTES = 4 * (LONGEST_LINE + 1) + 5  # of a line that is read: one character too many, byte order mark, line end
 
 TOO_LONG = f"more than {LONGEST_LINE:,} characters"

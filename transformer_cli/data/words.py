@@ -7,7 +7,7 @@ the full models, without anything to download.
 import importlib.util
 import logging
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -28,6 +28,7 @@ FURTHER_PACKAGES = {  # what spaCy's tokenisers of these languages are made of
     "th": "`pip install pythainlp`",
     "vi": "`pip install pyvi`",
 }
+LONGEST_RUN = 200  # characters without a space: spaCy's rules take n² time for n brackets or emoji, 40 ms for 499
 FORMS_KEPT = 100_000  # spaCy keeps every form that it has seen; beyond this many (40 MB) its tokeniser is made anew
 
 
@@ -47,14 +48,20 @@ class Tokenizer:
         self.language = language
         self.lowercase = lowercase
         self._split: Any = _blank_tokenizer(language)
+        self._by_rules = type(self._split).__module__ == "spacy.tokenizer"  # not Chinese or Japanese, for example
 
     def split(self, text: str) -> Tokens:
-        """Split one line into tokens; runs of white space count as one space."""
+        """Split one line into tokens; runs of white space count as one space.
+
+        A run of more than LONGEST_RUN characters without a space is cut before spaCy's rules see it, so that their time
+        grows with the length of the line, and not with its square. The parts are glued to each other.
+        """
         if len(self._split.vocab) > FORMS_KEPT:
             self._split = _blank_tokenizer(self.language)
-        tokens = self._split(_single_spaced(text))
+        text, cuts = _without_long_runs(_single_spaced(text)) if self._by_rules else (_single_spaced(text), frozenset())
+        tokens = self._split(text)
         words = [token.text.lower() if self.lowercase else token.text for token in tokens]
-        return Tokens(words, [not token.whitespace_ for token in tokens])
+        return Tokens(words, [not token.whitespace_ or token.idx + len(token) in cuts for token in tokens])
 
     def tokens(self, text: str) -> list[str]:
         """Returns the tokens of one line; a blank line has none."""
@@ -114,24 +121,24 @@ class Joins:
         return bool(self.glued_scripts) and (_script(left[-1]), _script(right[0])) in self.glued_scripts
 
     def as_json(self) -> dict[str, Any]:
-        """Returns what `from_json` reads, in a stable order. Where no scripts are glued, they are not mentioned."""
-        value: dict[str, Any] = {
+        """Returns what `from_json` reads, in a stable order."""
+        return {
             "glue_left": sorted(self.glue_left),
             "glue_right": sorted(self.glue_right),
             "glued_pairs": sorted(self.glued_pairs),
             "spaced_pairs": sorted(self.spaced_pairs),
+            "glued_scripts": sorted(self.glued_scripts),
         }
-        return value | ({"glued_scripts": sorted(self.glued_scripts)} if self.glued_scripts else {})
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> "Joins":
-        """The inverse of `as_json`; also reads files that are older than `glued_scripts`."""
+        """The inverse of `as_json`."""
         return Joins(
             frozenset(value["glue_left"]),
             frozenset(value["glue_right"]),
             frozenset((left, right) for left, right in value["glued_pairs"]),
             frozenset((left, right) for left, right in value["spaced_pairs"]),
-            frozenset((left, right) for left, right in value.get("glued_scripts", ())),
+            frozenset((left, right) for left, right in value["glued_scripts"]),
         )
 
 
@@ -213,6 +220,25 @@ def _blank_tokenizer(language: str) -> Any:
         raise ConfigError(f"spaCy's tokeniser for {language!r} needs a further package: {remedy}") from None
     tokenizer.vocab.lex_attr_getters = {}  # shape, stop-word and URL flags: unused, and half of the time
     return tokenizer
+
+
+def _without_long_runs(text: str) -> tuple[str, Set[int]]:
+    """Put spaces into the runs of a text that are longer than LONGEST_RUN; returns the text, and where they are.
+
+    For example, with runs of at most 3 characters, "ab cdefghi" becomes "ab cde fgh i", and the spaces are at 6 and 10.
+    """
+    runs = text.split(" ")
+    if max(map(len, runs)) <= LONGEST_RUN:
+        return text, frozenset()
+    cuts, parts, length = set(), [], 0
+    for run in runs:
+        for start in range(0, len(run), LONGEST_RUN):
+            part = run[start : start + LONGEST_RUN]
+            if start:
+                cuts.add(length - 1)
+            parts.append(part)
+            length += len(part) + 1
+    return " ".join(parts), cuts
 
 
 def _single_spaced(text: str) -> str:

@@ -14,12 +14,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from transformer_cli.evaluation.metrics import MOST_FOR_INTERVALS, Interval, text_metrics
+from transformer_cli.evaluation.metrics import MOST_FOR_INTERVALS, RESAMPLES, Interval, text_metrics
 
 log = logging.getLogger(__name__)
 
 LEVEL = 0.05  # chance that a difference is called one where there is none, for both metrics and all systems together
 METRICS = ("BLEU", "chrF")
+SHUFFLES = 10_000  # of approximate randomisation, as sacreBLEU does it
 STEPS = 100_000  # of the numerical integral
 
 
@@ -79,8 +80,8 @@ def paired_tests(
     scores: dict[str, list[PairedScore]] = {}
     for name, metric in text_metrics(language=language, lowercase=lowercase, references=references).items():
         found = []
-        for kind in ("bs", "ar"):
-            by_metric, columns = PairedTest(named, {name: metric}, None, test_type=kind)()
+        for kind, samples in (("bs", RESAMPLES), ("ar", SHUFFLES)):
+            by_metric, columns = PairedTest(named, {name: metric}, None, test_type=kind, n_samples=samples)()
             ((own_name, signature),) = by_metric.items()  # sacreBLEU calls chrF chrF2
             signatures.setdefault(name, []).append(str(signature))
             found.append(columns[own_name])

@@ -87,6 +87,47 @@ def test_what_is_left_out_of_spacy_changes_no_token(language: str) -> None:
         assert ours.split(text) == Tokens([t.text for t in doc], [not t.whitespace_ for t in doc])
 
 
+LONG = "(((a)))[😀]" * 50 + "Haus-Tür" * 40
+
+
+@pytest.mark.parametrize("language", ["de", "en", "xx"])
+@pytest.mark.parametrize("text", [LONG, f"Ein  Hund, {LONG} {LONG}!", "x" * 200, "x" * 201, "." * 401 + " a"])
+def test_a_long_run_is_cut_and_comes_back(language: str, text: str) -> None:
+    split = tokenizer(language, lowercase=False).split(text)
+    spaced = [word + ("" if glued else " ") for word, glued in zip(split.words, split.glued, strict=True)]
+    assert "".join(spaced).rstrip() == " ".join(text.split())
+    assert max(map(len, split.words)) <= module.LONGEST_RUN
+
+
+def test_runs_are_cut_as_in_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONGEST_RUN", 3)
+    split = tokenizer("xx").split("ab cdefghi")
+    assert split == Tokens(["ab", "cde", "fgh", "i"], [False, True, True, True])
+
+
+def test_where_text_has_no_spaces_only_rules_see_cut_runs() -> None:
+    whole = spacy.blank("zh").tokenizer("两只狗" * 100 + "a" * 250)
+    assert tokenizer("zh").tokens("两只狗" * 100 + "a" * 250) == [token.text for token in whole]
+
+
+def test_no_call_of_spacy_sees_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes the square of its length is never longer than LONGEST_RUN: 4,000 brackets are 20 runs."""
+    ours = Tokenizer("de", lowercase=True)
+    seen: list[str] = []
+    split = ours._split
+
+    class Watched:
+        vocab = split.vocab
+
+        def __call__(self, text: str) -> object:
+            seen.append(text)
+            return split(text)
+
+    ours._split = Watched()
+    assert ours.tokens("(" * 4000) == ["("] * 4000
+    assert [len(run) for run in seen[0].split(" ")] == [200] * 20
+
+
 def test_forms_seen_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FORMS_KEPT", 1000)
     forgetful = Tokenizer("en", lowercase=True)
@@ -226,12 +267,6 @@ def test_a_pair_is_kept_if_it_goes_against_its_scripts() -> None:
     assert learned("一~二~三~四 五") == Joins(
         spaced_pairs=frozenset({("四", "五")}), glued_scripts=frozenset({("CJK", "CJK")})
     )
-
-
-def test_joins_without_scripts_are_read_and_written_as_they_were() -> None:
-    joins = learned(*SENTENCES)
-    assert joins.as_json().keys() == {"glue_left", "glue_right", "glued_pairs", "spaced_pairs"}
-    assert Joins.from_json(joins.as_json()).glued_scripts == frozenset()
 
 
 def test_joins_survive_json_in_a_stable_order() -> None:

@@ -10,12 +10,19 @@ import pytest
 from sealed import edit_sealed, reseal, set_config
 from transformer_cli.data.manifest import find_dataset
 from transformer_cli.errors import CheckpointError, DataError
+from transformer_cli.evaluation import statistics
 from transformer_cli.evaluation.compare import Comparison, Example, Terms, compare, compare_recipes
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.metrics import bleu_of_text
 from transformer_cli.evaluation.statistics import welch
 from transformer_cli.runs.run import Run
 from transformer_cli.system.files import write_text
+
+
+@pytest.fixture(autouse=True)
+def _few_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests of statistics.py hold the real number to sacreBLEU's figures."""
+    monkeypatch.setattr(statistics, "SHUFFLES", 200)
 
 
 @pytest.fixture
