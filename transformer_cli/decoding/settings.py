@@ -30,7 +30,7 @@ class SearchSettings:
         if not self.decoding.sample and self.n_best > self.decoding.beam_size:
             raise ConfigError(
                 f"--n-best {self.n_best}: a beam of {self.decoding.beam_size} does not hold so many; "
-                f"add --beam-size {self.n_best}, or draw samples with --set decoding.sample=true"
+                f"add --beam-size {self.n_best}"
             )
 
     def limit(self, source_tokens: int, max_length: int | None) -> int:
