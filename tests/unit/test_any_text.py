@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from transformer_cli.commands.translate import translation_as_json
 from transformer_cli.data.lines import LONGEST_LINE, lines_of
 from transformer_cli.data.words import Joins, Tokenizer
-from transformer_cli.output.translations import translation_as_json
 from transformer_cli.translator import Options, Translator
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,8 @@ GROUPS = (
     {"decoding"},
     {"runs", "translator"},
     {"evaluation", "inspection"},
-    {"training", "verification", "serve", "commands", "output"},
+    {"training", "verification", "serve"},
+    {"commands"},
     {"__init__", "__main__"},
 )
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests

@@ -1,14 +1,30 @@
 """`tfm compare`: several runs, or files of translations → which is better, and whether that is more than chance."""
 
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from transformer_cli.commands import completion
-from transformer_cli.commands.options import DeviceOption, JsonOption, LowercaseOption, dash_as_input
+from transformer_cli.commands.options import DeviceOption, JsonOption, LowercaseOption, file_to_read
+from transformer_cli.commands.tables import score_with_interval, table
+from transformer_cli.system.terminal import bold, counted, fitted
+
+if TYPE_CHECKING:
+    from transformer_cli.evaluation.compare import Comparison, Example, RecipeComparison
+    from transformer_cli.evaluation.statistics import PairedScore
 
 EXAMPLES = 3
+CAUTION = """\
+This judges these translations: two sets of weights, not two recipes. The same
+recipe with another seed gives other weights. To judge recipes, name several
+runs of each: tfm compare a-seed0,a-seed1 b-seed0,b-seed1"""
+RECIPE_CAUTION = """\
+This judges recipes by the spread of their runs (Welch's t-test), on this text
+alone. Two runs of each find only differences that are large beside that spread."""
 
 
 def compare(
@@ -32,17 +48,9 @@ def compare(
         ),
     ] = None,
     input_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--input",
-            metavar="FILE",
-            help="Your own sentences, with --reference. Files do not need it.",
-            callback=dash_as_input,
-        ),
+        Path | None, file_to_read("Your own sentences, with --reference. Files do not need it.", "--input")
     ] = None,
-    reference: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Their reference translations.", callback=dash_as_input)
-    ] = None,
+    reference: Annotated[Path | None, file_to_read("Their reference translations.")] = None,
     lowercase: LowercaseOption = False,
     language: Annotated[
         str | None,
@@ -76,15 +84,14 @@ def compare(
     if examples and not are_single:
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
     from transformer_cli.evaluation.compare import Terms, compare, compare_recipes
-    from transformer_cli.output.comparisons import comparisons_as_json, comparisons_as_table, recipes_as_table
 
     terms = Terms(split or (), input_file, reference, lowercase, language, device)
     if are_single:
         found = compare(systems, terms, examples=EXAMPLES if examples is None else examples)
-        print(comparisons_as_json(found) if as_json else comparisons_as_table(found))
+        print(_as_json(found) if as_json else comparisons_as_table(found))
     else:
         of_recipes = compare_recipes(recipes, terms)
-        print(comparisons_as_json(of_recipes) if as_json else recipes_as_table(of_recipes))
+        print(_as_json(of_recipes) if as_json else recipes_as_table(of_recipes))
 
 
 def _runs_of(argument: str) -> list[str]:
@@ -92,3 +99,79 @@ def _runs_of(argument: str) -> list[str]:
     if Path(argument).exists() or Path("runs", argument).exists():
         return [argument]
     return [name for name in argument.split(",") if name] or [argument]
+
+
+def _as_json(comparisons: Sequence["Comparison"] | Sequence["RecipeComparison"]) -> str:
+    """Returns the fields of each, escaped to ASCII: a folder's name may hold bytes that no encoding can print."""
+    return json.dumps({"comparisons": [asdict(comparison) for comparison in comparisons]})
+
+
+def comparisons_as_table(comparisons: Sequence["Comparison"]) -> str:
+    """Returns each system's scores beside the first one's, a verdict on each pair, and what changed most."""
+    parts = []
+    for comparison in comparisons:
+        parts.append(bold(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}"))
+        for metric in ("BLEU", "chrF"):
+            rows = [[metric, "score ± 95 %", "difference", "p (bootstrap)", "p (randomisation)"]]
+            for system in comparison.systems:
+                rows.append([system.name, *_tested(system.bleu if metric == "BLEU" else system.chrf)])
+            parts.append(table(rows))
+        signatures = [f"BLEU {each}" for each in comparison.bleu_signatures]
+        parts.append("\n".join([*signatures, *(f"chrF {each}" for each in comparison.chrf_signatures)]))
+        for system in comparison.systems:
+            parts += [_example(each, comparison.systems[0].name, system.name) for each in system.examples or ()]
+        parts.append(_verdicts(system.verdict for system in comparison.systems))
+    return fitted("\n\n".join([*parts, CAUTION]))
+
+
+def recipes_as_table(comparisons: Sequence["RecipeComparison"]) -> str:
+    """Returns the mean scores of recipes, with the spread of their runs, and a verdict on each pair."""
+    parts = []
+    for comparison in comparisons:
+        parts.append(bold(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}"))
+        for metric in ("BLEU", "chrF"):
+            rows = [[metric, "runs", "mean ± SD", "difference (95 %)", "p (Welch)"]]
+            for recipe in comparison.recipes:
+                found = recipe.bleu if metric == "BLEU" else recipe.chrf
+                row = [",".join(recipe.runs), " ".join(f"{score:.2f}" for score in found.scores)]
+                row.append(f"{found.mean:.2f} ± {found.standard_deviation:.2f}")
+                if difference := found.difference:
+                    half = "" if difference.half_width is None else f" ± {difference.half_width:.2f}"
+                    row += [f"{difference.points:+.2f}{half}", _p(difference.p)]
+                else:
+                    row += ["", ""]
+                rows.append(row)
+            parts.append(table(rows))
+        parts.append(f"BLEU {comparison.bleu_signature}\nchrF {comparison.chrf_signature}")
+        parts.append(_verdicts(recipe.verdict for recipe in comparison.recipes))
+    return fitted("\n\n".join([*parts, RECIPE_CAUTION]))
+
+
+def _verdicts(verdicts: Iterable[str | None]) -> str:
+    """Returns one line per verdict (the first system has none), and how they share the level of significance."""
+    said = [bold(verdict) for verdict in verdicts if verdict]
+    if len(said) > 1:
+        said.append(f"({len(said)} comparisons: better means p < 0.05 / {len(said)})")
+    return "\n".join(said)
+
+
+def _tested(found: "PairedScore") -> list[str]:
+    """Returns the cells of a score: with its interval, its difference and two p-values."""
+    cells = [score_with_interval(found.score, found.interval)]
+    if (difference := found.difference) is None:
+        return [*cells, "", "", ""]
+    return [*cells, f"{difference.points:+.2f}", _p(difference.p_bootstrap), _p(difference.p_randomization)]
+
+
+def _example(example: "Example", first: str, second: str) -> str:
+    """Returns a sentence with its two translations, one below the other."""
+    rows = [("source", example.source), ("reference", example.reference)]
+    rows += zip((first, second), example.translations, strict=True)
+    width = max(len(name) for name, _ in rows)
+    before, after = example.chrf
+    lines = [f"  {name.ljust(width)}  {text}".rstrip() for name, text in rows if text is not None]
+    return "\n".join([f"line {example.line}: chrF {before:.1f} → {after:.1f}", *lines])
+
+
+def _p(p: float | None) -> str:
+    return "–" if p is None else "< 0.0001" if p < 0.0001 else f"{p:.4f}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transformer_cli.commands import completion
-from transformer_cli.commands.options import SetOption, read_config
+from transformer_cli.commands.options import SetOption
 
 if TYPE_CHECKING:
     from transformer_cli.config.schema import Config
@@ -36,6 +36,7 @@ def config(
         raise typer.BadParameter("--list prints names; it cannot be used with a config, --run or --set")
     from transformer_cli.config.commented import PATTERN, as_commented_yaml, summary
     from transformer_cli.config.configfile import SHIPPED, find_config, read_config_text, shipped_configs
+    from transformer_cli.config.load import load_config
 
     if list_names:
         shipped = shipped_configs()
@@ -45,7 +46,7 @@ def config(
         folder, kept = _of_run(run)
         print(as_commented_yaml(kept, title=f"The settings of {folder}"), end="")
     else:
-        chosen = read_config(name, overrides)
+        chosen = load_config(name, overrides or ())
         path = SHIPPED / PATTERN if name is None else find_config(name)
         text = read_config_text(path) if path.parent == SHIPPED else ""
         print(as_commented_yaml(chosen, text=text, title=f"The settings of {path}"), end="")

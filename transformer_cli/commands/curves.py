@@ -24,11 +24,12 @@ def curves(
 ) -> None:
     """Draw learning curves. The curves of several runs share one picture."""
     picture_format(output)  # before there is work to lose
-    from transformer_cli.inspection.plots import draw_curves
     from transformer_cli.runs.run import Run, find_run
-    from transformer_cli.training.record import validations_so_far
 
     folders = [find_run(run) for run in runs or (None,)]
+    from transformer_cli.inspection.plots import draw_curves
+    from transformer_cli.training.record import validations_so_far
+
     histories = {str(folder): [each.as_json() for each in validations_so_far(Run.open(folder))] for folder in folders}
     for name, history in histories.items():
         if not history:

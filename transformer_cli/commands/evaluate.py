@@ -1,6 +1,8 @@
 """`tfm evaluate`: a run → its losses and scores on a split, or on two files."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,16 +16,16 @@ from transformer_cli.commands.options import (
     JsonOption,
     LowercaseOption,
     RunsOption,
-    dash_as_input,
-    dash_as_output,
+    file_to_read,
+    file_to_write,
     search_settings,
     unwritable,
     writing,
 )
-from transformer_cli.output.results import results_as_json, results_as_table
+from transformer_cli.commands.tables import score_with_interval, table
 
 if TYPE_CHECKING:
-    from transformer_cli.evaluation.evaluate import Judged
+    from transformer_cli.evaluation.evaluate import Result
 
 
 def evaluate(
@@ -40,27 +42,12 @@ def evaluate(
         ),
     ] = None,
     input_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--input",
-            metavar="FILE",
-            help="Evaluate on your own sentences, with --reference.",
-            callback=dash_as_input,
-        ),
+        Path | None, file_to_read("Evaluate on your own sentences, with --reference.", "--input")
     ] = None,
-    reference: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The reference translations of the --input file.", callback=dash_as_input),
-    ] = None,
+    reference: Annotated[Path | None, file_to_read("The reference translations of the --input file.")] = None,
     lowercase: LowercaseOption = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Keep the translations, one per line.", callback=dash_as_output),
-    ] = None,
-    output_tokens: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Keep the decoder's tokens, one sentence per line.", callback=dash_as_output),
-    ] = None,
+    output: Annotated[Path | None, file_to_write("Keep the translations, one per line.")] = None,
+    output_tokens: Annotated[Path | None, file_to_write("Keep the decoder's tokens, one sentence per line.")] = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -72,36 +59,72 @@ def evaluate(
     for path in (output, output_tokens):
         if path and path.is_dir():
             raise unwritable(path, "it is a folder")
-    from transformer_cli.evaluation.evaluate import evaluate
-    from transformer_cli.runs.exported import open_any
     from transformer_cli.runs.run import find_run
 
-    files = (input_file, reference) if input_file and reference else None
-    folder, *others = map(find_run, run) if run else [find_run()]
-    settings = search_settings(open_any(folder).config.decoding, overrides, beam_size=beam_size)
-    found = evaluate(
-        folder,
-        others=others,
-        splits=split or (),
-        files=files,
-        device=device,
-        settings=settings,
-        lowercase=lowercase,
-    )
-    judged = list(found)
-    results = [each.result for each in judged]
-    print(results_as_json(folder, results, others) if as_json else results_as_table(results))
-    _keep(judged, output, output_tokens)
-
-
-def _keep(judged: Sequence["Judged"], output: Path | None, output_tokens: Path | None) -> None:
-    """Write translations and tokens, one line per sentence, one split after the other."""
+    folder, *others = [find_run(each) for each in run or (None,)]
+    from transformer_cli.evaluation.evaluate import evaluate  # imports torch, so only when there are runs
+    from transformer_cli.runs.exported import open_any
     from transformer_cli.system.files import write_text
 
+    files = (input_file, reference) if input_file and reference else None
+    settings = search_settings(open_any(folder).config.decoding, overrides, beam_size=beam_size)
+    judged = list(
+        evaluate(
+            folder,
+            others=others,
+            splits=split or (),
+            files=files,
+            device=device,
+            settings=settings,
+            lowercase=lowercase,
+        )
+    )
+    results = [each.result for each in judged]
+    print(results_as_json(folder, results, others) if as_json else results_as_table(results))
     translations = [translation for each in judged for translation in each.translations]
-    texts = "".join(f"{translation.text}\n" for translation in translations)
-    tokens = "".join(f"{' '.join(translation.tokens)}\n" for translation in translations)
-    for path, content in ((output, texts), (output_tokens, tokens)):
+    for path, lines in (
+        (output, [translation.text for translation in translations]),
+        (output_tokens, [" ".join(translation.tokens) for translation in translations]),
+    ):
         if path:
             with writing(path):
-                write_text(path, content)
+                write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def results_as_json(run: Path, results: Sequence["Result"], others: Sequence[Path] = ()) -> str:
+    """Returns the run's folder, those of the other runs of an ensemble, and the fields of each split's Result.
+
+    It is escaped to ASCII: a folder's name may hold bytes that no encoding can print.
+    """
+    ensemble = {"others": [str(other) for other in others]} if others else {}
+    return json.dumps({"run": str(run), **ensemble, "results": [asdict(result) for result in results]})
+
+
+def results_as_table(results: Sequence["Result"]) -> str:
+    """Returns losses and scores, one line per split, BLEU by source length, and the signatures of the scores."""
+    rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF", "seconds"]]
+    for result in results:
+        losses = (result.loss, result.ppl, result.loss_batch_mean)
+        bleu = score_with_interval(result.bleu, result.bleu_interval)
+        chrf = score_with_interval(result.chrf, result.chrf_interval)
+        rows.append([result.split, f"{result.sentences:,}", *(f"{loss:.3f}" for loss in losses)])
+        rows[-1] += [bleu, f"{result.bleu_tokens:.2f}", chrf, f"{result.seconds:.1f}"]
+    has_interval = any(result.bleu_interval for result in results)
+    note = "± half of the 95 % bootstrap interval\n" if has_interval else ""
+    return (
+        f"{table(rows)}\n{note}\n{_lengths_as_table(results)}\n\n"
+        f"BLEU {results[0].bleu_signature}\nchrF {results[0].chrf_signature}"
+    )
+
+
+def _lengths_as_table(results: Sequence["Result"]) -> str:
+    """Returns BLEU by source length, one line per split, with the number of sentences in brackets."""
+    groups = sorted(
+        {each.shortest: each.longest for result in results for each in result.bleu_by_source_length}.items()
+    )
+    names = [f"{shortest}–{longest}" if longest else f"{shortest} and more" for shortest, longest in groups]
+    rows = [["BLEU by source length", *names]]
+    for result in results:
+        found = {each.shortest: f"{each.bleu:.2f} ({each.sentences:,})" for each in result.bleu_by_source_length}
+        rows.append([result.split, *(found.get(shortest, "") for shortest, _ in groups)])
+    return table(rows)

@@ -1,22 +1,11 @@
 """`tfm export`: a run → a folder in CTranslate2's format."""
 
-from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from transformer_cli.commands import completion
-
-
-class QuantizationChoice(str, Enum):
-    """The values that `tfm export --quantization` accepts."""
-
-    float32 = "float32"
-    float16 = "float16"
-    bfloat16 = "bfloat16"
-    int16 = "int16"
-    int8 = "int8"
 
 
 def export(
@@ -40,9 +29,9 @@ def export(
         ),
     ] = None,
     quantization: Annotated[
-        QuantizationChoice,
+        Literal["float32", "float16", "bfloat16", "int16", "int8"],
         typer.Option("--quantization", "-q", help="How weights are kept; int8 is the smallest and fastest on CPUs."),
-    ] = QuantizationChoice.float32,
+    ] = "float32",
 ) -> None:
     """Write a run's best model in CTranslate2's format.
 
@@ -50,6 +39,9 @@ def export(
     translate, evaluate, score and serve (compare and verify take it as an argument), and its README.md shows how to use
     it from Python without tfm.
     """
-    from transformer_cli.runs.export import export
+    from transformer_cli.runs.run import find_run
 
-    print(export(run, output, quantization=quantization.value).folder)
+    folder = find_run(run)
+    from transformer_cli.runs.export import export  # imports torch
+
+    print(export(folder, output, quantization=quantization).folder)

@@ -1,9 +1,12 @@
 """`tfm inspect`: a sentence → its attention weights, of a model or of word vectors, as a picture, text or JSON."""
 
+import json
 import shutil
+from collections.abc import Sequence
 from enum import Enum
+from itertools import groupby
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -12,34 +15,36 @@ from transformer_cli.commands.options import (
     DeviceOption,
     RunOption,
     as_text,
+    load_translator,
     search_settings,
     writing,
 )
+from transformer_cli.commands.tables import table
 from transformer_cli.inspection.picture_files import picture_format
-from transformer_cli.output.inspections import inspection_as_json, words_as_json, words_as_table
-from transformer_cli.output.maps import maps_as_blocks, words_as_blocks
+from transformer_cli.system.terminal import width
+
+if TYPE_CHECKING:
+    from transformer_cli.inspection.numbers import AttentionMap, WordAttention
+
+TITLES = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "encoder–decoder attention",
+}
+SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"), (0.0, "  "))  # weights from …
+MEANING = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
+LONGEST = 14  # columns of the terminal for a token
+JOINER = "\u200d"  # between letters and emoji that are written as one
+
+Cells = list[list[float]]
 
 
 class KindChoice(str, Enum):
-    """The values that `tfm inspect --kind` accepts."""
+    """The values that `--kind` accepts: typer knows no lists of literals."""
 
     encoder = "encoder"
     decoder = "decoder"
     cross = "cross"
-
-
-class OnErrorChoice(str, Enum):
-    """The values that `tfm inspect --on-error` accepts: some of `tfm translate --on-error`."""
-
-    stop = "stop"
-    truncate = "truncate"
-
-
-class ScaleChoice(str, Enum):
-    """The values that `tfm inspect --scale` accepts."""
-
-    sqrt = "sqrt"
-    none = "none"
 
 
 def inspect(
@@ -65,9 +70,9 @@ def inspect(
         typer.Option(metavar="N", help="Which head, counted from 1. Repeatable.", show_default="every head"),
     ] = None,
     on_error: Annotated[
-        OnErrorChoice,
+        Literal["stop", "truncate"],
         typer.Option(help="What becomes of a sentence that is too long: an error, or it is cut."),
-    ] = OnErrorChoice.stop,
+    ] = "stop",
     vectors: Annotated[
         str | None,
         typer.Option(
@@ -81,7 +86,7 @@ def inspect(
         str | None, typer.Option(metavar="WORD", help="With --vectors: show only this word's rows.")
     ] = None,
     scale: Annotated[
-        ScaleChoice | None,
+        Literal["sqrt", "none"] | None,
         typer.Option(help="With --vectors: divide the scores by √dimension, or not.", show_default="sqrt"),
     ] = None,
     as_blocks: Annotated[
@@ -92,7 +97,12 @@ def inspect(
     ] = False,
 ) -> None:
     """Draw a sentence's attention weights and token vectors. These are drawn before and after the encoder."""
-    picture = _picture(output, as_blocks=as_blocks, as_json=as_json)
+    forms = {"--output": output, "--text": as_blocks, "--json": as_json}
+    if len(chosen := [option for option, value in forms.items() if value]) > 1:
+        raise typer.BadParameter(f"{' and '.join(chosen)} cannot be used together")
+    picture = None if as_blocks or as_json else output or Path("inspect.png")
+    if picture:
+        picture_format(picture)  # before there is work to lose
     sentence = as_text(sentence, "the sentence")
     if vectors is not None:
         of_a_model: dict[str, object] = {
@@ -102,48 +112,33 @@ def inspect(
             "--kind": kind,
             "--layer": layer is not None,
             "--head": head,
-            "--on-error": on_error is not OnErrorChoice.stop,
+            "--on-error": on_error != "stop",
         }
         if given := [option for option, value in of_a_model.items() if value]:
             raise typer.BadParameter(f"--vectors uses no model, so it cannot be used together with {', '.join(given)}")
-        _inspect_words(sentence, vectors, query, scale is not ScaleChoice.none, picture, as_json)
+        _inspect_words(sentence, vectors, query, scale != "none", picture, as_json)
         return
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
+    translator = load_translator([run], device)
+    from transformer_cli.inspection.as_json import inspection_as_json
     from transformer_cli.inspection.numbers import KINDS, inspect_sentence
-    from transformer_cli.translator import Options, Translator
+    from transformer_cli.translator import Options
 
-    translator = Translator.load(run, device=device)
     settings = search_settings(translator.run.config.decoding, overrides)
-    inspection = inspect_sentence(translator, sentence, Options(on_error=on_error.value), settings)
+    inspection = inspect_sentence(translator, sentence, Options(on_error=on_error), settings)
     kinds = [each for each in KINDS if not kind or KindChoice(each) in kind]
     maps = inspection.maps(kinds, layer=layer, heads=head or ())
     if as_json:
         print(inspection_as_json(inspection, maps))
-        return
-    if picture is None:
-        print(f"{inspection.translation}\n\n{maps_as_blocks(maps, width=shutil.get_terminal_size().columns)}")
-        return
-    from transformer_cli.inspection.plots import draw_inspection
+    elif picture is None:
+        print(f"{inspection.translation}\n\n{maps_as_blocks(maps, columns=shutil.get_terminal_size().columns)}")
+    else:
+        from transformer_cli.inspection.plots import draw_inspection
 
-    with writing(picture):
-        draw_inspection(inspection, maps, picture)
-    print(f"{inspection.translation}\n{picture}")
-
-
-def _picture(output: Path | None, *, as_blocks: bool, as_json: bool) -> Path | None:
-    """Returns the picture to write, or None to print text or JSON instead.
-
-    Raises BadParameter if that is not clear, and DataError if the file's name is not a picture's.
-    """
-    forms = {"--output": output, "--text": as_blocks, "--json": as_json}
-    if len(chosen := [option for option, value in forms.items() if value]) > 1:
-        raise typer.BadParameter(f"{' and '.join(chosen)} cannot be used together")
-    if as_blocks or as_json:
-        return None
-    picture = output or Path("inspect.png")
-    picture_format(picture)
-    return picture
+        with writing(picture):
+            draw_inspection(inspection, maps, picture)
+        print(f"{inspection.translation}\n{picture}")
 
 
 def _inspect_words(
@@ -155,12 +150,119 @@ def _inspect_words(
     found = attend_over_words(sentence, vectors, is_scaled=is_scaled, query=query)
     if as_json:
         print(words_as_json(found))
-        return
-    if picture is None:
-        print(words_as_blocks(found, width=shutil.get_terminal_size().columns))
-        return
-    from transformer_cli.inspection.plots import draw_words
+    elif picture is None:
+        weights = [("", found.weights.tolist())]
+        blocks = _side_by_side(weights, _queries(found), found.words, shutil.get_terminal_size().columns)
+        print(f"{MEANING}\n\n{blocks}")
+    else:
+        from transformer_cli.inspection.plots import draw_words
 
-    with writing(picture):
-        draw_words(found, picture)
-    print(f"{words_as_table(found)}\n{picture}")
+        with writing(picture):
+            draw_words(found, picture)
+        print(f"{words_as_table(found)}\n{picture}")
+
+
+def words_as_json(found: "WordAttention") -> str:
+    """Returns the attention of word vectors, tensors as nested lists."""
+    fields = {
+        "words": found.words,
+        "without_vector": found.without_vector,
+        "queries": _queries(found),
+        "scores": found.scores.tolist(),
+        "weights": found.weights.tolist(),
+        "vectors": found.vectors.tolist(),
+        "context_vectors": found.context.tolist(),
+    }
+    return json.dumps(fields, ensure_ascii=False, allow_nan=False)
+
+
+def words_as_table(found: "WordAttention") -> str:
+    """Returns the weights, one line per word that attends."""
+    rows = zip(_queries(found), found.weights.tolist(), strict=True)
+    return table([["", *found.words], *([word, *(f"{weight:.2f}" for weight in row)] for word, row in rows)])
+
+
+def _queries(found: "WordAttention") -> list[str]:
+    """Returns the words that attend: the rows of scores and weights."""
+    return [found.words[position] for position in found.positions]
+
+
+def maps_as_blocks(maps: Sequence["AttentionMap"], *, columns: int) -> str:
+    """Returns the maps of each kind below their title, side by side if they fit in `columns` of the terminal."""
+    parts = [MEANING]
+    for (kind, layer), group in groupby(maps, key=lambda each: (each.kind, each.layer)):
+        heads = list(group)
+        parts.append(f"{TITLES[kind]}, layer {layer}")
+        named = [(f"head {each.head}", each.weights.tolist()) for each in heads]
+        parts.append(_side_by_side(named, heads[0].target_tokens, heads[0].source_tokens, columns))
+    return "\n\n".join(parts)
+
+
+def _side_by_side(
+    maps: Sequence[tuple[str, Cells]], targets: Sequence[str], sources: Sequence[str], columns: int
+) -> str:
+    """Returns maps of the same tokens; one that is too wide for the terminal is cut into parts below each other."""
+    rows = [_visible(token) for token in targets]
+    margin = max(map(width, rows)) + 1
+    most = max(columns - margin, 16) // 2  # sources beside each other, each of which takes two columns
+    if len(sources) > most:
+        blocks = []
+        for title, weights in maps:
+            for start in range(0, len(sources), most):
+                part = f"(columns {start + 1}–{min(start + most, len(sources))} of {len(sources)})"
+                cells = [row[start : start + most] for row in weights]
+                blocks.append(_block([(f"{title} {part}".strip(), cells)], rows, margin, sources[start : start + most]))
+    else:
+        at_once = max(1, (most + 1) // (len(sources) + 1))
+        groups = [maps[start : start + at_once] for start in range(0, len(maps), at_once)]
+        blocks = [_block(group, rows, margin, sources) for group in groups]
+    return "\n\n".join(blocks)
+
+
+def _block(maps: Sequence[tuple[str, Cells]], rows: Sequence[str], margin: int, sources: Sequence[str]) -> str:
+    """Returns maps beside each other: their titles, the sources' tokens written downwards, and the weights."""
+    heads = [_signs(_visible(token)) for token in sources]
+    depth = max(map(len, heads))
+    titles = "  ".join(_pad(title, 2 * len(heads)) for title, _ in maps)
+    lines = [" " * margin + titles] if titles.strip() else []
+    for level in range(depth):
+        letters = "".join(_pad(head[at] if (at := level - depth + len(head)) >= 0 else "", 2) for head in heads)
+        lines.append(" " * margin + "  ".join([letters] * len(maps)))
+    for index, name in enumerate(rows):
+        cells = "  ".join("".join(map(_shade, weights[index])) for _, weights in maps)
+        lines.append(" " * (margin - 1 - width(name)) + f"{name} {cells}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _shade(weight: float) -> str:
+    return next(shade for least, shade in SHADES if weight >= least)
+
+
+def _visible(token: str) -> str:
+    """Returns a token with all its characters visible, and no wider than LONGEST."""
+    shown = "".join(one if one.isprintable() or one == JOINER else f"<U+{ord(one):04X}>" for one in token)
+    if not width(shown):
+        shown = "".join(f"<U+{ord(one):04X}>" for one in shown)
+    if width(shown) <= LONGEST:
+        return shown
+    kept = ""
+    for sign in _signs(shown):
+        if width(kept + sign) >= LONGEST:
+            break
+        kept += sign
+    return f"{kept}…"
+
+
+def _signs(text: str) -> list[str]:
+    """Returns the characters of a text, each with the marks that stand on it."""
+    signs: list[str] = []
+    for character in text:
+        if signs and not width(character):
+            signs[-1] += character
+        else:
+            signs.append(character)
+    return signs
+
+
+def _pad(text: str, columns: int) -> str:
+    return text + " " * (columns - width(text))

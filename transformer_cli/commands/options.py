@@ -1,9 +1,9 @@
-"""What several commands share: their common options, the config from `--config` and `--set`, and files to write."""
+"""What several commands share: options, the runs and the search that they describe, and files to write."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,8 +12,37 @@ from transformer_cli.errors import DataError
 
 if TYPE_CHECKING:
     from transformer_cli.config.decoding import DecodingConfig
-    from transformer_cli.config.schema import Config
     from transformer_cli.decoding.settings import SearchSettings
+    from transformer_cli.translator import Translator
+
+
+def _dash_as_input(path: Path | None) -> Path | None:
+    return Path("/dev/stdin") if path == Path("-") else path
+
+
+def _dash_as_output(path: Path | None) -> Path | None:
+    return Path("/dev/stdout") if path == Path("-") else path
+
+
+def file_to_read(text: str, *names: str) -> Any:
+    """Returns an option that names a file of lines; - is standard input, as for most programs. text: its help."""
+    return typer.Option(*names, metavar="FILE", help=text, callback=_dash_as_input)
+
+
+def file_to_write(text: str, *names: str) -> Any:
+    """Returns an option that names a file of lines; - is standard output. text: its help."""
+    return typer.Option(*names, metavar="FILE", help=text, callback=_dash_as_output)
+
+
+def _run(text: str) -> Any:
+    return typer.Option(
+        "--run", "-r", metavar="RUN", help=text, show_default="the newest", autocompletion=completion.runs
+    )
+
+
+def _set(text: str, offered: Any) -> Any:
+    return typer.Option("--set", "-s", metavar="KEY=VALUE", help=text, autocompletion=offered)
+
 
 ConfigOption = Annotated[
     str | None,
@@ -28,22 +57,13 @@ ConfigOption = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        "-s",
-        metavar="KEY=VALUE",
-        help="Override one setting, such as training.epochs=3. Repeatable.",
-        autocompletion=completion.settings,
-    ),
+    _set("Override one setting, such as training.epochs=3. Repeatable.", completion.settings),
 ]
 DecodingSetOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        "-s",
-        metavar="KEY=VALUE",
-        help="Override a setting of the search, such as decoding.length_penalty=0.6. Repeatable.",
-        autocompletion=completion.decoding_settings,
+    _set(
+        "Override a setting of the search, such as decoding.length_penalty=0.6. Repeatable.",
+        completion.decoding_settings,
     ),
 ]
 BeamSizeOption = Annotated[
@@ -55,27 +75,10 @@ BeamSizeOption = Annotated[
         show_default="the run's decoding.beam_size",
     ),
 ]
+RunOption = Annotated[str | None, _run("A run's name under runs/, or its folder.")]
 RunsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--run",
-        "-r",
-        metavar="RUN",
-        help="A run's name under runs/, or its folder. Several runs of one dataset translate together, as an ensemble.",
-        show_default="the newest",
-        autocompletion=completion.runs,
-    ),
-]
-RunOption = Annotated[
-    str | None,
-    typer.Option(
-        "--run",
-        "-r",
-        metavar="RUN",
-        help="A run's name under runs/, or its folder.",
-        show_default="the newest",
-        autocompletion=completion.runs,
-    ),
+    _run("A run's name under runs/, or its folder. Several runs of one dataset translate together, as an ensemble."),
 ]
 DeviceOption = Annotated[
     str,
@@ -90,23 +93,20 @@ LowercaseOption = Annotated[
     bool, typer.Option("--lowercase", help="Score without case. Lower-cased runs are scored so anyway.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonLinesOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
 
-def dash_as_input(path: Path | None) -> Path | None:
-    """Let - name standard input, as most programs do: the callback of an option that is a file to read."""
-    return Path("/dev/stdin") if path == Path("-") else path
+def load_translator(runs: Sequence[str | None] | None, device: str) -> "Translator":
+    """Open runs, by default the newest, as one translator.
 
+    A run that does not exist is told before torch is imported, which takes seconds.
+    """
+    from transformer_cli.runs.run import find_run
 
-def dash_as_output(path: Path | None) -> Path | None:
-    """Let - name standard output: the callback of an option that is a file of lines to write."""
-    return Path("/dev/stdout") if path == Path("-") else path
+    folders = [find_run(each) for each in runs or (None,)]
+    from transformer_cli.translator import Translator
 
-
-def read_config(name: str | None, overrides: Sequence[str] | None) -> "Config":
-    """Returns the config that `--config` and `--set` describe. Raises ConfigError."""
-    from transformer_cli.config.load import load_config
-
-    return load_config(name, overrides or ())
+    return Translator.load(*folders, device=device)
 
 
 def search_settings(

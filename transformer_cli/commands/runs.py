@@ -1,19 +1,91 @@
-"""`tfm runs`: the folder runs/ → what is in it."""
+"""`tfm runs`: the folder runs/ → what is in it, and remarks on runs that are not finished."""
 
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from transformer_cli.commands.options import JsonOption
+from transformer_cli.commands.tables import table
+from transformer_cli.compute.memory import in_words
+from transformer_cli.system.terminal import on_one_line
+
+if TYPE_CHECKING:
+    from transformer_cli.runs.listing import ListedRun
 
 RUNS = Path("runs")
+UNKNOWN = "–"
 
 
 def runs(as_json: JsonOption = False) -> None:
     """List the runs under runs/, and how good they are. It also shows what they learned and how far they are."""
-    from transformer_cli.output.runs import runs_as_json, runs_as_table
     from transformer_cli.runs.listing import list_runs
 
     found = list_runs(RUNS)
-    if as_json:
-        print(runs_as_json(RUNS, found))
+    if as_json:  # escaped to ASCII: a name may hold any bytes
+        print(json.dumps({"folder": str(RUNS), "runs": [asdict(run) for run in found]}))
     elif found:
         print(runs_as_table(found))
+
+
+def runs_as_table(runs: Sequence["ListedRun"]) -> str:
+    """Returns a line for each run, and below the table what its columns do not say. There is at least one run.
+
+    A column tells which text BLEU is of, if they are not all of one.
+    """
+    texts = {run.evaluation.text for run in runs if run.evaluation}
+    heads = ["run", "saved", "corpus", "params", "epochs", "loss", "BLEU", *(["of"] if len(texts) > 1 else []), "size"]
+    rows = [heads, *(_row(run, with_text=len(texts) > 1) for run in runs)]
+    total = f", {in_words(sum(run.bytes for run in runs))} in all" if len(runs) > 1 else ""
+    notes = [f"loss: the lowest on the validation text; size: on disk{total}"]
+    if texts:
+        of = f", of {next(iter(texts))}" if len(texts) == 1 else ""
+        notes.append(f"BLEU: the last that `tfm evaluate` found{of}")
+    if any(run.newest for run in runs):
+        notes.append("* the newest, which commands use that are given no run")
+    remarks = [on_one_line(line) for run in runs for line in _remarks(run)]
+    return "\n".join([table(rows), "", *notes, *([""] if remarks else []), *remarks])
+
+
+def _row(run: "ListedRun", *, with_text: bool) -> list[str]:
+    date = run.saved or run.begun
+    evaluation = run.evaluation
+    return [
+        f"{run.name}{' *' if run.newest else ''}",
+        f"{datetime.fromisoformat(date).astimezone():%Y-%m-%d}" if date else UNKNOWN,
+        f"{run.corpus} {run.source}→{run.target}" if run.corpus else UNKNOWN,
+        _count(run.parameters) if run.parameters is not None else UNKNOWN,
+        f"{UNKNOWN if run.epochs_done is None else run.epochs_done}/{run.epochs}" if run.epochs else UNKNOWN,
+        f"{run.best_valid_loss:.3f}" if run.best_valid_loss is not None else UNKNOWN,
+        f"{evaluation.bleu:.2f}" if evaluation else UNKNOWN,
+        *([evaluation.text if evaluation else ""] if with_text else []),
+        in_words(run.bytes),
+    ]
+
+
+def _remarks(run: "ListedRun") -> list[str]:
+    """Returns what a user may want to do about a run, or should know of it."""
+    lines = {
+        "new": [f"nothing saved yet: {run.name}"],
+        "training": [f"in training: {run.name}"],
+        "unfinished": [f"unfinished: {run.name}; `{run.resume}` goes on"],
+        "finished": [],
+        "broken": [f"broken: {run.problem}"],
+    }[run.state]
+    if run.evaluation and not run.evaluation_is_current:
+        lines.append(
+            f"BLEU of earlier weights: {run.name}; `tfm evaluate --run {shlex.quote(run.name)}` judges its best ones"
+        )
+    return lines
+
+
+def _count(number: int) -> str:
+    """Returns a number of parameters with three digits or fewer: 300, 45 k, 1.7 M, 213 M."""
+    if number < 1000:
+        return str(number)
+    if number < 999_500:
+        return f"{number / 1e3:.0f} k"
+    return f"{number / 1e6:.1f} M" if number < 99_950_000 else f"{number / 1e6:,.0f} M"

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from transformer_cli.commands.options import ConfigOption, SetOption, read_config
+from transformer_cli.commands.options import ConfigOption, SetOption
 
 
 def train(
@@ -15,7 +15,9 @@ def train(
     ] = False,
 ) -> None:
     """Train a run under runs/. An interrupted run continues from its last save."""
-    settings = read_config(config, overrides)
+    from transformer_cli.config.load import load_config
+
+    settings = load_config(config, overrides or ())
     from transformer_cli.training.trainer import train  # imports torch, so only after the config has been checked
 
     train(settings, fresh=fresh)

@@ -11,8 +11,8 @@ from transformer_cli.config.load import override_decoding
 from transformer_cli.data.fitting import Fitting
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError, TfmError
+from transformer_cli.inspection.as_json import inspection_as_json
 from transformer_cli.inspection.numbers import KINDS, Kind, inspect_sentence
-from transformer_cli.output.inspections import inspection_as_json
 from transformer_cli.serve.directions import AUTO, Chosen, Directions
 from transformer_cli.serve.limits import SPLIT, Limits
 from transformer_cli.serve.parameters import number_of, text_of, texts_of

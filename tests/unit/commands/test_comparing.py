@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.output.comparisons import CAUTION, RECIPE_CAUTION
+from transformer_cli.commands.compare import CAUTION, RECIPE_CAUTION
 
 Tfm = Callable[..., tuple[int, str, str]]
 
@@ -31,7 +31,13 @@ def test_files_are_compared_with_the_first(tfm: Tfm, files: Path) -> None:
     code, out, _ = tfm("compare", "a", "b", "--reference", "r", "--json", cwd=files)
     (found,) = json.loads(out)["comparisons"]
     assert ([each["name"] for each in found["systems"]], found["sentences"]) == (["a", "b"], 30)
+    assert (found["judges"], len(found["bleu_signatures"])) == ("weights", 2)
+    first, second = (each["bleu"] for each in found["systems"])
+    assert first.keys() == second.keys() == {"score", "interval", "difference"}
+    assert (first["interval"].keys(), first["difference"]) == ({"mean", "half_width"}, None)
+    assert second["difference"].keys() == {"points", "p_bootstrap", "p_randomization"}
     assert len(found["systems"][1]["examples"]) == 3
+    assert len(found["systems"][1]["examples"][0]["translations"]) == 2
 
 
 def test_commas_join_the_runs_of_a_recipe(tfm: Tfm, files: Path) -> None:

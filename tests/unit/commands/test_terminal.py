@@ -18,7 +18,7 @@ import pytest
 
 from forked import Forks
 from transformer_cli.commands.app import main
-from transformer_cli.output.tables import table
+from transformer_cli.commands.tables import table
 from transformer_cli.system import progress, streams, terminal
 from transformer_cli.system.progress import LineHandler
 from transformer_cli.system.terminal import Terminal, TerminalWithBars, on_one_line
@@ -150,14 +150,15 @@ def test_escape_codes_of_a_vocabulary_are_shown_on_a_terminal(
 
 @pytest.fixture
 def converse(forks: Forks, project: Path, tmp_path: Path, screen: Screen) -> Callable[..., int]:
-    """converse(*arguments, out=None): start `tfm translate` on the screen, or with its results in a file, there."""
+    """converse(*arguments, out=None, history="on"): start `tfm translate` on the screen."""
     (tmp_path / "data").symlink_to(project / "data")
     (tmp_path / "runs").symlink_to(project / "runs")
     environment = {"TERM": "xterm", "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
 
-    def start(*arguments: object, out: Path | None = None) -> int:
+    def start(*arguments: object, out: Path | None = None, history: str = "on") -> int:
         streams = (screen.path, out or screen.path, screen.path)
-        return forks.start("translate", *arguments, cwd=tmp_path, streams=streams, environment=environment)
+        chosen = {**environment, "TFM_HISTORY": history}
+        return forks.start("translate", *arguments, cwd=tmp_path, streams=streams, environment=chosen)
 
     return start
 
@@ -218,6 +219,20 @@ def test_the_history_of_one_conversation_is_offered_in_the_next(
     (history,) = (tmp_path / "state").rglob("history")
     assert history.read_text(encoding="utf-8").splitlines() == ["Der alte Hund singt im Park."]
     assert history.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_history_that_is_switched_off_is_neither_read_nor_kept(
+    converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
+) -> None:
+    converse(history="off")
+    screen.seen(until="de> ")
+    screen.type("Der alte Hund singt im Park.\r")
+    screen.seen(until=DOG)
+    screen.type("\x1b[A\r")  # within a conversation, earlier lines are offered as ever
+    screen.seen(until=DOG)
+    screen.type("\x04")
+    assert forks.end() == 0
+    assert not (tmp_path / "state").exists()
 
 
 def test_a_conversation_needs_no_history(

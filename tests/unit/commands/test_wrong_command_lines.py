@@ -1,6 +1,8 @@
 """Wrong command lines: wrong_command_lines.txt has what each gets on standard error."""
 
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +25,15 @@ CONFIGS = {
     "json.yaml": b'{"training": {"epochs": "3"}}',
     "documents.yaml": b"name: a\n---\nname: b\n",
 }
+TOLD = """\
+import sys
+from contextlib import suppress
+from transformer_cli.commands.app import main
+for line in sys.argv[1:]:
+    with suppress(SystemExit):
+        main(line.split())
+print(*sorted({'torch', 'spacy', 'matplotlib'} & set(sys.modules)))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +65,17 @@ def test_a_wrong_command_line_gets_its_sentence(tfm: Tfm, folder: Path, line: st
         assert rest == said
     assert usage == [] or (code == 2 and usage[0].startswith("Usage: tfm"))
     assert sorted(path.name for path in folder.iterdir()) == sorted(CONFIGS)
+
+
+def test_an_unknown_run_is_told_before_what_takes_seconds_to_import(tmp_path: Path) -> None:
+    lines = [
+        *("translate Hallo", "evaluate", "score --input a --target b", "inspect Hallo"),
+        *("curves none", "export none"),
+    ]
+    named = [line if line.endswith("none") else f"{line} --run none" for line in lines]
+    done = subprocess.run([sys.executable, "-c", TOLD, *named], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout == "\n", done.stderr
+    assert done.stderr == "tfm: error: runs/none: no such run; runs/ has none\n" * len(lines)
 
 
 def test_no_sentence_names_a_class() -> None:

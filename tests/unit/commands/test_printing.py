@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from transformer_cli.commands import evaluate, inspect, prepare
+from transformer_cli.commands.translate import translation_as_json
 from transformer_cli.data.prepare import Prepared
 from transformer_cli.evaluation.evaluate import LengthScore, Result
 from transformer_cli.evaluation.metrics import Interval
-from transformer_cli.evaluation.score import LineScore
+from transformer_cli.inspection.as_json import inspection_as_json
 from transformer_cli.inspection.numbers import Attention, Inspection, WordAttention
-from transformer_cli.output import datasets, inspections, results, translations
 from transformer_cli.translator import Translation
 
 MANIFEST: dict[str, Any] = {
@@ -27,7 +28,6 @@ MANIFEST: dict[str, Any] = {
         }
     },
     "joins": {"valid_restored": 0.9974},
-    "left_out": ["größer"],
 }
 TRANSLATION = Translation(
     source="Ein Haus.",
@@ -107,41 +107,39 @@ def words() -> WordAttention:
 
 
 def test_a_translation_is_one_line_of_json_with_its_text_unescaped() -> None:
-    assert translations.translation_as_json(TRANSLATION) == (
+    assert translation_as_json(TRANSLATION) == (
         '{"source": "Ein Haus.", "translation": "a “house”.", "tokens": ["a", "<unk>", "."], "log_prob": -0.5, '
         '"score": -0.125, "alignment": "0-0 2-1 2-2", "source_tokens": ["ein", "haus", "."], "alternatives": []}'
     )
-    assert json.loads(translations.translation_as_json(TRANSLATION)) == translations.translation_as_dict(TRANSLATION)
 
 
 def test_the_alternatives_of_a_translation_stand_in_its_line() -> None:
     other = replace(TRANSLATION, text="house.", tokens=["<unk>", "."], score=-0.5, alignment=[1, 2])
-    found = translations.translation_as_dict(replace(TRANSLATION, alternatives=[other]))
-    assert found.keys() == translations.translation_as_dict(TRANSLATION).keys()
+    found = json.loads(translation_as_json(replace(TRANSLATION, alternatives=[other])))
     assert found["alternatives"] == [
         {"translation": "house.", "tokens": ["<unk>", "."], "log_prob": -0.5, "score": -0.5, "alignment": "1-0 2-1"}
     ]
 
 
 def test_results_are_the_runs_folder_and_the_fields_of_each() -> None:
-    (found,) = results.results_as_dict(Path("runs/mine"), [result("test", 1.7)])["results"]
+    (found,) = json.loads(evaluate.results_as_json(Path("runs/mine"), [result("test", 1.7)]))["results"]
     assert found == asdict(result("test", 1.7))
     assert found["bleu_interval"] == {"mean": 35.9, "half_width": 1.663}
     assert found["bleu_by_source_length"][1] == {"shortest": 51, "longest": None, "sentences": 10, "bleu": 20.0}
-    text = results.results_as_json(Path("runs/mine"), [])
+    text = evaluate.results_as_json(Path("runs/mine"), [])
     assert text == '{"run": "runs/mine", "results": []}'
-    ensemble = results.results_as_json(Path("runs/mine"), [], [Path("runs/yours")])
+    ensemble = evaluate.results_as_json(Path("runs/mine"), [], [Path("runs/yours")])
     assert ensemble == '{"run": "runs/mine", "others": ["runs/yours"], "results": []}'
 
 
 def test_a_folder_whose_name_is_no_utf_8_can_be_printed() -> None:
-    text = results.results_as_json(Path("runs/\udcff"), [])
+    text = evaluate.results_as_json(Path("runs/\udcff"), [])
     assert text.encode("utf-8") == b'{"run": "runs/\\udcff", "results": []}'
 
 
 def test_results_are_tables_with_one_line_per_split() -> None:
     middle = replace(result("valid-set", 12.0), bleu_by_source_length=[LengthScore(11, 15, 1000, 35.868)])
-    assert results.results_as_table([result("test", 1.71249), middle]).split("\n") == [
+    assert evaluate.results_as_table([result("test", 1.71249), middle]).split("\n") == [
         "split      sentences    loss    PPL  loss (batch mean)          BLEU  BLEU (tokens)  chrF  seconds",
         "test           1,000   1.712  5.540              1.750  35.87 ± 1.66          36.00  5.50      7.6",
         "valid-set      1,000  12.000  5.540              1.750  35.87 ± 1.66          36.00  5.50      7.6",
@@ -158,21 +156,13 @@ def test_results_are_tables_with_one_line_per_split() -> None:
 
 def test_without_intervals_nothing_is_said_of_them() -> None:
     large = replace(result("test", 1.7), bleu_interval=None, chrf_interval=None)
-    assert "±" in results.results_as_table([large, result("test", 1.7)])
-    assert "±" not in results.results_as_table([large])
+    assert "±" in evaluate.results_as_table([large, result("test", 1.7)])
+    assert "±" not in evaluate.results_as_table([large])
 
 
-def test_a_scored_line_is_one_line_of_json() -> None:
-    assert results.line_score_as_json(LineScore("Ein\u2028Hund", "größer", -2.5, 3, 2.3)) == (
-        '{"source": "Ein\u2028Hund", "target": "größer", "log_prob": -2.5, "tokens": 3, "ppl": 2.3}'
-    )
-
-
-def test_a_prepared_dataset_is_its_manifest_or_a_table() -> None:
+def test_a_prepared_dataset_is_a_table() -> None:
     prepared = Prepared(Path("data/mine"), MANIFEST, created=True)
-    assert json.loads(datasets.prepared_as_json(prepared)) == MANIFEST
-    assert "größer" in datasets.prepared_as_json(prepared)
-    assert datasets.prepared_as_table(prepared).split("\n") == [
+    assert prepare.prepared_as_table(prepared).split("\n") == [
         "data/mine",
         "split  sentences  side   tokens  unknown  longest",
         "train     29,000    de  360,634    3.00%       44",
@@ -184,20 +174,20 @@ def test_a_prepared_dataset_is_its_manifest_or_a_table() -> None:
 
 def test_an_inspection_is_numbers_and_null_where_nothing_may_be_attended_to(inspection: Inspection) -> None:
     maps = inspection.maps(["decoder"])
-    found = inspections.inspection_as_dict(inspection, maps)
+    text = inspection_as_json(inspection, maps)
+    found = json.loads(text)
     (head,) = found["attention"]
     assert (head["kind"], head["layer"], head["head"]) == ("decoder", 1, 1)
     assert (head["scores"], head["weights"]) == ([[1.0, None], [0.0, 0.0]], [[1.0, 0.0], [0.5, 0.5]])
     vectors = [[1.0, 0.0], [0.0, 2.0], [0.0, 2.0]]
     assert found["vectors"] == {"without_positions": vectors, "before": vectors, "after": vectors}
-    assert [(pair["token"], pair["positions"], pair["after"]) for pair in found["repetitions"]] == [("ä", (1, 2), 1.0)]
-    text = inspections.inspection_as_json(inspection, maps)
+    assert [(pair["token"], pair["positions"], pair["after"]) for pair in found["repetitions"]] == [("ä", [1, 2], 1.0)]
     assert text.startswith('{"source": "Ä ä", "translation": "b", "source_tokens": ["<sos>", "ä", "ä"], "source_ids": ')
-    assert json.loads(text)["attention"] == found["attention"]
 
 
 def test_word_vectors_are_numbers_or_a_table_of_weights(words: WordAttention) -> None:
-    assert inspections.words_as_dict(words) == {
+    text = inspect.words_as_json(words)
+    assert json.loads(text) == {
         "words": ["the", "kätzchen"],
         "without_vector": ["on"],
         "queries": ["kätzchen"],
@@ -206,7 +196,5 @@ def test_word_vectors_are_numbers_or_a_table_of_weights(words: WordAttention) ->
         "vectors": [[1.0, 0.0], [0.0, 2.0]],
         "context_vectors": [[0.25, 1.5]],
     }
-    text = inspections.words_as_json(words)
     assert text.startswith('{"words": ["the", "kätzchen"], "without_vector": ["on"], "queries": ["kätzchen"], ')
-    assert json.loads(text) == inspections.words_as_dict(words)
-    assert inspections.words_as_table(words) == "           the  kätzchen\nkätzchen  0.25      0.75"
+    assert inspect.words_as_table(words) == "           the  kätzchen\nkätzchen  0.25      0.75"

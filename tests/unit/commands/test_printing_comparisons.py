@@ -1,10 +1,10 @@
 """What is printed of comparisons: tables with a verdict, and JSON."""
 
-import json
 from dataclasses import replace
 
 import pytest
 
+from transformer_cli.commands import compare as output
 from transformer_cli.evaluation.compare import (
     Comparison,
     Example,
@@ -15,7 +15,6 @@ from transformer_cli.evaluation.compare import (
 )
 from transformer_cli.evaluation.metrics import Interval
 from transformer_cli.evaluation.statistics import Difference, PairedScore, RecipeDifference
-from transformer_cli.output import comparisons as output
 
 
 @pytest.fixture
@@ -73,15 +72,6 @@ def test_a_comparison_is_tables_examples_and_a_verdict(comparison: Comparison) -
     assert "newer is better\nnewer is better\n(2 comparisons: better means p < 0.05 / 2)\n\nThis judges" in (
         output.comparisons_as_table([several])
     )
-
-
-def test_a_comparison_as_json_says_what_it_judges(comparison: Comparison) -> None:
-    (found,) = json.loads(output.comparisons_as_json([comparison]))["comparisons"]
-    assert (found["split"], found["judges"], found["bleu_signatures"]) == ("test", "weights", ["bleu-bs", "bleu-ar"])
-    first, second = found["systems"]
-    assert first["bleu"] == {"score": 35.0, "interval": {"mean": 35.0, "half_width": 1.5}, "difference": None}
-    assert second["bleu"]["difference"] == {"points": 1.2, "p_bootstrap": 0.003, "p_randomization": 0.00004}
-    assert second["examples"][0]["translations"] == ["a cat.", "a dog."]
 
 
 def test_recipes_are_means_with_the_spread_of_their_runs() -> None:
