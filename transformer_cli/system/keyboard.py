@@ -3,6 +3,7 @@
 Editing is GNU readline's, or that of libedit, which Python has on macOS: keys, ~/.inputrc and all.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -112,8 +113,12 @@ def history_file() -> Path:
 def _history(readline: Any) -> Iterator[None]:
     """Offer the lines of earlier sessions during the block, and keep those of this one, for their owner alone to read.
 
-    Where they cannot be read or kept, there is no history: that is no reason to translate nothing.
+    Where they cannot be read or kept, there is no history: that is no reason to translate nothing. With TFM_HISTORY=off
+    nothing is read from disk, and nothing kept there.
     """
+    if os.environ.get("TFM_HISTORY") == "off":
+        yield
+        return
     path = history_file()
     with suppress(OSError):
         readline.read_history_file(path)
