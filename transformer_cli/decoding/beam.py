@@ -4,8 +4,9 @@ Knows nothing of words, files or the model. The `beam_size` places of a sentence
 hypotheses. At each step every live one is continued by its likeliest tokens, the continuations are ranked together with
 the finished ones, and the best get the places. A continuation with <eos>, or with as many tokens as are allowed, is
 finished then. A finished hypothesis that has to give its place to live ones is not forgotten: it is ranked again at the
-next step. A sentence ends when no live one has a place, or when none can still become one of its n best: the score of
-what a live one becomes is at most log_prob / limit^α, because log-probabilities are not positive.
+next step, when a live one may have fallen behind it. A sentence ends when no live one has a place, or when none can
+still become one of its n best. What a live one becomes has at most the score log_prob / limit^α, because
+log-probabilities are not positive; with α > 0 that is more than its score now, since the sum is divided by more.
 """
 
 from dataclasses import dataclass

@@ -30,8 +30,11 @@ def sample(
     """
 
     def choose(logits: Tensor, sentences: Tensor, position: int) -> Tensor:
-        ids, shares = _distribution(logits, temperature, top_k, top_p)
-        return _drawn(ids, shares, uniform[sentences, position])
+        shares = ((logits - logits.amax(dim=1, keepdim=True)) / temperature).softmax(dim=1)
+        if not top_k and top_p == 1.0:
+            return _drawn(shares, uniform[sentences, position])
+        ranked = _likeliest(shares, top_k, top_p)
+        return _ids_at(_drawn(ranked, uniform[sentences, position]), ranked, shares)
 
     return one_at_a_time(decoder, rules, choose)
 
@@ -41,26 +44,39 @@ def uniform_numbers(seeds: Sequence[tuple[int, ...]], length: int) -> Tensor:
     return torch.from_numpy(np.stack([np.random.default_rng(seed).random(length, np.float32) for seed in seeds]))
 
 
-def _distribution(logits: Tensor, temperature: float, top_k: int, top_p: float) -> tuple[Tensor | None, Tensor]:
-    """Returns the probabilities that tokens are drawn with, (rows, places), and the ids at these places (None: 0 1 …).
+def _likeliest(shares: Tensor, top_k: int, top_p: float) -> Tensor:
+    """Returns the largest of the probabilities (rows, vocabulary) in falling order: (rows, places).
 
-    For example, probabilities 0.1 0.6 0.3 with top_k 2 are 0.6 0.3 of the ids 1 2, which `_drawn` draws 2 : 1; with
-    top_p 0.6 the id 1 alone is left.
+    For example, of 0.1 0.6 0.3 the top_k 2 are 0.6 0.3; with top_p 0.6 they are 0.6 0.0 0.0. Numbers alone are sorted,
+    without their ids: on the CPU NumPy does that twenty times as fast as torch sorts pairs of them.
     """
-    shares = ((logits - logits.amax(dim=1, keepdim=True)) / temperature).softmax(dim=1)
-    if not top_k and top_p == 1.0:
-        return None, shares
-    shares, ids = shares.sort(dim=1, descending=True, stable=True)
+    if shares.device.type == "cpu":
+        ranked = torch.from_numpy(-np.sort(-shares.numpy(), axis=1))
+    else:
+        ranked = shares.sort(dim=1, descending=True).values
     if top_k:
-        shares = shares[:, :top_k]
-    before = shares.cumsum(dim=1) - shares  # what the likelier ones have together
-    total = shares.sum(dim=1, keepdim=True)  # top_p is a share of what top_k has left
-    return ids, shares.masked_fill(before >= top_p * total, 0.0) if top_p < 1.0 else shares
+        ranked = ranked[:, :top_k]
+    if top_p == 1.0:
+        return ranked
+    before = ranked.cumsum(dim=1) - ranked  # what the likelier ones have together
+    total = ranked.sum(dim=1, keepdim=True)  # top_p is a share of what top_k has left
+    return ranked.masked_fill(before >= top_p * total, 0.0)
 
 
-def _drawn(ids: Tensor | None, shares: Tensor, uniform: Tensor) -> Tensor:
+def _drawn(shares: Tensor, uniform: Tensor) -> Tensor:
     """Returns for each row the first place whose shares up to there exceed `uniform` of them all: int64 (rows,)."""
     up_to = shares.cumsum(dim=1)
     place = torch.searchsorted(up_to, (uniform * up_to[:, -1])[:, None], right=True)
-    place = torch.minimum(place, up_to.argmax(dim=1, keepdim=True))  # rounding may have reached the end
-    return (place if ids is None else ids.gather(1, place))[:, 0]
+    return torch.minimum(place, up_to.argmax(dim=1, keepdim=True))[:, 0]  # rounding may have reached the end
+
+
+def _ids_at(places: Tensor, ranked: Tensor, shares: Tensor) -> Tensor:
+    """Returns the ids that have these places, int64 (rows,), when shares are ranked; of equal ones the lower id first.
+
+    For example, 0.2 0.6 0.2 are ranked 0.6 0.2 0.2: place 2 is the second one of 0.2, which is that of id 2.
+    """
+    value = ranked.gather(1, places[:, None])
+    earlier = places - (ranked > value).sum(dim=1)  # how many equal ones go before it
+    rows, ids = (shares == value).nonzero(as_tuple=True)  # by rows, the lower id first
+    first = torch.searchsorted(rows, torch.arange(len(shares), device=rows.device))
+    return ids[first + earlier]

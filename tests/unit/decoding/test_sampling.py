@@ -8,7 +8,7 @@ from torch import Tensor
 
 from oracles.tables import EOS, SOS, VOCABULARY, A, B, C, TableDecoder, table
 from transformer_cli.decoding.greedy import greedy
-from transformer_cli.decoding.interface import Hypothesis, Rules
+from transformer_cli.decoding.interface import Hypothesis, Rules, Step
 from transformer_cli.decoding.sampling import sample, uniform_numbers
 
 MANY = 4000
@@ -68,6 +68,48 @@ def test_only_the_likeliest_that_have_top_p_together(kept: int) -> None:
     found = frequencies(top_p=top_p, temperature=3.0)
     torch.testing.assert_close(found, chances(3.0, kept), atol=0.03, rtol=0.0)
     assert (found > 0).sum() == kept
+
+
+def by_sorting(logits: Tensor, uniform: Tensor, temperature: float, top_k: int, top_p: float) -> list[int]:
+    """What is drawn when ids and shares of the whole vocabulary are sorted together: slow, and obvious."""
+    drawn = []
+    for row, number in zip(
+        ((logits - logits.amax(dim=1, keepdim=True)) / temperature).softmax(dim=1), uniform, strict=True
+    ):
+        shares, ids = row.sort(descending=True, stable=True)
+        shares = shares[: top_k or None]
+        kept = shares[shares.cumsum(dim=0) - shares < top_p * shares.sum()] if top_p < 1.0 else shares
+        up_to = kept.cumsum(dim=0)
+        drawn.append(int(ids[min(int((up_to <= number * up_to[-1]).sum()), len(kept) - 1)]))
+    return drawn
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 30.0])
+@pytest.mark.parametrize(("top_k", "top_p"), [(1, 1.0), (50, 1.0), (0, 0.5), (0, 0.95), (50, 0.9), (9999, 0.99)])
+def test_the_same_tokens_are_drawn_as_from_a_sorted_vocabulary(temperature: float, top_k: int, top_p: float) -> None:
+    chance = torch.Generator().manual_seed(0)
+    logits, uniform = 4 * torch.randn(40, 3000, generator=chance), torch.rand(40, 1, generator=chance)
+    logits[:20] = logits[:20].round()  # many of them equal
+    one_token = Rules(torch.ones(40, dtype=torch.int64), SOS, -1, torch.tensor([SOS]))
+    expected = by_sorting(logits.index_fill(1, torch.tensor([SOS]), float("-inf")), uniform, temperature, top_k, top_p)
+    found = sample(AlwaysTheSame(logits), one_token, uniform, temperature=temperature, top_k=top_k, top_p=top_p)
+    assert [each.tokens for each in found] == [[token] for token in expected]
+
+
+class AlwaysTheSame:
+    """A decoder whose logits, (rows, vocabulary), do not depend on what it reads."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self._logits = logits
+
+    def step(self, tokens: Tensor) -> Step:
+        return Step(self._logits.clone(), torch.ones(len(tokens), 1, 1), torch.zeros_like(tokens))
+
+    def keep(self, sentences: Tensor) -> None:
+        self._logits = self._logits[sentences]
+
+    def reorder(self, rows: Tensor) -> None:
+        raise AssertionError("only beams are reordered")
 
 
 def test_top_p_is_a_share_of_what_top_k_leaves() -> None:
