@@ -207,8 +207,12 @@ def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
 
 
 def training_lock(folder: Path) -> Path:
-    """Returns the file that is locked as long as a process trains the run in a folder, which may not be there yet."""
-    return folder.with_name(f".{folder.name}.lock")
+    """Returns the file that is locked as long as a process trains the run in a folder, which may not be there yet.
+
+    Of a link, it is that of the real folder: whoever trains it by another name trains the same run.
+    """
+    real = folder.resolve() if folder.is_symlink() else folder
+    return real.with_name(f".{real.name}.lock")
 
 
 def is_new(folder: Path) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from transformer_cli.runs.run import training_lock
 from transformer_cli.system.locks import Lock, exclusive, is_locked, try_lock
 
 
@@ -17,6 +18,13 @@ def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path) -> None:
         pass
     with exclusive(path):
         pass
+
+
+def test_a_run_has_one_lock_under_all_its_names(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere" / "real").mkdir(parents=True)
+    (tmp_path / "alias").symlink_to("elsewhere/real")
+    with exclusive(training_lock(tmp_path / "alias")):
+        assert is_locked(training_lock(tmp_path / "elsewhere" / "real"))
 
 
 def test_one_can_ask_whether_a_lock_is_held(tmp_path: Path) -> None:
