@@ -269,12 +269,3 @@ def source_length(line: str, language: str) -> int:
     """Returns the number of words of a line; of its characters in a language that is written without spaces."""
     words = line.split()
     return sum(map(len, words)) if language in WITHOUT_SPACES else len(words)
-
-
-def _say_baseline(data: DataConfig, text: ParallelText) -> None:
-    """Log what a dictionary alone reaches on the embedded corpus, to compare the model's score with."""
-    from transformer_cli.data.captions import word_by_word
-
-    guesses = [word_by_word(sentence, source=data.source) for sentence in text.sources]
-    bleu = bleu_of_text(guesses, text.references, lowercase=data.lowercased)
-    log.info("%s: baseline, word by word with a dictionary: BLEU %.2f", text.name, bleu)
