@@ -29,7 +29,7 @@ from measure.figures import say, table
 from measure.serving import Server, serving
 from transformer_cli.config.load import load_config
 from transformer_cli.data.prepare import prepare
-from transformer_cli.data.specials import SPECIALS
+from transformer_cli.data.vocabulary import SPECIALS
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 

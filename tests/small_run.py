@@ -6,8 +6,7 @@ from transformer_cli.config.data import DataConfig
 from transformer_cli.config.schema import Config, ModelConfig
 from transformer_cli.data.codec import Codecs, WordCodec
 from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.specials import SPECIALS
-from transformer_cli.data.vocabulary import Vocabulary
+from transformer_cli.data.vocabulary import SPECIALS, Vocabulary
 from transformer_cli.data.words import Joins
 from transformer_cli.runs.run import Run
 

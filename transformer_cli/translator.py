@@ -14,7 +14,7 @@ from transformer_cli.compute.devices import choose_device
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting, Line, OnError
 from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.data.specials import UNK
+from transformer_cli.data.vocabulary import UNK
 from transformer_cli.decoding.engine import TransformerEngine
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings

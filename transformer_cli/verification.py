@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from transformer_cli.data.codec import SIDES
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.manifest import read_manifest
+from transformer_cli.data.dataset import Dataset, read_manifest
 from transformer_cli.errors import CheckpointError, DataError, TfmError
 from transformer_cli.runs.exported import Exported, is_exported, read_export
 from transformer_cli.runs.identity import EXPORTED

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.data.specials import PAD
+from transformer_cli.data.vocabulary import PAD
 from transformer_cli.model.transformer import Transformer
 
 VOCABULARY = 12

@@ -11,7 +11,7 @@ from oracles.plain import PlainTransformer, plain_greedy, plain_loss, plain_stat
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.data.batching import collate
 from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.data.specials import EOS, PAD, SOS
+from transformer_cli.data.vocabulary import EOS, PAD, SOS
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.training.step import Learner
 from transformer_cli.translator import Translator

@@ -9,7 +9,7 @@ import torch
 from oracles.small import make_model
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.data.specials import EOS, SOS
+from transformer_cli.data.vocabulary import EOS, SOS
 from transformer_cli.decoding import decoder as module
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis

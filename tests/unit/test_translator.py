@@ -18,7 +18,7 @@ from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.load import load_config
 from transformer_cli.data.codec import WordCodec
 from transformer_cli.data.fitting import Fitting
-from transformer_cli.data.specials import EOS, SOS
+from transformer_cli.data.vocabulary import EOS, SOS
 from transformer_cli.decoding import engine
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis

@@ -6,17 +6,18 @@ job does. Gradients travel by nccl between GPUs and by gloo between CPUs, everyt
 
 import logging
 import os
+import secrets
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.compute.meeting import agree
 from transformer_cli.errors import DistributedError, Interrupted, TfmError
 
 if TYPE_CHECKING:
@@ -25,9 +26,29 @@ if TYPE_CHECKING:
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # torchrun sets all four
 PATIENCE = timedelta(minutes=30)  # for what one process does while the others wait, such as a large save
+PAUSE_S = 0.05  # between two looks at who has asked
 
 
-@dataclass(frozen=True)
+@dataclass
+class _Connection:
+    """What there is only while the processes are connected."""
+
+    shared: list[Any] = field(default_factory=list)
+    """the modules whose gradients are shared"""
+    alike: list[Exception] = field(default_factory=list)
+    """the errors that all processes have raised alike"""
+
+    def close(self, *, is_orderly: bool) -> None:
+        """Leave the other processes; if that is not orderly, without waiting for them, since they may be dead."""
+        for module in self.shared:  # these hold the process group: if it went last, it might wait for gloo for ever
+            module.reducer = module.logger = None
+        if is_orderly:
+            import torch.distributed as dist
+
+            dist.destroy_process_group()
+
+
+@dataclass
 class World:
     """The processes of one job, and which of them this one is. By default it is alone."""
 
@@ -39,10 +60,7 @@ class World:
     """the rank among the processes on this machine"""
     local_size: int = 1
     """how many processes there are on this machine"""
-    _shared: list[Any] = field(default_factory=list, init=False, compare=False, repr=False)
-    """the modules whose gradients are shared"""
-    _alike: list[Exception] = field(default_factory=list, init=False, compare=False, repr=False)
-    """the errors that all processes have raised alike"""
+    _connection: _Connection | None = field(default=None, init=False, compare=False, repr=False)
 
     @staticmethod
     def from_environment() -> "World":
@@ -70,7 +88,7 @@ class World:
         if self.size == 1:
             yield
             return
-        self._connect(device)
+        connection = self._connection = self._connect(device)
         level = (package := logging.getLogger("transformer_cli")).level
         if not self.is_first:
             package.setLevel(logging.CRITICAL)
@@ -81,19 +99,16 @@ class World:
         except Exception as error:
             # After a signal nobody waits for this process. An error that it alone knows of has to be said first: the
             # others would end as soon as the connection does, and torchrun ends all as soon as one has ended.
-            is_orderly = isinstance(error, Interrupted) or any(error is each for each in self._alike)
+            is_orderly = isinstance(error, Interrupted) or any(error is each for each in connection.alike)
             if isinstance(error, TfmError) and not isinstance(error, DistributedError) and not is_orderly:
                 raise DistributedError(f"rank {self.rank}: {error}") from None
             raise
         finally:
             package.setLevel(level)
-            self._free_reducers()
-            if is_orderly:  # else it might wait for the dead
-                import torch.distributed as dist
+            self._connection = None
+            connection.close(is_orderly=is_orderly)
 
-                dist.destroy_process_group()
-
-    def _connect(self, device: "torch.device") -> None:
+    def _connect(self, device: "torch.device") -> _Connection:
         import torch
         import torch.distributed as dist
         from torch.distributed.distributed_c10d import PrefixStore
@@ -114,12 +129,7 @@ class World:
         except (RuntimeError, ValueError) as error:
             reason = str(error).split("\n")[0]
             raise DistributedError(f"rank {self.rank}: the other processes cannot be reached: {reason}") from None
-
-    def _free_reducers(self) -> None:
-        """Free what holds the process group: if that went last, it might wait for gloo's threads for ever."""
-        for module in self._shared:
-            module.reducer = module.logger = None
-        self._shared.clear()
+        return _Connection()
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -146,8 +156,8 @@ class World:
         if failure is None and others is not None:
             failure = TfmError(others)
         if failure is not None:
-            if self.size > 1:
-                self._alike.append(failure)
+            if self._connection:
+                self._connection.alike.append(failure)
             raise failure
 
     def total(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -191,7 +201,8 @@ class World:
         with self._watched(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 renames broadcast_buffers; 2.6 needs it
             shared = DistributedDataParallel(module, broadcast_buffers=False)
-        self._shared.append(shared)
+        if self._connection:
+            self._connection.shared.append(shared)
         return shared
 
     @contextmanager
@@ -237,3 +248,50 @@ class World:
 
 
 ALONE = World()
+
+
+class Store(Protocol):
+    """The part of torch's Store that is used here; what it holds is bytes under names."""
+
+    def set(self, key: str, value: str, /) -> None:
+        """Keep a value, in the place of an older one."""
+
+    def get(self, key: str, /) -> bytes:
+        """Wait until there is a value, and return it. Raises RuntimeError if that takes too long."""
+
+    def check(self, keys: list[str], /) -> bool:
+        """Whether there are values under all of these names."""
+
+
+def agree(store: Store, *, rank: int, size: int, patience: timedelta) -> str:
+    """Returns a name that all `size` processes of this attempt get, and that no other attempt has had.
+
+    torchrun keeps its store when it starts dead processes again, and what they have written stays there: above all the
+    addresses at which they could be reached. So each attempt writes under a name of its own.
+
+    A process that is not the first asks with a number that nobody has used before, and waits for the answer to that
+    number. The first one answers whatever it finds, also what a process of a former attempt has asked, until each of
+    the others has its answer. For example, rank 1 has died after it asked with 17, and asks again with 23:
+
+        asks 1: 17  →  answer 17: c0ffee          nobody reads that
+        asks 1: 23  →  answer 23: c0ffee  →  c0ffee has 1
+
+    Raises RuntimeError if that takes longer than `patience`.
+    """
+    if rank != 0:
+        number = secrets.token_hex(8)
+        store.set(f"asks {rank}", number)
+        name = store.get(f"answer {number}").decode()
+        store.set(f"{name} has {rank}", "")
+        return name
+    name = secrets.token_hex(8)
+    deadline = time.monotonic() + patience.total_seconds()
+    waiting = list(range(1, size))
+    while waiting := [other for other in waiting if not store.check([f"{name} has {other}"])]:
+        for other in waiting:
+            if store.check([f"asks {other}"]):
+                store.set(f"answer {store.get(f'asks {other}').decode()}", name)
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"rank {waiting[0]} has not come within {patience}")
+        time.sleep(PAUSE_S)
+    return name

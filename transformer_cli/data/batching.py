@@ -14,7 +14,7 @@ from transformer_cli.compute.world import World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.lengths import Rows, cut_by_total, rows_that_fit
-from transformer_cli.data.specials import EOS, MARKERS, PAD, SOS
+from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS
 
 BUCKET_POOL = 100  # batches whose sentences are sorted together if bucketed; the pools themselves are drawn at random
 

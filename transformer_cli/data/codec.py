@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from transformer_cli.config.data import DataConfig, SubwordsConfig
-from transformer_cli.data.specials import UNK
 from transformer_cli.data.subwords import Pieces
-from transformer_cli.data.vocabulary import Vocabulary
+from transformer_cli.data.vocabulary import UNK, Vocabulary
 from transformer_cli.data.words import Joins, Tokenizer
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system.files import sha256, write_bytes, write_json

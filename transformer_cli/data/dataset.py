@@ -1,4 +1,6 @@
-"""A prepared dataset on disk: memory-mapped ids and offsets. Refuses files that do not match the manifest.
+"""A prepared dataset on disk: its manifest, memory-mapped ids and offsets, and which dataset fits a config.
+
+Refuses files that do not match the manifest.
 
 data/multi30k.de-en-1a2b3c4d/
     manifest.json                   what it was made from, its counts, and the sums of all other files and of itself
@@ -13,20 +15,56 @@ data/multi30k.de-en-1a2b3c4d/
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.config.data import DataConfig
-from transformer_cli.data.codec import SIDES, Codecs, codec_files
-from transformer_cli.data.manifest import read_manifest
-from transformer_cli.data.mapped_lines import MappedLines
+from transformer_cli.config.data import DataConfig, FilePair
+from transformer_cli.config.section import Shapes, fields_that_shape
+from transformer_cli.data.codec import SIDES, Codecs, codec_files, codec_sums
 from transformer_cli.errors import DataError, FileError
-from transformer_cli.system.reading import say_once
-from transformer_cli.system.sums import SUMMED, check_file
+from transformer_cli.system.files import sha256
+from transformer_cli.system.reading import look_up
+from transformer_cli.system.sums import SUMMED, check_file, read_sealed
+
+BLOCK = 1 << 24  # bytes that are searched for line ends at a time
+LINE_END = ord("\n")
+
+
+@dataclass(frozen=True)
+class MappedLines:
+    r"""The lines of a UTF-8 file, each of which ends with "\n". The positions of their ends take 8 bytes a line."""
+
+    path: Path
+    content: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+    """where each line begins, and where the last one ends: line i is content[ends[i]:ends[i + 1] - 1]"""
+
+    @staticmethod
+    def open(path: Path) -> "MappedLines":
+        """Map a file, and read it once to find its lines. Raises OSError, or ValueError if the file is empty."""
+        content = np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
+        found = [np.zeros(1, dtype=np.int64)]
+        for start in range(0, len(content), BLOCK):
+            found.append(np.flatnonzero(content[start : start + BLOCK] == LINE_END) + start + 1)
+        return MappedLines(path, content, np.concatenate(found))
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __getitem__(self, index: int) -> str:
+        r"""A line without its "\n". Raises DataError if it is not UTF-8."""
+        line = self.content[self.ends[index] : self.ends[index + 1] - 1].tobytes()
+        try:
+            return line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{self.path}: line {index + 1} is damaged: {error}; delete the folder and run `tfm prepare` again"
+            ) from None
+
 
 log = logging.getLogger(__name__)
 
@@ -86,10 +124,8 @@ class Dataset:
         except ValueError as error:
             reason = " ".join(str(error).split())
             raise DataError(f"{folder / 'manifest.json'}: damaged settings: {reason}; {_REMAKE}") from None
-        if "files" not in manifest:
-            say_once(log, f"{folder}: an older tfm prepared it, without sums of its files: damage may go unnoticed")
         try:
-            for name in codec_files(data) if "files" in manifest else ():
+            for name in codec_files(data):
                 check_file(folder / name, manifest["files"])
             codecs = Codecs.load(folder, data)
         except (FileError, DataError) as error:
@@ -163,8 +199,7 @@ class Dataset:
             raise _damaged(path, f"{len(offsets) - 1} sentences of {len(ids)} tokens", f"{sentences} of {tokens}")
         if offsets[0] != 0 or offsets[-1] != tokens or (np.diff(offsets) < 0).any():
             raise DataError(f"{places}: damaged: it should rise from 0 to {tokens}; {_REMAKE}")
-        is_summed = "files" in self.manifest and ids.nbytes <= SUMMED  # a sum says more than bounds
-        if not is_summed and len(ids) and not 0 <= ids.min() <= ids.max() < n_ids:
+        if ids.nbytes > SUMMED and len(ids) and not 0 <= ids.min() <= ids.max() < n_ids:
             raise DataError(f"{path}: damaged: its ids should go from 0 to {n_ids - 1}; {_REMAKE}")
         return Side(ids, offsets)
 
@@ -186,9 +221,123 @@ def _mapped(path: Path, manifest: Mapping[str, Any], kind: type[np.generic]) -> 
 
 
 def _check(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Raises DataError unless a file has the sum that the manifest knows; older manifests know none."""
+    """Raises DataError unless a file has the sum that the manifest knows."""
     try:
-        if "files" in manifest:
-            check_file(path, manifest["files"])
+        check_file(path, manifest["files"])
     except FileError as error:
         raise DataError(f"{error}; {_REMAKE}") from None
+
+
+FORMAT_VERSION = 1
+
+
+def settings(data: DataConfig) -> dict[str, Any]:
+    """Returns the settings that shape a dataset; those that are not in use are left out.
+
+    So a dataset stays valid when tfm learns of other corpora and other kinds of tokens.
+    """
+    shaping = fields_that_shape(DataConfig, Shapes.DATASET, Shapes.CODEC)
+    values = data.model_dump(mode="json", include={**shaping, "files": True})
+    unused = {"files", "captions"} - {data.corpus}
+    unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
+    return {key: value for key, value in values.items() if key not in unused} | {"lowercase": data.lowercased}
+
+
+def shape(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings in a manifest without the places of the user's files: what counts is what stands in them."""
+    return {key: value for key, value in settings.items() if key != "files"}
+
+
+def is_text_of(manifest: Mapping[str, Any], files: Mapping[str, FilePair]) -> bool:
+    """Whether a dataset was made from the user's own files, wherever they have been moved since.
+
+    Their content decides. A file that is gone is taken for the one of the same name. Raises OSError if one of them
+    cannot be read.
+    """
+    recorded, sums = manifest["settings"].get("files", {}), manifest["sources"]
+    if recorded.keys() != files.keys():
+        return False
+    read = cache(sha256)  # a file may be both sides
+    for split, pair in files.items():
+        for side, path in (("source", pair.source), ("target", pair.target)):
+            if path.is_file():
+                is_same = read(path) == sums.get(f"{split}.{side}")
+            else:
+                is_same = path.name == Path(recorded[split][side]).name
+            if not is_same:
+                return False
+    return True
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read a dataset's manifest. Raises DataError if the folder holds no dataset of this format version."""
+    try:
+        manifest, version = _read_manifest(folder)
+    except FileError as error:
+        remedy = "delete it and run `tfm prepare` again" if folder.exists() else "run `tfm prepare`"
+        raise DataError(f"{folder}: not a dataset: {error}; {remedy}") from None
+    if version != FORMAT_VERSION:
+        raise DataError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; run `tfm prepare` again")
+    return manifest
+
+
+def _read_manifest(folder: Path) -> tuple[dict[str, Any], int]:
+    """Returns a manifest and its format version; all that this module looks up in it is there. Raises FileError."""
+    path = folder / "manifest.json"
+    manifest = read_sealed(path)
+    try:
+        version = look_up(manifest, "format_version", int)
+        if version == FORMAT_VERSION:
+            look_up(manifest, "fingerprint", str)
+            for key in ("settings", "files", "overlap"):
+                look_up(manifest, key, dict)
+            for side in SIDES:
+                look_up(manifest, f"vocabulary.{side}", int)
+            for counts in look_up(manifest, "splits", dict).values():
+                look_up(counts, "sentences", int)
+                for side in SIDES:
+                    look_up(counts, f"{side}.tokens", int)
+    except ValueError as error:
+        raise FileError(f"{path}: damaged: {error}") from None
+    return manifest, version
+
+
+def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None) -> Path:
+    """Returns the folder of the pinned fingerprint, else the newest one prepared with these settings from this text.
+
+    codec_dir: with data.codec, the folder of the run that it names (None: data.codec is a folder); not read if a
+    fingerprint is pinned. Raises DataError if there is no such folder.
+    """
+    wanted = shape(settings(data))
+    given: dict[str, str] | None = None  # any: the fingerprint says which
+    if data.fingerprint is None:
+        given = codec_sums(codec_dir or Path(data.codec), data) if data.codec else {}
+    found, damaged = [], []
+    for folder in sorted(data_dir.glob(f"{data.corpus}.{data.source}-{data.target}-*")):
+        try:
+            manifest, version = _read_manifest(folder)
+        except FileError as error:
+            damaged.append(str(error))
+            continue
+        if version != FORMAT_VERSION:
+            continue
+        if data.fingerprint not in (None, manifest["fingerprint"]) or shape(manifest["settings"]) != wanted:
+            continue
+        if data.fingerprint is None and data.files and not is_text_of(manifest, data.files):
+            continue
+        if given in (None, manifest.get("codec", {})):
+            found.append(folder)
+    if not found:
+        which = "these settings" + (" and this text" if data.files else "")
+        remedy = "the same --config and --set"
+        if data.fingerprint:
+            which, remedy = f"fingerprint {data.fingerprint}", "the run's config.yaml as --config"
+        if damaged:
+            which += f" (left out: {'; '.join(damaged)})"
+        raise DataError(
+            f"{data_dir}/: no dataset {data.corpus} {data.source}→{data.target} with {which}; "
+            f"run `tfm prepare` with {remedy}"
+        )
+    if damaged and data.fingerprint is None:  # one of them may be what is wanted
+        log.warning("%s; it is left out: delete the folder and run `tfm prepare` again", "; ".join(damaged))
+    return max(found, key=lambda folder: folder.stat().st_mtime_ns)

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from transformer_cli.data.codec import Codec, Encoded
 from transformer_cli.data.lines import LONGEST_LINE, TOO_LONG, is_too_long
-from transformer_cli.data.specials import MARKERS
+from transformer_cli.data.vocabulary import MARKERS
 from transformer_cli.errors import DataError
 
 OnError = Literal["stop", "blank", "copy", "truncate"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.data.specials import MARKERS
+from transformer_cli.data.vocabulary import MARKERS
 
 Rows = NDArray[np.int64]
 

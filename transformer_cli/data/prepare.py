@@ -1,20 +1,21 @@
-"""Parallel text → a dataset on disk: its fingerprint, whether it exists already, and its manifest."""
+"""Parallel text → a dataset on disk: its fingerprint, whether it exists already, its manifest, and its overlaps."""
 
 import hashlib
 import json
+import logging
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from transformer_cli.config.data import DataConfig
 from transformer_cli.config.schema import Config
-from transformer_cli.data.codec import Codecs, codec_sums
+from transformer_cli.data.codec import SIDES, Codecs, codec_sums
 from transformer_cli.data.corpora import Corpus, open_corpus
-from transformer_cli.data.manifest import FORMAT_VERSION, read_manifest, settings, shape
-from transformer_cli.data.overlap import count_overlap, warn_of_overlap
+from transformer_cli.data.dataset import FORMAT_VERSION, read_manifest, settings, shape
+from transformer_cli.data.lines import byte_lines
 from transformer_cli.data.subword_corpus import encode_by_subwords
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.data.word_corpus import encode_by_words
@@ -23,6 +24,8 @@ from transformer_cli.errors import DataError
 from transformer_cli.system.files import new_folder
 from transformer_cli.system.sums import file_sums, write_sealed
 from transformer_cli.system.unfinished import sweep
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -79,45 +82,20 @@ def _place(data: DataConfig, corpus: Corpus, given: Mapping[str, Any], data_dir:
 
     Raises DataError if `data` pins the fingerprint of another dataset.
     """
-    prefix, (library, version) = f"{data.corpus}.{data.source}-{data.target}-", _library(data)
-    # the second as earlier versions made it: see `_find_made`
-    found, older = (_fingerprint(each, data, corpus, given) for each in (shape(settings(data)), settings(data)))
-    if data.fingerprint == older:
-        found = older
-    folder = data_dir / f"{prefix}{found}"
-    if folder.exists() and data.fingerprint in (None, found):
-        return folder, found
-    if made := _find_made(data_dir, prefix, data, corpus, given):
-        return made, found
+    found, (library, version) = _fingerprint(data, corpus, given), _library(data)
     if data.fingerprint not in (None, found):
         raise DataError(
             f"data.fingerprint is {data.fingerprint}, but this text with {library} {version} makes {found}; use the "
             f"same files and the same {library}, or copy the dataset's folder to {data_dir}/"
         )
-    return folder, found
+    return data_dir / f"{data.corpus}.{data.source}-{data.target}-{found}", found
 
 
-def _find_made(data_dir: Path, prefix: str, data: DataConfig, corpus: Corpus, given: Mapping[str, Any]) -> Path | None:
-    """Returns a dataset on disk of the same text, settings and tokens, whatever its name is; None if there is none.
-
-    The fingerprints of earlier versions counted the places of the user's files as well.
-    """
-    wanted = (corpus.sums, shape(settings(data)), given.get("codec"), _library(data)[1])
-    for folder in sorted(data_dir.glob(f"{prefix}*")):
-        with suppress(DataError):
-            manifest = read_manifest(folder)
-            version = manifest.get("tokenizer", {}).get("version")
-            found = (manifest.get("sources"), shape(manifest.get("settings", {})), manifest.get("codec"), version)
-            if found == wanted and data.fingerprint in (None, manifest.get("fingerprint")):
-                return folder
-    return None
-
-
-def _fingerprint(shape: Mapping[str, Any], data: DataConfig, corpus: Corpus, given: Mapping[str, Any]) -> str:
+def _fingerprint(data: DataConfig, corpus: Corpus, given: Mapping[str, Any]) -> str:
     library, version = _library(data)
     shaped_by = {
         "format": FORMAT_VERSION,
-        "settings": shape,
+        "settings": shape(settings(data)),
         "sums": corpus.sums,
         library.lower(): version,
         **given,
@@ -157,3 +135,54 @@ def _write_dataset(
     }
     warn_of_overlap(manifest)
     return write_sealed(folder / "manifest.json", {**manifest, "files": file_sums(folder)})
+
+
+BY_CHANCE = 0.01  # short sentences recur with another translation: up to this share of a split's is no warning
+
+
+def count_overlap(folder: Path, splits: Iterable[str]) -> dict[str, dict[str, int]]:
+    """Count, for each split but train, how many of its pairs and source sentences occur in the training split.
+
+    folder: a dataset's, with the raw text of `splits`. Returns split → {"pairs": …, "sources": …}; `sources` also
+    counts those that training has with another translation.
+    """
+    held_out = [split for split in splits if split != "train"]
+    wanted = {hash(source) for split in held_out for source, _ in _pairs(folder, split)}
+    sources, pairs = set(), set()
+    for pair in _pairs(folder, "train"):
+        if hash(pair[0]) in wanted:
+            sources.add(hash(pair[0]))
+            pairs.add(hash(pair))
+    return {
+        split: {
+            "pairs": sum(hash(pair) in pairs for pair in _pairs(folder, split)),
+            "sources": sum(hash(source) in sources for source, _ in _pairs(folder, split)),
+        }
+        for split in held_out
+    }
+
+
+def warn_of_overlap(manifest: dict[str, Any]) -> None:
+    """Warn, in one line, of splits of which whole pairs or many source sentences are in the training text.
+
+    manifest: a dataset's.
+    """
+    found = []
+    for split, overlap in manifest["overlap"].items():
+        sentences = manifest["splits"][split]["sentences"]
+        if overlap["pairs"] or overlap["sources"] > BY_CHANCE * sentences:
+            found.append(f"{split} {overlap['pairs']:,} of {sentences:,} pairs ({overlap['sources']:,} sources)")
+    if found:
+        what = (
+            "also in the training text: %s; a model can learn them by heart, so scores there say less about new text; "
+            "leave them out of the training text, and prepare again"
+        )
+        log.warning(what, ", ".join(found))
+
+
+def _pairs(folder: Path, split: str) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the pairs of a split's raw lines, without the blanks at their ends."""
+    source, target = (byte_lines(folder / f"{split}.{side}.txt") for side in SIDES)
+    with closing(source), closing(target):
+        for pair in zip(source, target, strict=True):
+            yield pair[0].strip(), pair[1].strip()

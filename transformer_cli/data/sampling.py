@@ -12,9 +12,8 @@ from itertools import pairwise
 import numpy as np
 
 from transformer_cli.data.codec import Codec
-from transformer_cli.data.dataset import EncodedSplit, Side
+from transformer_cli.data.dataset import EncodedSplit, MappedLines, Side
 from transformer_cli.data.lengths import Rows, fits
-from transformer_cli.data.mapped_lines import MappedLines
 
 
 @dataclass(frozen=True)

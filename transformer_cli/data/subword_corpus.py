@@ -10,12 +10,11 @@ from pathlib import Path
 
 from transformer_cli.config.data import DataConfig
 from transformer_cli.data import lines
-from transformer_cli.data.chunks import Pair
 from transformer_cli.data.codec import Codecs, SubwordCodec
 from transformer_cli.data.corpora import Corpus
 from transformer_cli.data.lines import Pairs
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION, learn_pieces
-from transformer_cli.data.workers import available_cores, segmenting
+from transformer_cli.data.workers import Pair, available_cores, segmenting
 from transformer_cli.data.writer import EncodedCorpus, SplitWriter
 from transformer_cli.errors import ConfigError
 from transformer_cli.system import progress

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from transformer_cli.data.random_cuts import BpeDropout, Inventory, UnigramSampling
-from transformer_cli.data.specials import EOS, PAD, SOS, SPECIALS, UNK
+from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 from transformer_cli.errors import ConfigError, DataError
 
 SENTENCEPIECE_VERSION = version("sentencepiece")

@@ -1,4 +1,6 @@
-"""Tokens ↔ ids. The one owner of torchtext, which is imported only where a vocabulary is built.
+"""Tokens ↔ ids, and the special tokens that every codec begins with.
+
+The one owner of torchtext, which is imported only where a vocabulary is built.
 
 On disk a vocabulary is plain text with one token per line; a token's id is the number of its line, from 0.
 """
@@ -7,10 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from transformer_cli.data.specials import SPECIALS, UNK
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system.files import write_text
 from transformer_cli.system.reading import read_text
+
+SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
+UNK, PAD, SOS, EOS = range(4)
+MARKERS = 2  # <sos> and <eos>, which stand around every sentence that a model reads
 
 
 def import_torchtext() -> None:

@@ -13,13 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.config.data import DataConfig
-from transformer_cli.data.chunks import Chunk, TokenizedSide
 from transformer_cli.data.codec import SIDES, Codecs, WordCodec
 from transformer_cli.data.corpora import Corpus
-from transformer_cli.data.specials import SPECIALS
-from transformer_cli.data.vocabulary import Vocabulary, import_torchtext
+from transformer_cli.data.vocabulary import SPECIALS, Vocabulary, import_torchtext
 from transformer_cli.data.words import SPACY_VERSION, Joins, learn_joins
-from transformer_cli.data.workers import available_cores, tokenizing
+from transformer_cli.data.workers import Chunk, TokenizedSide, available_cores, tokenizing
 from transformer_cli.data.writer import EncodedCorpus, SplitWriter
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.data.chunks import Chunk, CutSide
 from transformer_cli.data.codec import SIDES, Codecs
-from transformer_cli.data.specials import UNK
+from transformer_cli.data.vocabulary import UNK
+from transformer_cli.data.workers import Chunk, CutSide
 from transformer_cli.system import progress
 
 RENUMBER_CHUNK = 1 << 20  # ids held in memory while they are renumbered

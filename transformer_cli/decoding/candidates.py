@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from transformer_cli.compute.memory import room_for
-from transformer_cli.data.specials import EOS, PAD, SOS
+from transformer_cli.data.vocabulary import EOS, PAD, SOS
 from transformer_cli.model.transformer import Transformer
 
 STEPS = 64  # whose probabilities of all tokens are computed together

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from transformer_cli.compute.memory import room_for
-from transformer_cli.data.specials import PAD, SOS
+from transformer_cli.data.vocabulary import PAD, SOS
 from transformer_cli.decoding.decoder import MOST_ROWS
 from transformer_cli.decoding.engine import Batch, longest_first
 from transformer_cli.decoding.found import Found, n_best

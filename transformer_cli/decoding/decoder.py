@@ -10,7 +10,7 @@ from torch import Tensor
 
 from transformer_cli.compute.memory import room_for
 from transformer_cli.data.batching import pad_ids
-from transformer_cli.data.specials import EOS, MARKERS, PAD, SOS
+from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS
 from transformer_cli.decoding.beam import beam_search
 from transformer_cli.decoding.constraints import Constraints, forced_prefix, no_repeated_ngram
 from transformer_cli.decoding.greedy import greedy

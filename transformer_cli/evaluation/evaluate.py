@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from transformer_cli.compute.devices import choose_device
 from transformer_cli.config.data import DataConfig
 from transformer_cli.data.batching import rows_within
-from transformer_cli.data.dataset import Dataset, EncodedSplit, Side
+from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.lines import out_of_step, read_lines
-from transformer_cli.data.manifest import find_dataset
 from transformer_cli.data.words import nearest_tokenizer
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.settings import SearchSettings

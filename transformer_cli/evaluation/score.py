@@ -12,7 +12,7 @@ from transformer_cli.data.codec import Encoded
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.lengths import fits
 from transformer_cli.data.lines import out_of_step, read_lines
-from transformer_cli.data.specials import MARKERS, UNK
+from transformer_cli.data.vocabulary import MARKERS, UNK
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.evaluate import is_judged, losses_by
 from transformer_cli.evaluation.losses import perplexity

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from transformer_cli.data.fitting import Fitting
-from transformer_cli.data.specials import EOS, PAD, SOS, SPECIALS
+from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS
 from transformer_cli.decoding.candidates import find_candidates
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError

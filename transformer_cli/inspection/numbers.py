@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.data.specials import EOS, SOS, SPECIALS
 from transformer_cli.data.vectors import read_vectors
+from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord, RecordedAttention

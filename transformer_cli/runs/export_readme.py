@@ -2,7 +2,7 @@
 
 from transformer_cli.config.schema import Config
 from transformer_cli.data.codec import Codecs, WordCodec
-from transformer_cli.data.specials import MARKERS
+from transformer_cli.data.vocabulary import MARKERS
 from transformer_cli.runs.exported import Facts
 
 PAGE = """\

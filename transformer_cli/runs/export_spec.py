@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.data.lines import LONGEST_LINE
-from transformer_cli.data.specials import EOS, MARKERS, SOS, SPECIALS, UNK
+from transformer_cli.data.vocabulary import EOS, MARKERS, SOS, SPECIALS, UNK
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
 

@@ -30,7 +30,7 @@ from transformer_cli.config.section import MOST_OF_A_NAME
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.data.codec import Codecs
 from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.specials import PAD
+from transformer_cli.data.vocabulary import PAD
 from transformer_cli.errors import CheckpointError, ConfigError, MissingFile, TfmError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.identity import (

@@ -14,8 +14,7 @@ from transformer_cli.config.data import FilePair
 from transformer_cli.config.load import differences
 from transformer_cli.config.schema import Config, TrainingConfig, is_file
 from transformer_cli.config.section import Shapes, keys_that_shape
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.manifest import find_dataset, is_text_of, read_manifest
+from transformer_cli.data.dataset import Dataset, find_dataset, is_text_of, read_manifest
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.pointers import follow_latest

@@ -16,8 +16,8 @@ from transformer_cli.config.load import differences
 from transformer_cli.config.schema import Config
 from transformer_cli.config.section import Shapes, keys_that_shape
 from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.specials import SPECIALS
 from transformer_cli.data.vectors import Vectors, read_vectors
+from transformer_cli.data.vocabulary import SPECIALS
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_best

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from transformer_cli.compute.meeting import agree
+from transformer_cli.compute.world import agree
 
 PATIENCE = timedelta(seconds=30)
 

@@ -20,7 +20,7 @@ from transformer_cli.data.batching import (
 )
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.lengths import Rows
-from transformer_cli.data.specials import EOS, PAD, SOS
+from transformer_cli.data.vocabulary import EOS, PAD, SOS
 
 
 def split_of_lengths(lengths: Sequence[tuple[int, int]]) -> EncodedSplit:

@@ -8,8 +8,7 @@ import pytest
 
 from transformer_cli.config.data import DataConfig
 from transformer_cli.data.codec import Codec, Codecs, Encoded, WordCodec
-from transformer_cli.data.specials import SPECIALS, UNK
-from transformer_cli.data.vocabulary import Vocabulary
+from transformer_cli.data.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.data.words import Joins
 from transformer_cli.errors import DataError
 

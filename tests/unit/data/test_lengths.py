@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from transformer_cli.data.lengths import cut_by_total, fits, groups_by_length
-from transformer_cli.data.specials import MARKERS
+from transformer_cli.data.vocabulary import MARKERS
 
 LENGTHS = st.lists(st.integers(0, 60), max_size=80).map(np.array)
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from transformer_cli.config.load import load_config
-from transformer_cli.data.overlap import count_overlap, warn_of_overlap
-from transformer_cli.data.prepare import prepare
+from transformer_cli.data.prepare import count_overlap, prepare, warn_of_overlap
 
 
 def write(folder: Path, **splits: list[str]) -> None:

@@ -9,10 +9,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from transformer_cli.data import mapped_lines
+from transformer_cli.data import dataset
 from transformer_cli.data.codec import Codec
-from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.data.mapped_lines import MappedLines
+from transformer_cli.data.dataset import EncodedSplit, MappedLines, Side
 from transformer_cli.data.sampling import SampledText
 from transformer_cli.errors import DataError
 
@@ -129,7 +128,7 @@ def test_only_the_side_whose_codec_samples_is_cut_anew(text: SampledText, side: 
 
 @pytest.mark.parametrize("block", [1, 4, 1 << 24])
 def test_lines_end_at_their_line_ends_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(mapped_lines, "BLOCK", block)
+    monkeypatch.setattr(dataset, "BLOCK", block)
     expected = ["größer\r", "", "a\u2028b\x0cc", "\ufeffd"]
     (tmp_path / "text").write_bytes("".join(f"{line}\n" for line in expected).encode())
     lines = MappedLines.open(tmp_path / "text")

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from transformer_cli.config.data import DataConfig, SubwordsConfig
 from transformer_cli.data.codec import Codec, Codecs, SubwordCodec
 from transformer_cli.data.corpora.embedded import read_captions
-from transformer_cli.data.specials import EOS, PAD, SOS, SPECIALS, UNK
 from transformer_cli.data.subwords import Pieces, learn_pieces
+from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 from transformer_cli.errors import ConfigError, DataError
 
 TEXT = [line for pair in read_captions(300)["train"] for line in pair]

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from torchtext.vocab import Vocab
 
-from transformer_cli.data.specials import EOS, PAD, SOS, SPECIALS, UNK
-from transformer_cli.data.vocabulary import Vocabulary
+from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
 from transformer_cli.errors import DataError
 
 ODD = ("ä", "a\u0308", "😀", "\u200b", "\ufeff", "\x85", "\u2028", "\x1c", "\r", "'", '"', "#", "\\n", "日本語")

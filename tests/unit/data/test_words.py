@@ -274,7 +274,7 @@ def test_joins_survive_json_in_a_stable_order() -> None:
     value = json.loads(json.dumps(joins.as_json()))
     assert Joins.from_json(value) == joins
     assert json.dumps(joins.as_json()) == json.dumps(learned(*reversed(SENTENCES)).as_json())
-    assert all(value.values())
+    assert all(value[key] for key in value if key != "glued_scripts")
     assert all(value[key] == sorted(value[key]) for key in value)
 
 

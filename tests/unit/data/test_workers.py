@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from transformer_cli.data import workers
-from transformer_cli.data.chunks import Chunk, TokenizedSide
 from transformer_cli.data.words import Tokenizer
-from transformer_cli.data.workers import available_cores, tokenizing
+from transformer_cli.data.workers import Chunk, TokenizedSide, available_cores, tokenizing
 from transformer_cli.errors import ConfigError, DataError
 
 ENDLESS = """
@@ -48,6 +47,11 @@ def pairs() -> Iterator[tuple[str, str]]:
         yield f"Wort{number} Hund, Haus-Tür.", f"Word{number}  dog's\u2028 t-shirt!"
 
 
+def broken() -> Iterator[tuple[str, str]]:
+    yield from islice(pairs(), 10)
+    raise DataError("line 11")
+
+
 def tokens(chunks: list[Chunk[TokenizedSide]]) -> list[tuple[list[str], list[str]]]:
     return [pair for chunk in chunks for pair in zip(*(list(side.sentences()) for side in chunk.sides), strict=True)]
 
@@ -64,13 +68,21 @@ def test_a_side_is_forms_and_where_they_stand() -> None:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_chunks_come_in_order_with_their_tokens(processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_come_in_order_with_their_tokens_and_no_more_is_read_than_is_needed(
+    processes: int, started: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(workers, "CHUNK", 4)
     chosen = list(islice(pairs(), 30))
     with tokenizing("de", "en", lowercase=True, processes=processes) as tokenize:
         chunks = list(tokenize(iter(chosen)))
         assert list(tokenize([])) == []
         assert tokens(list(tokenize(chosen[:1]))) == tokens(chunks)[:1]  # as often as one likes
+        source = pairs()
+        next(tokenize(source))
+        assert next(source)[0] == f"Wort{4 * (1 if processes == 1 else 2 * workers.WAITING)} Hund, Haus-Tür."
+        with pytest.raises(DataError, match=r"^line 11$"):
+            list(tokenize(broken()))
+    assert [process.poll() is None for process in started] == ([] if processes == 1 else [False, False])
     assert [len(chunk) for chunk in chunks] == [4] * 7 + [2]
     assert [pair for chunk in chunks for pair in zip(*chunk.texts, strict=True)] == chosen
     for index, language in enumerate(("de", "en")):
@@ -82,34 +94,12 @@ def test_chunks_come_in_order_with_their_tokens(processes: int, monkeypatch: pyt
         assert all(len(set(side.forms)) == len(side.forms) == len(set(side.ids.tolist())) for side in sides)
 
 
-@pytest.mark.parametrize(("processes", "chunks"), [(1, 1), (2, 2 * workers.WAITING)])
-def test_no_more_is_read_than_is_needed(processes: int, chunks: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "CHUNK", 5)
-    source = pairs()
-    with tokenizing("de", "en", lowercase=True, processes=processes) as tokenize:
-        next(tokenize(source))
-    assert next(source)[0] == f"Wort{chunks * 5} Hund, Haus-Tür."
-
-
 def test_a_mistake_of_the_settings_is_told_by_the_worker(started: list["subprocess.Popen[bytes]"]) -> None:
     with (
         pytest.raises(ConfigError, match=r"^spaCy has no tokeniser for language 'qq'"),
         tokenizing("de", "qq", lowercase=True, processes=2) as tokenize,
     ):
         next(tokenize(pairs()))
-    assert [process.poll() is None for process in started] == [False, False]
-
-
-def test_an_error_in_reading_ends_the_workers(started: list["subprocess.Popen[bytes]"]) -> None:
-    def broken() -> Iterator[tuple[str, str]]:
-        yield from islice(pairs(), 10)
-        raise DataError("line 11")
-
-    with (
-        pytest.raises(DataError, match=r"^line 11$"),
-        tokenizing("de", "en", lowercase=True, processes=2) as tokenize,
-    ):
-        list(tokenize(broken()))
     assert [process.poll() is None for process in started] == [False, False]
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from transformer_cli.data.specials import EOS, PAD, SOS
+from transformer_cli.data.vocabulary import EOS, PAD, SOS
 from transformer_cli.decoding import candidates
 from transformer_cli.decoding.candidates import find_candidates
 from transformer_cli.translator import Translator

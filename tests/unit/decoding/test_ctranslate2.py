@@ -15,7 +15,7 @@ from oracles.small import VOCABULARY, make_model
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.data.specials import EOS, PAD, SOS, SPECIALS
+from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS
 from transformer_cli.decoding import ctranslate2 as module
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.engine import Engine, TransformerEngine

@@ -14,7 +14,7 @@ from transformer_cli.config.data import DataConfig, FilePair
 from transformer_cli.config.load import load_config
 from transformer_cli.data.codec import WordCodec
 from transformer_cli.data.prepare import prepare
-from transformer_cli.data.specials import UNK
+from transformer_cli.data.vocabulary import UNK
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.evaluate import (

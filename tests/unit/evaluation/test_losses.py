@@ -12,7 +12,7 @@ from torchtext.data.utils import interleave_keys
 
 from transformer_cli.compute.world import World
 from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.data.specials import EOS, SOS
+from transformer_cli.data.vocabulary import EOS, SOS
 from transformer_cli.evaluation import losses as module
 from transformer_cli.evaluation.losses import Losses, corpus_losses, interleaved, sentence_losses
 from transformer_cli.runs.run import Run

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from transformer_cli.config.load import override_decoding
-from transformer_cli.data.specials import EOS, PAD, SOS
+from transformer_cli.data.vocabulary import EOS, PAD, SOS
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.inspection.choices import Choices, decoder_choices, translate_from

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from transformer_cli.data.specials import EOS, PAD, SOS, UNK
+from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNK
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.inspection.numbers import (

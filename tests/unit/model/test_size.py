@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.data.specials import PAD
+from transformer_cli.data.vocabulary import PAD
 from transformer_cli.errors import MemoryShortage
 from transformer_cli.model import size
 from transformer_cli.model.size import count_by_part, count_in_matrices, refuse_without_room

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from small_run import SOURCE, TARGET, make_run
-from transformer_cli.data.specials import PAD, UNK
+from transformer_cli.data.vocabulary import PAD, UNK
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.transformer import Transformer

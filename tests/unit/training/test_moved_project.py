@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from sealed import edit_sealed
 from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.data import prepare as preparing
-from transformer_cli.data.corpora import open_corpus
-from transformer_cli.data.manifest import find_dataset, settings
+from transformer_cli.data.dataset import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
@@ -37,15 +34,6 @@ def config(folder: Path) -> Config:
 
 def resume(folder: Path, config: Config) -> AbstractContextManager[Opened]:
     return open_run(folder / "runs/tiny", config, device=torch.device("cpu"), data_dir=folder / "data", fresh=False)
-
-
-def make_older(data_dir: Path, config: Config) -> Path:
-    """Make the dataset one that an earlier version has made: its fingerprint has the places of the files in it."""
-    (folder,) = data_dir.iterdir()
-    corpus = open_corpus(config.data)
-    fingerprint = preparing._fingerprint(settings(config.data), config.data, corpus, {})
-    edit_sealed(folder / "manifest.json", lambda manifest: manifest.update(fingerprint=fingerprint))
-    return folder.rename(folder.with_name(f"files.de-en-{fingerprint}"))
 
 
 def test_a_run_goes_on_where_its_project_was_moved(moved: Path) -> None:
@@ -88,25 +76,6 @@ def test_text_that_has_changed_finds_no_dataset(moved: Path) -> None:
     (moved / "test.en").write_bytes((moved / "test.en").read_bytes().upper())
     with pytest.raises(DataError, match="with these settings and this text; run `tfm prepare`"):
         find_dataset(config(moved).data, moved / "data")
-
-
-@pytest.mark.parametrize("pins", [False, True])
-def test_a_dataset_of_an_older_version_is_found_where_its_text_was_moved(corpus: Path, moved: Path, pins: bool) -> None:
-    older = make_older(moved / "data", config(corpus))
-    data = config(moved).data
-    if pins:
-        data = data.model_copy(update={"fingerprint": older.name.rpartition("-")[2]})
-    assert find_dataset(data, moved / "data") == older
-    prepared = prepare(Config(data=data), data_dir=moved / "data")
-    assert (prepared.folder, prepared.created) == (older, False)
-
-
-def test_a_dataset_of_an_older_version_can_be_made_again(moved: Path) -> None:
-    older = make_older(moved / "data", config(moved))
-    shutil.rmtree(older)
-    data = config(moved).data.model_copy(update={"fingerprint": older.name.rpartition("-")[2]})
-    prepared = prepare(Config(data=data), data_dir=moved / "data")
-    assert (prepared.folder, prepared.created) == (older, True)
 
 
 @pytest.mark.parametrize(

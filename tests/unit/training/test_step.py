@@ -6,7 +6,7 @@ import torch
 
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.data.specials import PAD
+from transformer_cli.data.vocabulary import PAD
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.training.step import Learner, dropout_seed
 

@@ -7,10 +7,9 @@ import logging
 from pathlib import Path
 
 from transformer_cli.config.data import DataConfig
-from transformer_cli.data.corpora.corpus import Corpus
+from transformer_cli.data.corpora.corpus import Corpus, open_files
 from transformer_cli.data.corpora.embedded import open_captions
 from transformer_cli.data.corpora.multi30k import open_multi30k
-from transformer_cli.data.corpora.own_files import open_files
 
 __all__ = ["Corpus", "open_corpus"]
 
