@@ -227,8 +227,8 @@ def _compare_recipes(recipes: Sequence[Sequence[str]], text: Translated) -> Reci
         judges=[f"{len(recipes[0])} and {len(runs)} runs" for runs in recipes[1:]],
     )
     results = [
-        RecipeResult(list(runs), of_bleu, of_chrf, verdict)
-        for runs, of_bleu, of_chrf, verdict in zip(recipes, bleu, chrf, [None, *said], strict=True)
+        RecipeResult(list(runs), own_bleu, own_chrf, verdict)
+        for runs, own_bleu, own_chrf, verdict in zip(recipes, bleu, chrf, [None, *said], strict=True)
     ]
     signatures = {name: str(metric.get_signature()) for name, metric in metrics.items()}
     return RecipeComparison(text.name, len(text.references), signatures["BLEU"], signatures["chrF"], results)

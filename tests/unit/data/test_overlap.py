@@ -65,11 +65,6 @@ def test_whole_pairs_and_many_sources_are_worth_a_warning(
     assert found == ([message] if warned else [])
 
 
-def test_a_dataset_from_before_overlaps_were_counted_has_none(caplog: pytest.LogCaptureFixture) -> None:
-    warn_of_overlap({"splits": {}})
-    assert caplog.records == []
-
-
 def test_the_embedded_captions_overlap_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     config = load_config(None, ["data.corpus=captions", "data.captions.sentences=1000"])
     nothing = {"pairs": 0, "sources": 0}
