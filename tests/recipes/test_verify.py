@@ -63,28 +63,23 @@ def test_a_checkpoint_that_training_deletes_meanwhile_is_not_damaged(
 
 
 def test_what_has_no_sums_cannot_be_verified(tfm: Tfm, workspace: Path) -> None:
-    (data,) = (workspace / "data").iterdir()
-    for place in (data, workspace / "runs/tiny"):
-        make_older(place)
-        code, out, err = tfm("verify", place, cwd=workspace)
-        assert (code, out) == (1, "")
-        assert f"tfm: error: {place}: an older tfm" in err
+    place = workspace / "runs/tiny"
+    make_older(place)
+    code, out, err = tfm("verify", place, cwd=workspace)
+    assert (code, out) == (1, "")
+    assert f"tfm: error: {place}: an older tfm" in err
     assert "verify: no such run" not in tfm("verify", "nowhere", cwd=workspace)[2]
 
 
-def test_a_run_and_a_dataset_of_an_older_version_work_with_a_note(
-    tfm: Tfm, corpus: Path, project: Path, workspace: Path
-) -> None:
+def test_a_run_of_an_older_version_works_with_a_note(tfm: Tfm, corpus: Path, project: Path, workspace: Path) -> None:
     expected = tfm("evaluate", "--json", cwd=project)[1]
-    for place in (*(workspace / "data").iterdir(), workspace / "runs/tiny"):
-        make_older(place)
+    make_older(workspace / "runs/tiny")
     (workspace / "runs/latest").write_text("tiny\n")
     code, out, err = tfm("evaluate", "--json", cwd=workspace)
     assert code == 0
     assert json.loads(out)["results"][0]["bleu"] == json.loads(expected)["results"][0]["bleu"]
     assert [line.split(": ")[1][:15] for line in err.splitlines() if "older tfm" in line] == [
         "an older tfm be",
-        "an older tfm pr",
     ]
     code, _, err = tfm("train", "--config", corpus / "tiny.yaml", "--set", "training.epochs=7", cwd=workspace)
     assert (code, "epoch 7/7" in err) == (0, True)
