@@ -71,6 +71,8 @@ class DataConfig(Section):
     """lower-case the text; translations come out so, and are scored so (null: words true, subwords false)"""
     min_freq: Annotated[Positive, Shapes.CODEC] = 2
     """with tokens: words, a word seen less often in the training split becomes <unk>"""
+    max_words: Annotated[Positive | None, Shapes.CODEC] = None
+    """with tokens: words, the most frequent so many words of a vocabulary stay, the others become <unk> (null: all)"""
     joint_vocabulary: Annotated[bool, Shapes.CODEC] = False
     """one vocabulary for both languages (needed to tie all embeddings)"""
     codec: Annotated[Annotated[str, Field(min_length=1)] | None, Shapes.PLACE] = None
@@ -99,9 +101,10 @@ class DataConfig(Section):
 
     @model_validator(mode="after")
     def _settings_are_of_the_kind_of_tokens(self) -> "DataConfig":
-        default = DataConfig.model_fields["min_freq"].default
-        if self.tokens == "subwords" and self.min_freq != default:
-            raise ValueError(f"min_freq: {self.min_freq} applies to words only, but tokens is subwords; take it out")
+        if self.tokens == "subwords":
+            for key, value in (("min_freq", self.min_freq), ("max_words", self.max_words)):
+                if value != DataConfig.model_fields[key].default:
+                    raise ValueError(f"{key}: {value} applies to words only, but tokens is subwords; take it out")
         if self.tokens == "words":
             for key, value in self.subwords:
                 if value != SubwordsConfig.model_fields[key].default:

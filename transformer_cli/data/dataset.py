@@ -240,6 +240,7 @@ def settings(data: DataConfig) -> dict[str, Any]:
     values = data.model_dump(mode="json", include={**shaping, "files": True})
     unused = {"files", "captions"} - {data.corpus}
     unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
+    unused |= {"max_words"} if data.max_words is None else set()
     return {key: value for key, value in values.items() if key not in unused} | {"lowercase": data.lowercased}
 
 

@@ -32,12 +32,15 @@ class Vocabulary:
         self._ids = {token: index for index, token in enumerate(tokens) if index >= len(SPECIALS)}
 
     @staticmethod
-    def build(counts: Mapping[str, int], *, min_freq: int) -> "Vocabulary":
-        """Keep the tokens that were seen at least `min_freq` times, most frequent first, ties in alphabetical order."""
+    def build(counts: Mapping[str, int], *, min_freq: int, max_words: int | None = None) -> "Vocabulary":
+        """Keep the tokens that were seen at least `min_freq` times, most frequent first, ties in alphabetical order.
+
+        max_words: only the first so many of them, to which the special tokens come (None: all).
+        """
         from torchtext.vocab import Vocab
 
         frequent = {token: count for token, count in counts.items() if count >= min_freq and token not in SPECIALS}
-        return Vocabulary(Vocab(Counter(frequent), min_freq=min_freq, specials=list(SPECIALS)).itos)
+        return Vocabulary(Vocab(Counter(frequent), max_size=max_words, min_freq=min_freq, specials=list(SPECIALS)).itos)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and self.tokens == other.tokens

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 FEW = 5_000  # one process has tokenised this many pairs before workers would have started
 MOST_WORKERS = 16  # one process reads and counts what they tokenise; two workers keep it busy a seventh of the time
+MANY_WORDS = 50_000  # above which a warning speaks of subwords
 JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; more would teach only rare pairs
 
 
@@ -58,7 +59,7 @@ def _learn(split: SplitWriter, chunks: Iterable[Chunk[TokenizedSide]], data: Dat
     counters = [_FormCounter()] if data.joint_vocabulary else [_FormCounter(), _FormCounter()]
     with split:
         joins = _encode_training(split, chunks, counters)
-    source, target = _build_vocabularies(split, counters, data.min_freq)
+    source, target = _build_vocabularies(split, counters, data)
     return [
         WordCodec(data.source, data.lowercased, source, Joins()),
         WordCodec(data.target, data.lowercased, target, joins),
@@ -77,7 +78,7 @@ def _encode_training(
     return neighbours.learn(counters[-1].forms())
 
 
-def _build_vocabularies(train: SplitWriter, counters: list["_FormCounter"], min_freq: int) -> list[Vocabulary]:
+def _build_vocabularies(train: SplitWriter, counters: list["_FormCounter"], data: DataConfig) -> list[Vocabulary]:
     """Build the vocabularies, and renumber the training split.
 
     A counter is large, so each one is taken off the list, and freed, once it has been read.
@@ -86,11 +87,18 @@ def _build_vocabularies(train: SplitWriter, counters: list["_FormCounter"], min_
     for index, side in enumerate(SIDES):
         if counters:
             counter = counters.pop(0)
-            vocabulary = Vocabulary.build(counter.counts(), min_freq=min_freq)
+            vocabulary = Vocabulary.build(counter.counts(), min_freq=data.min_freq, max_words=data.max_words)
             final_ids = counter.final_ids(vocabulary)
             del counter
         if len(vocabulary) == len(SPECIALS):
-            log.warning("the %s vocabulary is empty: no word occurs %d times; lower data.min_freq", side, min_freq)
+            log.warning("the %s vocabulary is empty: no word occurs %d times; lower data.min_freq", side, data.min_freq)
+        if (n_words := len(vocabulary) - len(SPECIALS)) > MANY_WORDS and (index == 0 or not data.joint_vocabulary):
+            log.warning(
+                "the %s vocabulary has %s words, each with rows of its own in the model: data.max_words keeps the most "
+                "frequent, and data.tokens: subwords writes any text with far fewer",
+                "joint" if data.joint_vocabulary else side,
+                f"{n_words:,}",
+            )
         train.renumber(index, final_ids)
         vocabularies.append(vocabulary)
     return vocabularies

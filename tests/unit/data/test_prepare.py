@@ -248,6 +248,31 @@ def test_a_vocabulary_without_words_is_warned_of(workshop: Workshop, caplog: pyt
     assert caplog.record_tuples == [("transformer_cli.data.word_corpus", logging.WARNING, message)]
 
 
+def test_max_words_limits_both_vocabularies_and_makes_another_dataset(workshop: Workshop) -> None:
+    unlimited, limited = workshop.prepare(min_freq=1), workshop.prepare(min_freq=1, max_words=2)
+    assert limited.created
+    assert "max_words" not in unlimited.manifest["settings"]
+    assert limited.manifest["settings"]["max_words"] == 2
+    assert limited.manifest["vocabulary"] == {"source": len(SPECIALS) + 2, "target": len(SPECIALS) + 2}
+
+
+@pytest.mark.parametrize(("joint", "named"), [(False, ["source", "target"]), (True, ["joint"])])
+def test_a_huge_vocabulary_of_words_is_warned_of(
+    workshop: Workshop,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    joint: bool,
+    named: list[str],
+) -> None:
+    monkeypatch.setattr(word_corpus, "MANY_WORDS", 3)
+    workshop.prepare(min_freq=1, joint_vocabulary=joint)
+    said = [message for message in caplog.messages if "data.tokens: subwords" in message]
+    assert [message.split()[1] for message in said] == named
+    caplog.clear()
+    workshop.prepare(min_freq=1, joint_vocabulary=joint, max_words=3)
+    assert caplog.messages == []
+
+
 def test_held_out_text_in_the_training_text_is_warned_of_at_every_call(
     workshop: Workshop, caplog: pytest.LogCaptureFixture
 ) -> None:

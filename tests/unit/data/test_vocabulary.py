@@ -40,6 +40,12 @@ def test_the_order_is_torchtexts() -> None:
     assert expected[4:] == sorted((t for t, n in counts.items() if n > 1), key=lambda token: (-counts[token], token))
 
 
+def test_only_the_most_frequent_words_stay_where_their_number_is_limited() -> None:
+    counts = {"rare": 1, "b": 2, "a": 2, "often": 9, **dict.fromkeys(SPECIALS, 5)}
+    for n, words in ((1, ["often"]), (2, ["often", "a"]), (9, ["often", "a", "b", "rare"])):
+        assert [*Vocabulary.build(counts, min_freq=1, max_words=n).tokens] == [*SPECIALS, *words]
+
+
 def test_text_that_looks_like_a_special_token_is_unknown() -> None:
     vocabulary = Vocabulary.build({**dict.fromkeys(SPECIALS, 9), "a": 1}, min_freq=1)
     assert vocabulary.tokens == (*SPECIALS, "a")
