@@ -49,6 +49,8 @@ def config(
         chosen = load_config(name, overrides or ())
         path = SHIPPED / PATTERN if name is None else find_config(name)
         text = read_config_text(path) if path.parent == SHIPPED else ""
+        if path == SHIPPED / PATTERN:  # its comments are the schema's
+            text = text.partition("\n\n")[0]
         print(as_commented_yaml(chosen, text=text, title=f"The settings of {path}"), end="")
 
 

@@ -1,9 +1,8 @@
-"""A config as YAML in which every setting stands with its comment. Prints nothing, and reads multi30k.yaml alone.
-
-configs/multi30k.yaml has every key in order, its default, and a comment; it is the pattern that any other config is
-written by, line by line:
+"""A config as YAML in which every setting stands with its comment, which the schema has. Prints nothing.
 
     num_heads: 4              # attention heads [default: 8]
+
+configs/multi30k.yaml is the defaults, written so.
 """
 
 import re
@@ -11,10 +10,10 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
-from transformer_cli.config.configfile import SHIPPED, read_config_text
 from transformer_cli.config.schema import Config
+from transformer_cli.config.section import Section
 from transformer_cli.config.yamltext import as_line
 
 PATTERN = "multi30k.yaml"
@@ -40,26 +39,39 @@ class _Line:
 def as_commented_yaml(config: Config, *, text: str = "", title: str = "") -> str:
     """Returns every setting with its value and its comment, from which `load_config` reads an equal config.
 
-    text: the YAML that the config was read from, whose own comments go before the pattern's. title: what stands above
+    text: the YAML that the config was read from, whose own comments go before the schema's. title: what stands above
     the settings if the text has no comment there.
     """
     own = {line.key: line.comment for line in _lines(text) if line.comment}
-    values, defaults = (each.model_dump(mode="json") for each in (config, Config()))
     head = (textwrap.wrap(part, WIDTH - 2) or [""] for part in (_heading(text) or title).split("\n"))
     written = [f"# {line}".rstrip() for part in head for line in part]
-    for line in _lines(read_config_text(SHIPPED / PATTERN)):
-        value, comment = _at(values, line.key), own.get(line.key, line.comment)
-        if "." not in line.key:  # a section, or the name
-            written.append("")
-        if not line.value or value == _at(defaults, line.key):
-            written += _written(replace(line, comment=comment))
-            continue
-        comment = f"{comment} {f'[default: {line.value}]'.replace(' ', TIE, 1)}".strip()
-        is_nested = isinstance(value, dict) and any(isinstance(inner, dict) for inner in value.values())
-        written += _written(replace(line, comment=comment, value="" if is_nested else _inline(value)))
-        if is_nested:  # data.files, whose keys are the user's
-            written += [f"    {key}: {_inline(pair)}" for key, pair in value.items()]
+    values, defaults = (each.model_dump(mode="json") for each in (config, Config()))
+    written += _section(Config, values, defaults, own)
     return "".join(f"{line}\n" for line in written)
+
+
+def _section(
+    section: type[Section], values: dict[str, Any], defaults: dict[str, Any], own: dict[str, str], prefix: str = ""
+) -> Iterator[str]:
+    """Yield the lines of a section's settings. prefix: its dotted key and a dot."""
+    for name, field in section.model_fields.items():
+        key, value, default = f"{prefix}{name}", values[name], defaults[name]
+        comment = own.get(key) or " ".join((field.description or "").split())
+        if key not in own and get_origin(field.annotation) is Literal:
+            comment = f"{' | '.join(get_args(field.annotation))}: {comment}"
+        if not prefix:
+            yield ""
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            yield from _written(_Line(key, "", comment))
+            yield from _section(field.annotation, value, default, own, f"{key}.")
+            continue
+        if value != default:
+            comment = f"{comment} {f'[default: {_inline(default)}]'.replace(' ', TIE, 1)}".strip()
+        if isinstance(value, dict):  # data.files, whose keys are the user's
+            yield from _written(_Line(key, "", comment))
+            yield from (f"    {split}: {_inline(pair)}" for split, pair in value.items())
+        else:
+            yield from _written(_Line(key, _inline(value), comment))
 
 
 def summary(text: str) -> str:
@@ -101,12 +113,6 @@ def _written(line: _Line) -> Iterator[str]:
     else:
         yield f"{setting:{COMMENT}}# {comments.pop(0)}"
     yield from (f"{'':{COMMENT}}# {each}" for each in comments)
-
-
-def _at(tree: Any, key: str) -> Any:
-    for part in key.split("."):
-        tree = tree[part]
-    return tree
 
 
 def _inline(value: Any) -> str:

@@ -58,13 +58,13 @@ class DataConfig(Section):
     shapes = Shapes.DATASET
 
     corpus: Literal["multi30k", "files", "captions"] = "multi30k"
-    """multi30k (downloaded, or read from a folder), files (your own), captions (embedded)"""
+    """downloaded, or read from a folder; your own; or embedded, which needs no network"""
     source: Annotated[str, Shapes.CODEC] = "de"
     """the language to translate from, as a spaCy code"""
     target: Annotated[str, Shapes.CODEC] = "en"
     """the language to translate into, as a spaCy code"""
     tokens: Annotated[Literal["words", "subwords"], Shapes.CODEC] = "words"
-    """words (spaCy's), or subwords: pieces of words learned by SentencePiece, with which any text can be written"""
+    """spaCy's words, or pieces of words learned by SentencePiece, with which any text can be written"""
     subwords: SubwordsConfig = SubwordsConfig()
     """with tokens: subwords, how they are learned"""
     lowercase: Annotated[bool | None, Shapes.CODEC] = None
@@ -80,7 +80,8 @@ class DataConfig(Section):
     skip_empty: bool = False
     """leave out pairs with an empty side, counted in a warning, instead of stopping at the first"""
     files: Annotated[dict[str, FilePair] | None, Shapes.PLACE] = None
-    """with corpus: files, the source and the target file for train, for valid and for each test set, under its name"""
+    """with corpus: files, the source and the target file for train, for valid and for each test set, under its name:
+    {train: {source: a.en, target: a.fr}, valid: {…}, any_test_name: {…}}"""
     captions: CaptionsConfig = CaptionsConfig()
     """with corpus: captions, how much of it"""
     fingerprint: Annotated[Annotated[str, AfterValidator(_fingerprint)] | None, Shapes.TRAINING] = None

@@ -90,7 +90,8 @@ class ModelConfig(Section):
     embedding_init: Annotated[Literal["xavier", "normal"], Shapes.TRAINING] = "xavier"
     """how embeddings are drawn: Xavier-uniform, or N(0, 1/d_model) as the paper's own code does"""
     vectors: VectorsConfig = VectorsConfig()
-    """pretrained vectors with which the embeddings begin, instead of random ones"""
+    """pretrained vectors with which the embeddings begin, instead of random ones; usual with scale_embeddings: false,
+    because × √d_model is meant for random rows, which are some 20 times smaller"""
 
     @property
     def pretrained(self) -> dict[str, str]:
@@ -133,7 +134,7 @@ class TrainingConfig(Section):
     accumulate: Positive = 1
     """batches whose gradients add up to one optimiser step, as if they were one batch"""
     optimizer: Literal["adam", "muon"] = "adam"
-    """adam, or muon (Jordan et al. 2024) for the matrices of the layers and adam for all other weights"""
+    """muon (Jordan et al. 2024) is for the matrices of the layers, and adam then for all other weights"""
     learning_rate: Annotated[float, Field(gt=0.0)] = 5e-4
     """the schedule's peak"""
     muon_learning_rate: Annotated[float, Field(gt=0.0)] = 0.02
@@ -158,7 +159,7 @@ class TrainingConfig(Section):
     initialize_from: Annotated[Annotated[str, Field(min_length=1)] | None, Shapes.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
-    """parts of the model that stay as they begin; so does a matrix that another part shares with one of them"""
+    """parts of the model that stay as they begin (of source_embedding, target_embedding, encoder, decoder, output); so does a matrix that another part shares with one of them"""
     save_minutes: Annotated[float, Field(gt=0.0, le=1e6), Shapes.NOTHING] = 10
     """minutes between saves within an epoch: the most that a kill can lose"""
     tensorboard: Annotated[bool, Shapes.NOTHING] = False
