@@ -12,6 +12,7 @@ import pytest
 
 import transformer_cli
 from transformer_cli.config.configfile import SHIPPED
+from transformer_cli.data.corpora.embedded import CAPTIONS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -71,6 +72,12 @@ def test_the_shipped_configs_are_those_of_the_folder_configs() -> None:
     assert not (ROOT / "configs").is_symlink()
     assert SHIPPED.samefile(ROOT / "configs")  # one copy
     assert f"{SHIPPED.relative_to(PACKAGE)}/*.yaml" in _pyproject()["tool"]["setuptools"]["package-data"][PACKAGE.name]
+
+
+def test_what_the_package_reads_is_shipped() -> None:
+    shipped = _pyproject()["tool"]["setuptools"]["package-data"][PACKAGE.name]
+    assert f"{CAPTIONS.relative_to(PACKAGE)}" in shipped
+    assert CAPTIONS.stat().st_size < 500_000
 
 
 def test_the_changelog_begins_with_this_version(project: dict[str, Any]) -> None:

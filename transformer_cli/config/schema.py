@@ -159,7 +159,8 @@ class TrainingConfig(Section):
     initialize_from: Annotated[Annotated[str, Field(min_length=1)] | None, Shapes.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
-    """parts of the model that stay as they begin (of source_embedding, target_embedding, encoder, decoder, output); so does a matrix that another part shares with one of them"""
+    """parts of the model that stay as they begin (of source_embedding, target_embedding, encoder, decoder, output); so
+    does a matrix that another part shares with one of them"""
     save_minutes: Annotated[float, Field(gt=0.0, le=1e6), Shapes.NOTHING] = 10
     """minutes between saves within an epoch: the most that a kill can lose"""
     tensorboard: Annotated[bool, Shapes.NOTHING] = False
