@@ -291,20 +291,17 @@ def _renderer(form: str) -> Render:
     """form: json, or text or tokens; if numbered, the n best of each line, with its number."""
     if form == "json":
         return lambda number, translation: translation_as_json(translation)
-    written = _tokens if form.startswith("tokens") else _text
+
+    def written(translation: "Translation") -> str:
+        if form.startswith("text"):
+            return translation.text
+        return " ".join(token.replace(" ", "▁") for token in translation.tokens)  # a subword may begin with a space
+
     if not form.endswith("numbered"):
         return lambda number, translation: written(translation)
     return lambda number, translation: "\n".join(
         f"{number}\t{each.score:.4f}\t{written(each)}" for each in (translation, *translation.alternatives)
     )
-
-
-def _text(translation: "Translation") -> str:
-    return translation.text
-
-
-def _tokens(translation: "Translation") -> str:
-    return " ".join(token.replace(" ", "▁") for token in translation.tokens)  # a subword may begin with a space
 
 
 def translation_as_json(translation: "Translation") -> str:
