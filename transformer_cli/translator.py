@@ -158,9 +158,10 @@ class Translator:
         if isinstance(sentences, str):  # a str is a sequence of one-letter sentences
             raise TypeError(f"expected a list of sentences, such as [{sentences!r}], not one str")
         settings = settings or self.settings
-        lines = list(self._read(sentences, options, settings, first_line))
+        prefix = self._prefix(options)
+        lines = list(self._read(sentences, prefix, options, settings, first_line))
         with progress.bar("translate", len(lines), " sentences") as bar:
-            return self._translate(lines, options, settings, first_line, bar.update)
+            return self._translate(lines, prefix, options, settings, first_line, bar.update)
 
     def translate_encoded(
         self,
@@ -174,7 +175,8 @@ class Translator:
         """Like `translations`, for sentences that the run's source codec has encoded already."""
         lines = list(map(self._fitting(options).encoded, sentences, encoded))
         with progress.bar("translate", len(lines), " sentences") as bar:
-            return self._translate(lines, options, settings or self.settings, first_line, bar.update)
+            prefix = self._prefix(options)
+            return self._translate(lines, prefix, options, settings or self.settings, first_line, bar.update)
 
     def stream(
         self,
@@ -194,7 +196,8 @@ class Translator:
         they are yielded. An error is raised when all lines before it have been translated.
         """
         settings = settings or self.settings
-        reading = self._read(lines, options, settings, first_line, name)
+        prefix = self._prefix(options)
+        reading = self._read(lines, prefix, options, settings, first_line, name)
         failure: TfmError | None = None
         while failure is None:
             waiting: list[Line] = []
@@ -209,21 +212,27 @@ class Translator:
                     return
             except TfmError as error:
                 failure = error
-            yield from self._translate(waiting, options, settings, first_line, done)
+            yield from self._translate(waiting, prefix, options, settings, first_line, done)
             first_line += len(waiting)
         raise failure
 
     def _translate(
-        self, lines: Sequence[Line], options: Options, settings: SearchSettings, first_line: int, done: Done
+        self,
+        lines: Sequence[Line],
+        prefix: Sequence[int],
+        options: Options,
+        settings: SearchSettings,
+        first_line: int,
+        done: Done,
     ) -> list[Translation]:
-        """Returns the translation of each line. done: as in `stream`."""
+        """Returns the translation of each line. prefix: ids. done: as in `stream`."""
         wordy = [row for row, line in enumerate(lines) if line.read]  # a blank line stays blank
         written = {row: self._translation(line, [NOTHING], options) for row, line in enumerate(lines) if not line.read}
         done(len(written))
         batches = self.engine.translate(
             [lines[row].read.ids for row in wordy],
             settings,
-            prefix=self._prefix(options),
+            prefix=prefix,
             keys=[row + first_line - 1 for row in wordy],
             keep_attention=options.keep_attention,
         )
@@ -234,10 +243,19 @@ class Translator:
         return [written[row] for row in range(len(lines))]
 
     def _read(
-        self, lines: Iterable[str], options: Options, settings: SearchSettings, first_line: int, name: str = ""
+        self,
+        lines: Iterable[str],
+        prefix: Sequence[int],
+        options: Options,
+        settings: SearchSettings,
+        first_line: int,
+        name: str = "",
     ) -> Iterator[Line]:
-        """Yield each line as it is translated. Raises DataError, which names the line."""
-        prefix = self._prefix(options)
+        """Yield each line as it is translated. Raises DataError, which names the line.
+
+        Raises ConfigError, before a line is read, for what the engine cannot do.
+        """
+        self.engine.refuse(settings, keep_attention=options.keep_attention)
         fitting = self._fitting(options)
         for number, sentence in enumerate(lines, start=first_line):
             try:

@@ -16,7 +16,7 @@ from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.vocabulary import EOS, MARKERS, SOS
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.export_spec import write_model
+from transformer_cli.runs.export import write_model
 from transformer_cli.runs.run import find_run
 from transformer_cli.translator import Translation, Translator
 

@@ -17,7 +17,7 @@ def test_its_shapes_are_six_different_ones() -> None:
 def test_a_row_compares_a_run_with_its_exports(tiny: Run, project: Path) -> None:
     row = exported.compared("tiny", tiny, "test", data_dir=project / "data")
     assert (row.sentences, row.same) == (30, 1.0)
-    assert 0 < row.log_prob < 1e-3
+    assert 0 < row.log_prob < 5e-3
     assert row.losses[1] == pytest.approx(row.losses[0], rel=1e-5)
     assert row.bleu[0] == row.bleu[1]
     assert row.megabytes[1] < row.megabytes[0]

@@ -26,8 +26,7 @@ GROUPS = (
     {"__init__", "__main__"},
 )
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests
-    "PIL": "inspection",
-    "ctranslate2": ("decoding.ctranslate2", "runs.export_spec"),  # one runs models, one writes them
+    "ctranslate2": ("decoding.ctranslate2", "runs.export"),  # one runs models, one writes them
     "fastapi": "serve",
     "gensim": "data.vectors",
     "h11": "serve.server",

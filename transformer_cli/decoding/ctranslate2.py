@@ -1,15 +1,16 @@
 """An exported model, run by CTranslate2: ids in, hypotheses and log-probabilities out. The owner of that library.
 
-CTranslate2 searches by itself; what differs from our searches is put right here. Its limit holds for a whole batch, so
-a translation that went beyond its own is cut there if the search was greedy, and searched for once more by a beam.
-What is forbidden loses its share of the probability there, and what is forced has none; so <pad> and <sos> are
-forbidden only to the few sentences in which they were written, and wherever anything was forced, forbidden or cut,
-log-probabilities are computed anew. Knows no words; it is told their names.
+CTranslate2 searches by itself. Its limit holds for a whole batch, so a translation that went beyond its own is cut. It
+gives forced tokens no probability, and divides that of forbidden ones among the others: where a prefix was forced, an
+n-gram forbidden or a translation cut, log-probabilities are computed anew. <pad> and <sos> are always forbidden, which
+changes log-probabilities by the little that a trained model gives the two. What it cannot do is refused before anything
+is translated. Knows no words; it is told their names.
 """
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,16 +21,14 @@ from transformer_cli.compute.memory import room_for
 from transformer_cli.data.vocabulary import PAD, SOS
 from transformer_cli.decoding.decoder import MOST_ROWS
 from transformer_cli.decoding.engine import Batch, longest_first
-from transformer_cli.decoding.found import Found, n_best
+from transformer_cli.decoding.interface import Hypothesis, score
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 
-NEVER = frozenset({PAD, SOS})
+NEVER = (PAD, SOS)  # are not written
 IMPOSSIBLE = -1e9  # log-probabilities below this are those of tokens that may not be written
 
 Ids = Sequence[int]
-FoundRows = dict[int, list[Found]]
-"""Sentences by their rows, and what was found for each"""
 
 
 def import_ctranslate2() -> ModuleType:
@@ -42,6 +41,30 @@ def import_ctranslate2() -> ModuleType:
         ) from None
     module: ModuleType = ctranslate2
     return module
+
+
+@dataclass
+class _Found:
+    """A translation that CTranslate2 has found, before it is what our own searches return."""
+
+    tokens: list[int]
+    attended: list[int]
+    """as in Hypothesis"""
+    log_prob: float
+    ended: bool
+    """whether <eos> was reached"""
+
+    @property
+    def steps(self) -> int:
+        """How many tokens were chosen, <eos> included."""
+        return len(self.tokens) + self.ended
+
+    def cut(self, limit: int) -> bool:
+        """End as a greedy search of at most `limit` steps, but for log_prob. Returns whether that changes it."""
+        if self.steps <= limit:
+            return False
+        self.tokens, self.attended, self.ended = self.tokens[:limit], self.attended[:limit], False
+        return True
 
 
 class CTranslate2Engine:
@@ -79,6 +102,20 @@ class CTranslate2Engine:
         """The type in which matrices are multiplied on this machine, such as int8_float32."""
         return str(self._translator.compute_type)
 
+    def refuse(self, settings: SearchSettings, *, keep_attention: bool) -> None:
+        """See `Engine`: what CTranslate2 cannot do as tfm does."""
+        other = "name the run that it was made from"
+        if settings.decoding.sample:
+            raise ConfigError(
+                f"{self._folder}: an exported model draws no samples: CTranslate2's random numbers would depend on the "
+                f"lines around each line; set decoding.sample to false, or {other}"
+            )
+        if keep_attention:
+            raise ConfigError(
+                f"{self._folder}: an exported model has no attention of single heads, since CTranslate2 returns their "
+                f"mean; {other}"
+            )
+
     def translate(
         self,
         sentences: Sequence[Ids],
@@ -89,30 +126,53 @@ class CTranslate2Engine:
         keep_attention: bool,
     ) -> Iterator[Batch]:
         """See `Engine`. `Hypothesis.attention` is always None: CTranslate2 returns the mean of the heads."""
-        self._refuse(settings, keep_attention)
+        self.refuse(settings, keep_attention=keep_attention)
         limits = [settings.limit(len(ids), self._positions) for ids in sentences]
         refuse_long_prefix(len(prefix), min(limits, default=len(prefix)))
-        is_greedy = settings.decoding.beam_size == 1
-        is_constrained = bool(prefix or settings.decoding.no_repeat_ngram)
+        decoding, begin = settings.decoding, _names(self._target, prefix)
+        is_greedy = decoding.beam_size == 1
+        alpha = 0.0 if is_greedy else decoding.length_penalty  # a greedy search has nothing to compare
+        is_constrained = bool(prefix or decoding.no_repeat_ngram)
+        is_scored = settings.scores or not is_greedy
         first = {} if is_greedy or len(sentences) == 1 else self._first_attended(sentences)
-        jobs = [(max(limits[row] for row in rows), rows.tolist()) for rows in longest_first(sentences)]
-        again: dict[int, list[int]] = {}  # limit → sentences that a beam took beyond it, or with what is forbidden
-        rescored = list[Callable[[], FoundRows]]()  # begun while other batches are translated
-        for found in self._search(sentences, settings, prefix, jobs, never=[]):
-            ready, changed = FoundRows(), FoundRows()
-            for row, several in found.items():
-                is_cut = is_greedy and any(each.cut(limits[row]) for each in several)
-                if any(each.steps > limits[row] or not NEVER.isdisjoint(each.tokens) for each in several):
-                    again.setdefault(limits[row], []).append(row)
-                else:
-                    is_changed = (is_cut or is_constrained) and (settings.scores or not is_greedy)
-                    (changed if is_changed else ready)[row] = several
-            rescored.append(self._rescore(sentences, changed))
-            yield _batch(ready, first, settings)
-        for found in self._search(sentences, settings, prefix, list(again.items()), never=sorted(NEVER)):
-            rescored.append(self._rescore(sentences, found))
-        for wait in rescored:
-            yield _batch(wait(), first, settings)
+        most = max(1, MOST_ROWS // decoding.beam_size)
+        batches = [
+            rows[at : at + most].tolist() for rows in longest_first(sentences) for at in range(0, len(rows), most)
+        ]
+        begun = [
+            self._translator.translate_batch(
+                [_names(self._source, sentences[row]) for row in rows],
+                [begin] * len(rows) if prefix else None,
+                beam_size=decoding.beam_size,
+                num_hypotheses=decoding.beam_size if is_constrained else settings.n_best,  # their order may change
+                length_penalty=alpha,
+                no_repeat_ngram_size=decoding.no_repeat_ngram,
+                suppress_sequences=[[self._target[index]] for index in NEVER],
+                max_input_length=0,
+                max_decoding_length=max(limits[row] for row in rows),
+                min_decoding_length=0,  # 1 would forbid an empty translation
+                return_scores=is_scored,
+                return_attention=True,
+                asynchronous=True,
+            )
+            for rows in batches
+        ]
+        for rows, results in zip(batches, begun, strict=True):
+            longest = max(limits[row] for row in rows)
+            with room_for(lambda rows=rows: _too_large(len(rows), decoding.beam_size)):  # type: ignore[misc]
+                found = [self._read(each.result(), longest, alpha) for each in results]
+            changed = []
+            for row, several in zip(rows, found, strict=True):
+                for each in several:
+                    if each.cut(limits[row]) or is_constrained:
+                        changed.append((row, each))
+                    if row in first:
+                        each.attended[:1] = [first[row]][: len(each.tokens)]
+            if is_scored and changed:
+                log_probs = self.log_probs([sentences[row] for row, _ in changed], [each.tokens for _, each in changed])
+                for (_, each), values in zip(changed, log_probs, strict=True):
+                    each.log_prob = sum(values[: each.steps])
+            yield rows, [_n_best(several, settings) for several in found]
 
     def log_probs(self, sentences: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
         """Returns the log-probability of each target's tokens, and of the <eos> after them, in nats.
@@ -120,13 +180,9 @@ class CTranslate2Engine:
         sentences, targets: ids without <sos> and <eos>, perhaps none, and no more than there are positions for. Raises
         MemoryShortage.
         """
-        return self._score(sentences, targets)()
-
-    def _score(self, sentences: Sequence[Ids], targets: Sequence[Ids]) -> Callable[[], list[list[float]]]:
-        """Begin `log_probs`; the function that is returned waits for them."""
         longest = [max(pair, key=len) for pair in zip(sentences, targets, strict=True)]
         batches = [rows.tolist() for rows in longest_first(longest)]
-        waiting = [
+        begun = [
             self._translator.score_batch(
                 [_names(self._source, sentences[row]) for row in rows],
                 [_names(self._target, targets[row]) for row in rows],
@@ -135,58 +191,13 @@ class CTranslate2Engine:
             )
             for rows in batches
         ]
+        found: dict[int, list[float]] = {}
+        for rows, results in zip(batches, begun, strict=True):
+            with room_for(lambda rows=rows: _too_large(len(rows), 1)):  # type: ignore[misc]
+                found.update((row, each.result().log_probs) for row, each in zip(rows, results, strict=True))
+        return [found[row] for row in range(len(sentences))]
 
-        def wait() -> list[list[float]]:
-            found: dict[int, list[float]] = {}
-            for rows, results in zip(batches, waiting, strict=True):
-                with room_for(lambda rows=rows: _too_large(len(rows), 1)):  # type: ignore[misc]
-                    found.update((row, each.result().log_probs) for row, each in zip(rows, results, strict=True))
-            return [found[row] for row in range(len(sentences))]
-
-        return wait
-
-    def _search(
-        self,
-        sentences: Sequence[Ids],
-        settings: SearchSettings,
-        prefix: Ids,
-        jobs: Sequence[tuple[int, list[int]]],
-        *,
-        never: Sequence[int],
-    ) -> Iterator[FoundRows]:
-        """Translate batches side by side; yields what was found in each.
-
-        jobs: the limit of all sentences of a batch, and their rows. never: ids that are not written.
-        """
-        decoding = settings.decoding
-        is_scored_anew = bool(prefix or never or decoding.no_repeat_ngram)
-        begin = _names(self._target, prefix)
-        most = max(1, MOST_ROWS // decoding.beam_size)
-        jobs = [(limit, rows[at : at + most]) for limit, rows in jobs for at in range(0, len(rows), most)]
-        waiting = [
-            self._translator.translate_batch(
-                [_names(self._source, sentences[row]) for row in rows],
-                [begin] * len(rows) if prefix else None,
-                beam_size=decoding.beam_size,
-                num_hypotheses=decoding.beam_size if is_scored_anew else settings.n_best,  # their order may change
-                length_penalty=self._alpha(settings),
-                no_repeat_ngram_size=decoding.no_repeat_ngram,
-                suppress_sequences=[[self._target[index]] for index in never],
-                max_input_length=0,
-                max_decoding_length=limit,
-                min_decoding_length=0,  # 1 would forbid an empty translation
-                return_scores=settings.scores or decoding.beam_size > 1,
-                return_attention=True,
-                asynchronous=True,
-            )
-            for limit, rows in jobs
-        ]
-        for (limit, rows), results in zip(jobs, waiting, strict=True):
-            with room_for(lambda rows=rows: _too_large(len(rows), decoding.beam_size)):  # type: ignore[misc]
-                several = [self._read(each.result(), limit, self._alpha(settings)) for each in results]
-            yield dict(zip(rows, several, strict=True))
-
-    def _read(self, result: Any, limit: int, alpha: float) -> list[Found]:
+    def _read(self, result: Any, limit: int, alpha: float) -> list[_Found]:
         """Returns CTranslate2's hypotheses. limit: of its call. alpha: what its scores were divided by length to."""
         found = []
         scores = result.scores or [math.nan]  # of a greedy search, if they were not asked for
@@ -195,23 +206,8 @@ class CTranslate2Engine:
             log_prob = value * (len(tokens) + ended) ** alpha
             if not log_prob <= IMPOSSIBLE:  # nor NaN
                 attended = [_most_attended(weights) for weights in attention]
-                found.append(Found([self._ids[token] for token in tokens], attended, log_prob, ended))
+                found.append(_Found([self._ids[token] for token in tokens], attended, log_prob, ended))
         return found
-
-    def _rescore(self, sentences: Sequence[Ids], found: FoundRows) -> Callable[[], FoundRows]:
-        """Begin to compute the model's own log-probabilities, as if nothing had been forced, forbidden or cut.
-
-        The function that is returned waits, sets `log_prob`, and returns `found`.
-        """
-        pairs = [(sentences[row], each) for row, several in found.items() for each in several]
-        log_probs = self._score([ids for ids, _ in pairs], [each.tokens for _, each in pairs])
-
-        def wait() -> FoundRows:
-            for (_, each), values in zip(pairs, log_probs(), strict=True):
-                each.log_prob = sum(values[: each.steps])
-            return found
-
-        return wait
 
     def _first_attended(self, sentences: Sequence[Ids]) -> dict[int, int]:
         """Returns, for each row, the position that the first token attends to.
@@ -224,24 +220,6 @@ class CTranslate2Engine:
         texts = [_names(self._source, ids) for ids in sentences]
         results = self._translator.translate_batch(texts, max_input_length=0, max_batch_size=MOST_ROWS, **one_step)
         return {row: _most_attended(result.attention[0][0]) for row, result in enumerate(results)}
-
-    def _alpha(self, settings: SearchSettings) -> float:
-        """Greedy search has nothing to compare, so CTranslate2's score may be the log-probability itself."""
-        return settings.decoding.length_penalty if settings.decoding.beam_size > 1 else 0.0
-
-    def _refuse(self, settings: SearchSettings, keep_attention: bool) -> None:
-        """Raises ConfigError for what CTranslate2 cannot do as tfm does."""
-        other = "name the run that it was made from"
-        if settings.decoding.sample:
-            raise ConfigError(
-                f"{self._folder}: an exported model draws no samples: CTranslate2's random numbers would depend on the "
-                f"lines around each line; set decoding.sample to false, or {other}"
-            )
-        if keep_attention:
-            raise ConfigError(
-                f"{self._folder}: an exported model has no attention of single heads, since CTranslate2 returns their "
-                f"mean; {other}"
-            )
 
     def _load(self, device: torch.device, batches_at_a_time: int | None) -> Any:
         library = self._library
@@ -271,12 +249,13 @@ class CTranslate2Engine:
             torch.set_num_threads(threads)  # both libraries may share OpenMP, which intra_threads has changed
 
 
-def _batch(found: FoundRows, first: Mapping[int, int], settings: SearchSettings) -> Batch:
-    """Returns translations that are done. first: what the first tokens of a beam's rows attend to, if that is known."""
-    for row in found.keys() & first.keys():
-        for each in found[row]:
-            each.attended[:1] = [first[row]][: len(each.tokens)]
-    return list(found), [n_best(several, settings) for several in found.values()]
+def _n_best(found: Sequence[_Found], settings: SearchSettings) -> list[Hypothesis]:
+    """Returns as many hypotheses as were asked for, the best score first."""
+    alpha = settings.decoding.length_penalty
+    scored = [
+        Hypothesis(each.tokens, each.attended, each.log_prob, score(each.log_prob, each.steps, alpha)) for each in found
+    ]
+    return sorted(scored, key=lambda each: -each.score)[: settings.n_best]
 
 
 def _most_attended(weights: Sequence[float]) -> int:

@@ -31,6 +31,9 @@ class Engine(Protocol):
     def max_length(self) -> int | None:
         """The most positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
 
+    def refuse(self, settings: SearchSettings, *, keep_attention: bool) -> None:
+        """Raises ConfigError for what this engine cannot do: callers ask before they read or translate anything."""
+
     def translate(
         self,
         sentences: Sequence[Sequence[int]],
@@ -63,6 +66,9 @@ class TransformerEngine:
     def max_length(self) -> int | None:
         """The least of the models'."""
         return min((limit for model in self.models if (limit := model.config.max_length) is not None), default=None)
+
+    def refuse(self, settings: SearchSettings, *, keep_attention: bool) -> None:
+        """See `Engine`: ours can do everything."""
 
     def translate(
         self,

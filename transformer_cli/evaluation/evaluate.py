@@ -140,6 +140,7 @@ def judge(
 
     settings, lowercase: as in `evaluate`.
     """
+    translator.engine.refuse(settings or translator.settings, keep_attention=False)
     started = time.monotonic()
     codecs, data = translator.run.codecs, translator.run.config.data
     if lowercase:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_cli.inspection.heatmaps import Block, draw_blocks
-from transformer_cli.inspection.style import drawing, inspection_palette, save, shown
+from transformer_cli.inspection.style import drawing, save, shown
 from transformer_cli.inspection.vectors import HEIGHT, draw_vectors
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def draw_attention(maps: Sequence["AttentionMap"], path: Path) -> None:
     maps: at least one; maps of the same kind are neighbours, as `Inspection.maps` returns them.
     """
     with drawing(path, [text for each in maps for text in (*each.target_tokens, *each.source_tokens)]):
-        save(draw_blocks(_blocks(maps)), path, palette=inspection_palette())
+        save(draw_blocks(_blocks(maps)), path)
 
 
 def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"], path: Path) -> None:
@@ -40,7 +40,7 @@ def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"], pa
             moved=range(len(inspection.source_tokens)),
             after=inspection.after.numpy(),
         )
-        save(figure, path, palette=inspection_palette())
+        save(figure, path)
 
 
 def draw_words(words: "WordAttention", path: Path) -> None:
@@ -65,7 +65,7 @@ def draw_words(words: "WordAttention", path: Path) -> None:
             moved=words.positions,
             after=words.context.numpy(),
         )
-        save(figure, path, palette=inspection_palette())
+        save(figure, path)
 
 
 def _blocks(maps: Sequence["AttentionMap"]) -> list[Block]:

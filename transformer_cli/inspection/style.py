@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap, to_rgb
+from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath, text_to_path
 from numpy.typing import NDArray
-from PIL import Image
 
 from transformer_cli.inspection.fonts import families_for
 from transformer_cli.inspection.picture_files import picture_format
@@ -106,12 +105,8 @@ def _plain(text: str) -> str:
     return text.replace("$", "S").replace(" ", "i")
 
 
-def save(figure: Figure, path: Path, *, palette: Floats | None = None) -> None:
-    """Replace `path` by an SVG, a PDF or a PNG, as its name says, whole or not at all. Raises DataError for others.
-
-    palette: (colours, 3), from 0 to 1; give it if all of the picture's colours are known: a PNG then has a third of
-    the size.
-    """
+def save(figure: Figure, path: Path) -> None:
+    """Replace `path` by an SVG, a PDF or a PNG, as its name says, whole or not at all. Raises DataError for others."""
     picture = io.BytesIO()
     kind = picture_format(path)
     if kind == "png":
@@ -119,19 +114,4 @@ def save(figure: Figure, path: Path, *, palette: Floats | None = None) -> None:
     else:
         dated = {"svg": "Date", "pdf": "CreationDate"}[kind]
         figure.savefig(picture, format=kind, dpi=SHARP, metadata={dated: None})
-    if palette is not None and kind == "png":
-        colours = Image.new("P", (1, 1))
-        colours.putpalette((255 * palette).round().astype(np.uint8).tobytes())
-        reduced = Image.open(picture).convert("RGB").quantize(palette=colours, dither=Image.Dither.NONE)
-        picture = io.BytesIO()
-        reduced.save(picture, format="png", optimize=True)
     write_bytes(path, picture.getvalue())
-
-
-def inspection_palette() -> Floats:
-    """Returns the colours of weights, letters and arrows: (colours, 3), from 0 to 1, at most 256 as a PNG needs."""
-    levels = weight_colours()(np.arange(LEVELS))[:, :3]
-    greys = np.repeat(np.linspace(0.0, 1.0, 36)[:, None], 3, axis=1)
-    strengths = np.linspace(0.0, 1.0, 12)[:, None]  # from white, for the edges of lines and letters
-    tints = [1.0 - strengths * (1.0 - np.array(to_rgb(colour))) for colour in COLOURS]
-    return np.concatenate((levels, greys, *tints))

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from oracles.small import VOCABULARY, make_model
+from oracles.small import VOCABULARY
+from oracles.small import make_model as make_untrained
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
@@ -24,7 +25,7 @@ from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError, DataError, DeviceError
 from transformer_cli.evaluation.losses import sentence_losses
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.export_spec import positions_of, write_model
+from transformer_cli.runs.export import positions_of, write_model
 
 CPU = torch.device("cpu")
 NAMES = [*SPECIALS, *(f"w{index}" for index in range(len(SPECIALS), VOCABULARY))]
@@ -41,6 +42,13 @@ SHAPES: dict[str, dict[str, Any]] = {
 SENTENCES = [[random.Random(row).randrange(EOS + 1, VOCABULARY) for _ in range(1 + row % 12)] for row in range(60)]
 
 Open = Callable[..., CTranslate2Engine]
+
+
+def make_model(**options: Any) -> Transformer:
+    """A model that gives <pad> and <sos> hardly any probability, as a trained one does."""
+    model = make_untrained(**options)
+    model.output.bias[[PAD, SOS]] = -30.0
+    return model
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from transformer_cli.data.codec import SubwordCodec
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.evaluation.evaluate import evaluate
-from transformer_cli.runs.export import export
-from transformer_cli.runs.export_readme import readme
+from transformer_cli.runs.export import export, readme
 from transformer_cli.runs.exported import Exported, Facts
 from transformer_cli.runs.run import is_new
 from transformer_cli.system.files import write_text
@@ -56,7 +55,7 @@ def test_words_come_out_as_from_the_run(translator: Translator, exported: Export
     for one, other in zip(found, ours, strict=True):
         for key in ("text", "tokens", "source_tokens", "ids", "source_ids", "alignment"):
             assert getattr(one, key) == getattr(other, key)
-        assert (one.log_prob, one.score) == pytest.approx((other.log_prob, other.score), abs=1e-4)
+        assert (one.log_prob, one.score) == pytest.approx((other.log_prob, other.score), abs=2e-3)
 
 
 @pytest.mark.parametrize("options", [Options(), Options(prefix="the")])
@@ -237,7 +236,7 @@ def test_the_library_is_not_imported_where_it_is_not_needed() -> None:
 def test_a_matrix_that_the_format_cannot_hold_is_refused(
     translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("transformer_cli.runs.export_spec.MOST_BYTES", 1000)
+    monkeypatch.setattr("transformer_cli.runs.export.MOST_BYTES", 1000)
     with pytest.raises(ConfigError, match=r"^source_embedding\.tokens\.weight would have .*; choose a smaller --quant"):
         export(translator.run.folder, tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
