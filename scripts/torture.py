@@ -31,7 +31,7 @@ from typing import Any
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import transformer_cli.data.prepare
-import transformer_cli.inspection.curves
+import transformer_cli.inspection.plots
 import transformer_cli.training.trainer  # noqa: F401  # all of it before the first fork
 from disturb import Disturbance, small_disk, stop_at
 from forks import PATIENCE_S, end_of, is_left, kill, last_line, run, start

@@ -63,7 +63,7 @@ def test_evaluating_scores_words_of_the_text(tfm: Tfm, trained: Path) -> None:
 
 def test_pictures_show_a_space_as_a_space(tfm: Tfm, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Figure] = []
-    monkeypatch.setattr("transformer_cli.inspection.pictures.save", lambda figure, path: drawn.append(figure))
+    monkeypatch.setattr("transformer_cli.inspection.plots.save", lambda figure, path: drawn.append(figure))
     code, _, err = tfm("inspect", "Der 漢 alte", "--kind", "encoder", "--output", "picture.png", cwd=trained)
     assert (code, err) == (0, "")
     labels = [label.get_text() for label in drawn[0].axes[0].get_yticklabels()]

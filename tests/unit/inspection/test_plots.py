@@ -13,10 +13,16 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
 from transformer_cli.errors import DataError
-from transformer_cli.inspection import style
+from transformer_cli.inspection import plots
 from transformer_cli.inspection.numbers import Attention, Inspection, WordAttention
-from transformer_cli.inspection.plots import draw_attention, draw_curves, draw_inspection, draw_words
-from transformer_cli.inspection.style import shown, text_width
+from transformer_cli.inspection.plots import (
+    draw_attention,
+    draw_curves,
+    draw_inspection,
+    draw_words,
+    shown,
+    text_width,
+)
 
 
 def history(*losses: float) -> list[dict[str, Any]]:
@@ -101,7 +107,7 @@ def test_the_name_says_what_kind_of_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, start: bytes
 ) -> None:
     written: list[bytes] = []
-    monkeypatch.setattr(style, "write_bytes", lambda path, content: written.append(content))
+    monkeypatch.setattr(plots, "write_bytes", lambda path, content: written.append(content))
     for _ in range(2):
         draw_words(word_attention(WORDS, [0]), tmp_path / name)
     assert written[0].startswith(start)
