@@ -98,8 +98,11 @@ def test_the_readme_translates_without_us(
     )
     most = SearchSettings(max_tokens=10_000)  # it has one limit for all sentences
     assert done.stdout == "".join(f"{line}\n" for line in ours.translate(lines, settings=most))
-    nothing = subprocess.run([sys.executable, "translate.py"], cwd=folder, input=b"", capture_output=True, check=True)
-    assert nothing.stdout == b""
+    if kind == "subwords":  # whose libraries start in a moment
+        nothing = subprocess.run(
+            [sys.executable, "translate.py"], cwd=folder, input=b"", capture_output=True, check=True
+        )
+        assert nothing.stdout == b""
 
 
 def test_the_readme_translates_one_by_one_where_attention_over_a_beam_copies_words(
