@@ -20,7 +20,7 @@ from transformer_cli.compute.memory import in_words
 from transformer_cli.config.schema import Config, ModelConfig
 from transformer_cli.data.codec import Codecs, WordCodec
 from transformer_cli.data.lines import LONGEST_LINE
-from transformer_cli.data.specials import EOS, MARKERS, SOS, SPECIALS, UNK
+from transformer_cli.data.vocabulary import EOS, MARKERS, SOS, SPECIALS, UNK
 from transformer_cli.decoding.ctranslate2 import import_ctranslate2
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
