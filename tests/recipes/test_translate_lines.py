@@ -146,3 +146,17 @@ def test_a_line_without_an_end_is_read_only_as_far_as_need_be(tfm: Tfm, project:
     assert stopped[2].startswith(f"tfm: error: {bomb}: line 2: more than 4,000 characters; ")
     assert (blank[0], blank[1].split("\n")) == (0, [stopped[1].strip(), "", stopped[1].strip(), ""])
     assert most < 1 << 24
+
+
+def test_an_output_called_gz_is_compressed_and_keeps_its_mode(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    for name in ("data", "runs"):
+        (tmp_path / name).symlink_to(project / name)
+    (tmp_path / "asked").write_text("Der alte Hund singt im Park.\n" * 3, encoding="utf-8")
+    answers = "the old dog sings in the park.\n" * 3
+    (tmp_path / "out.gz").touch(mode=0o600)
+    assert tfm("translate", "-i", "asked", "-o", "out.gz", cwd=tmp_path)[0] == 0
+    for number in (1, 2):
+        assert tfm("translate", "-i", "asked", "-o", "joined.gz", "--shard", f"{number}/2", cwd=tmp_path)[0] == 0
+    for name in ("out.gz", "joined.gz"):
+        assert gzip.decompress((tmp_path / name).read_bytes()).decode() == answers
+    assert (tmp_path / "out.gz").stat().st_mode & 0o777 == 0o600

@@ -3,6 +3,7 @@
 With `--shard`, or under torchrun, a process translates a part of a file.
 """
 
+import gzip
 import io
 import json
 import logging
@@ -238,7 +239,7 @@ class _Work:
             total = sum(1 for _ in byte_lines(input_file)) if is_packed else count_lines(input_file)
             rows = shard.lines(total, CHUNK)
             lines = islice(cut_lines(input_file), rows.start, rows.stop)
-            with _as_text(file) as out:
+            with _as_text(file, output) as out:
                 self.translate(lines, str(input_file), out, first_line=rows.start + 1)
             if _sum_of(input_file) != facts["input"]:
                 raise DataError(f"{input_file}: changed while shard {shard} was translated; start all shards again")
@@ -379,10 +380,13 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
     descriptor = stream_named(output)
     with writing(output):
         if descriptor is not None or kind_of(output) not in FILES:
-            with open(output if descriptor is None else os.dup(descriptor), "wb") as file, _as_text(file) as out:
+            with (
+                open(output if descriptor is None else os.dup(descriptor), "wb") as file,
+                _as_text(file, output) as out,
+            ):
                 yield out
         else:
-            with new_file(_target_of(output)) as whole, _as_text(whole) as out:
+            with new_file(_target_of(output)) as whole, _as_text(whole, output) as out:
                 yield out
 
 
@@ -402,15 +406,21 @@ def _target_of(path: Path) -> Path:
 
 
 @contextmanager
-def _as_text(file: BinaryIO) -> Iterator[TextIO]:
-    r"""Write UTF-8 into an open file, with "\n" at the end of lines; the file stays open."""
-    out = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+def _as_text(file: BinaryIO, path: Path) -> Iterator[TextIO]:
+    r"""Write UTF-8 into an open file, with "\n" at the end of lines; the file stays open.
+
+    path: a file that is called .gz is compressed, as it is read. (Compressed shards can be joined as they are.)
+    """
+    packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if path.suffix == ".gz" else None
+    out = io.TextIOWrapper(packed or file, encoding="utf-8", newline="\n")
     try:
         yield out
         out.flush()
     finally:
         with suppress(OSError):
             out.detach()
+    if packed:
+        packed.close()
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Files that appear whole or not at all. Knows bytes, names and sums, nothing of what they mean."""
 
 import errno
+import gzip
 import hashlib
 import json
 import os
@@ -11,15 +12,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from transformer_cli.system import streams
-from transformer_cli.system.unfinished import begin_file, begin_folder, discard, end_folder, sweep
+from transformer_cli.system.unfinished import begin_file, begin_folder, delete, sweep
 
 UNSYNCED = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EBADF}  # it cannot be synced at all
 IN_THE_WAY = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace `path` by UTF-8 text, whole or not at all."""
-    write_bytes(path, text.encode())
+    """Replace `path` by UTF-8 text, whole or not at all; it is compressed if it is called .gz, as it is read."""
+    content = text.encode()
+    write_bytes(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -58,14 +60,16 @@ def append_line(path: Path, line: str) -> None:
 def new_file(path: Path) -> Iterator[BinaryIO]:
     """Write a file that appears at `path`, or replaces it, only if the block ends without an error.
 
-    The file is written beside `path`, synced and renamed. After an error nothing of it is left. An OSError of the
-    system names `path`.
+    The file is written beside `path`, synced and renamed; it has the mode of the file that it replaces. After an error
+    nothing of it is left. An OSError of the system names `path`.
     """
     with _named(path, None):
         _make_folder(path.parent)
         sweep(path.parent)
         temporary, file = begin_file(path)
     with _named(path, temporary), file:
+        with suppress(OSError):  # there is none, or the file system has no modes
+            os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
         try:
             yield file
             file.flush()
@@ -95,19 +99,17 @@ def new_folder(path: Path) -> Iterator[Path]:
         _make_folder(path.parent)
         sweep(path.parent)
         temporary, lock = begin_folder(path)
-    content = temporary / path.name
-    with lock, _named(path, content):
+    with _named(path, temporary):
         try:
-            content.mkdir()
-            yield content
-            _sync_all(content)
-            _rename(content, path)
+            yield temporary
+            _sync_all(temporary)
+            _rename(temporary, path)
         except BaseException:
             with suppress(OSError):  # the next `sweep` tries again
-                discard(temporary)
+                delete(temporary)
             raise
-        lock.close()  # NFS keeps a file that is open
-        end_folder(temporary)
+        finally:
+            os.close(lock)
         _sync_folder(path.parent)
 
 

@@ -29,8 +29,8 @@ class Lock(Enum):
     """the file system has no locks (Lustre without `flock`, some FUSE and NFS systems)"""
 
 
-def try_lock(file: IO[Any]) -> Lock:
-    """Lock an open file without waiting. NFS needs a file that is open for writing."""
+def try_lock(file: IO[Any] | int) -> Lock:
+    """Lock an open file, or a folder by its descriptor, without waiting. NFS needs a file that is open for writing."""
     if fcntl is None:
         return Lock.IMPOSSIBLE
     try:

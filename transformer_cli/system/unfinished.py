@@ -1,11 +1,11 @@
 """Where files and folders are written before they are whole, and how what a killed process left of them is deleted.
 
-.train.txt.unfinished-1a2b3c4d-5e6f7081         a file that is being written, and locked, by the process that writes it
-.step-0000052.unfinished-1a2b3c4d-90a1b2c3/     a folder likewise:
-    lock                                            the process that fills it holds a lock on this file
-    step-0000052/                                   what is to become the folder
+.train.txt.unfinished-1a2b3c4d-5e6f7081         is to become train.txt
+.step-0000052.unfinished-1a2b3c4d-90a1b2c3/     is to become the folder step-0000052
 
-The first number is that of this boot of this system, the second is random. Knows nothing of what is written.
+Whoever writes one holds a lock on it: many belong to nothing that could be locked instead, such as the output of
+`tfm translate`. The first number is that of this boot of this system, the second is random. Knows nothing of what is
+written.
 """
 
 import hashlib
@@ -23,12 +23,7 @@ from typing import BinaryIO
 from transformer_cli.system.locks import Lock, try_lock
 
 PATIENCE_S = 24 * 3600.0  # without a write, where no lock can tell whether somebody still writes
-LOCK = "lock"
-NAME = re.compile(
-    r"\..+\.(?:unfinished-(?P<system>[0-9a-f]{8})-[0-9a-f]{8}"
-    r"|[0-9a-f]{8}-\d+\.[0-9a-f]{8})",  # of earlier versions: the machine's name, hashed, and the process
-    re.DOTALL,
-)
+NAME = re.compile(r"\..+\.unfinished-([0-9a-f]{8})-[0-9a-f]{8}", re.DOTALL)
 
 
 def begin_file(path: Path) -> tuple[Path, BinaryIO]:
@@ -41,56 +36,30 @@ def begin_file(path: Path) -> tuple[Path, BinaryIO]:
         file.close()  # a `sweep` came between the two, and took it for a file that was left
 
 
-def begin_folder(path: Path) -> tuple[Path, BinaryIO]:
-    """Returns a new folder beside `path`, and the file that holds it until it is closed. Raises OSError."""
+def begin_folder(path: Path) -> tuple[Path, int]:
+    """Returns a new folder beside `path`, and a descriptor of it that holds its lock until it is closed."""
     while True:
         temporary = _beside(path)
         temporary.mkdir()
-        try:
-            lock = (temporary / LOCK).open("xb")
-        except FileNotFoundError:  # swept before it had a lock
-            continue
-        except OSError:
-            end_folder(temporary)
-            raise
-        if try_lock(lock) is not Lock.TAKEN and (temporary / LOCK).exists():
-            return temporary, lock
-        lock.close()
-
-
-def discard(temporary: Path) -> None:
-    """Delete an unfinished file or folder. Raises OSError.
-
-    Of a folder the lock goes last: if a kill comes before that, the next `sweep` still sees that nobody holds it.
-    """
-    if temporary.is_dir():
-        for path in temporary.iterdir():
-            if path.name != LOCK:
-                delete(path)
-        end_folder(temporary)
-    else:
-        temporary.unlink()
-
-
-def end_folder(temporary: Path) -> None:
-    """Delete what is left of a folder that `begin_folder` made, when its content is in its place. Raises no error."""
-    with suppress(OSError):  # else the next `sweep` does it
-        (temporary / LOCK).unlink(missing_ok=True)
-        temporary.rmdir()
+        with suppress(FileNotFoundError):  # a `sweep` came first, as above
+            descriptor = os.open(temporary, os.O_RDONLY)
+            if try_lock(descriptor) is not Lock.TAKEN and temporary.exists():
+                return temporary, descriptor
+            os.close(descriptor)
 
 
 def sweep(folder: Path) -> None:
     """Delete the unfinished files and folders in `folder` that nobody writes any more. Raises no error.
 
     What was begun under this boot of this system goes as soon as its lock is free. Where that does not show whether
-    somebody still writes, it goes after a day without a write: if the file system has no locks, if there is none, or
-    if another system began it, since some file systems show a lock only to the system that holds it.
+    somebody still writes, it goes after a day without a write: if the file system has no locks (NFS has none on
+    folders), or if another system began it, since some file systems show a lock only to the system that holds it.
     """
     with suppress(OSError), os.scandir(folder) as entries:
         names = [entry.name for entry in entries if entry.name.startswith(".") and not entry.is_symlink()]
         for name in filter(None, map(NAME.fullmatch, names)):
             with suppress(OSError):  # somebody else's
-                _sweep(folder / name[0], is_ours=name["system"] == _system())
+                _sweep(folder / name[0], is_ours=name[1] == _system())
 
 
 def delete(path: Path) -> None:
@@ -105,18 +74,13 @@ def delete(path: Path) -> None:
 
 
 def _sweep(left: Path, *, is_ours: bool) -> None:
+    descriptor = os.open(left, os.O_RDONLY if left.is_dir() else os.O_RDWR)  # NFS locks what is open for writing
     try:
-        file = (left / LOCK if left.is_dir() else left).open("r+b")
-    except FileNotFoundError:  # a kill came before the lock; or in the middle of deleting the folder
-        with suppress(OSError):
-            left.rmdir()  # if it is empty: whoever has just made it makes another one
-        if _is_idle(left):
-            discard(left)
-        return
-    with file:
-        lock = try_lock(file)
+        lock = try_lock(descriptor)
         if (lock is Lock.HELD and is_ours) or (lock is not Lock.TAKEN and _is_idle(left)):
-            discard(left)
+            delete(left)
+    finally:
+        os.close(descriptor)
 
 
 def _is_idle(left: Path) -> bool:

@@ -1,6 +1,7 @@
 """Files and folders that appear whole or not at all."""
 
 import errno
+import gzip
 import hashlib
 import os
 import stat
@@ -76,7 +77,7 @@ def test_a_folder_appears_when_its_block_ends(tmp_path: Path) -> None:
     with new_folder(path) as unfinished:
         (unfinished / "sub").mkdir()
         (unfinished / "sub" / "a").write_text("a")
-        assert unfinished.parent.parent == path.parent
+        assert unfinished.parent == path.parent
         assert not path.exists()
     assert (path / "sub" / "a").read_text() == "a"
     assert names(path.parent) == ["new"]
@@ -218,6 +219,18 @@ def test_files_and_folders_get_the_permissions_that_the_user_wants(tmp_path: Pat
         os.umask(umask)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "mine").touch(mode=0o600)
+    write_text(tmp_path / "mine", "text")
+    assert (tmp_path / "mine").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "mine").read_text() == "text"
+
+
+def test_a_file_called_gz_is_compressed(tmp_path: Path) -> None:
+    write_text(tmp_path / "a.gz", "größer\n" * 99)
+    assert gzip.decompress((tmp_path / "a.gz").read_bytes()).decode() == "größer\n" * 99
 
 
 def test_a_line_is_appended_behind_those_that_are_there(tmp_path: Path) -> None:
