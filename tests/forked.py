@@ -56,6 +56,12 @@ MODULES = (
     "transformer_cli.training.trainer",
     "transformer_cli.evaluation.evaluate",
     "transformer_cli.inspection.plots",
+    "transformer_cli.translator",
+    "transformer_cli.evaluation.compare",
+    "transformer_cli.evaluation.score",
+    "sacrebleu",
+    "spacy.lang.de",
+    "spacy.lang.en",
 )
 
 

@@ -21,7 +21,7 @@ from transformer_cli.commands.options import (
 )
 from transformer_cli.commands.tables import table
 from transformer_cli.inspection.picture_files import picture_format
-from transformer_cli.system.terminal import width
+from transformer_cli.system.terminal import signs, width
 
 if TYPE_CHECKING:
     from transformer_cli.inspection.numbers import AttentionMap, WordAttention
@@ -221,7 +221,7 @@ def _side_by_side(
 
 def _block(maps: Sequence[tuple[str, Cells]], rows: Sequence[str], margin: int, sources: Sequence[str]) -> str:
     """Returns maps beside each other: their titles, the sources' tokens written downwards, and the weights."""
-    heads = [_signs(_visible(token)) for token in sources]
+    heads = [list(signs(_visible(token))) for token in sources]
     depth = max(map(len, heads))
     titles = "  ".join(_pad(title, 2 * len(heads)) for title, _ in maps)
     lines = [" " * margin + titles] if titles.strip() else []
@@ -246,22 +246,11 @@ def _visible(token: str) -> str:
     if width(shown) <= LONGEST:
         return shown
     kept = ""
-    for sign in _signs(shown):
+    for sign in signs(shown):
         if width(kept + sign) >= LONGEST:
             break
         kept += sign
     return f"{kept}…"
-
-
-def _signs(text: str) -> list[str]:
-    """Returns the characters of a text, each with the marks that stand on it."""
-    signs: list[str] = []
-    for character in text:
-        if signs and not width(character):
-            signs[-1] += character
-        else:
-            signs.append(character)
-    return signs
 
 
 def _pad(text: str, columns: int) -> str:

@@ -3,7 +3,7 @@ r"""What a terminal is given: text that it cannot be made to obey, bold and colo
 A vocabulary, a corpus or a file's name may hold control characters, and a terminal then changes colours, titles, the
 clipboard, or what stands above. They become their Python escapes, such as \x1b. Files and pipes get text as it is, and
 neither colour nor line breaks. Bytes that are not UTF-8, which Python keeps in names and arguments as surrogates, are
-shown in the same way.
+shown in the same way, and so are marks that turn the direction of text, which can make it read as what it is not.
 """
 
 import io
@@ -11,35 +11,33 @@ import os
 import re
 import sys
 import unicodedata
+from collections.abc import Iterator
 from typing import TextIO
 
-SURROGATES = "\ud800-\udfff"
-CONTROLS = re.compile(f"[\x00-\x1f\x7f-\x9f{SURROGATES}]")  # C0, DEL and C1; \x9b and \x9d begin escape codes too
-NOT_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f{SURROGATES}]")  # all but tab and line feed
-NOT_IN_BARS = re.compile(
-    f"(?!\x1b\\[A)[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{SURROGATES}]"
-)  # tqdm writes \r and "up" too
+HIDDEN = "\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+CONTROLS = re.compile(f"[\x00-\x1f{HIDDEN}]")
+NOT_IN_LINES = f"[\x00-\x08\x0b-\x1f{HIDDEN}]"  # all but tab and line feed
+STYLE = re.compile("\x1b\\[(?:1|1;31|1;33|0)m")
+STYLED = f"\x1b\\[(?:1|1;31|1;33)m[^{NOT_IN_LINES[1:-1]}]*\x1b\\[0m"  # what `bold` and `message` return
+OBEYED = re.compile(f"{STYLED}|({NOT_IN_LINES})")
+OBEYED_WITH_BARS = re.compile(f"{STYLED}|\r|\x1b\\[A|({NOT_IN_LINES})")  # tqdm writes \r and "up" too
 ERASE_LINE = "\r\x1b[K"
 STYLES_OF_MESSAGES = {"tfm: error:": "1;31", "warning:": "1;33"}  # bold and red, bold and yellow
 WITHOUT_WIDTH = ("Mn", "Me", "Cf")  # Unicode's categories: marks that stand on a letter, and joiners
-
-# What stands for a style in our texts: \ufdd05f0c91d21\ufdd1 is bold. 5f0c91d2 is new in each process, so that no text
-# from outside can have it: a terminal gets nothing else of what it would obey.
-_OWN = os.urandom(4).hex()
-_STYLES = re.compile(f"\ufdd0{_OWN}([0-9;]+)\ufdd1")
+JOINER = "\u200d"  # makes one sign of two emoji
 
 
 class Terminal(io.TextIOWrapper):
-    """A text stream to a terminal on which control characters are visible, and styles take effect."""
+    """A text stream to a terminal on which control characters are visible. Bold that ends is all that it obeys."""
 
-    obeyed = NOT_IN_LINES
-    """what is made visible"""
+    obeyed = OBEYED
+    """what it obeys, and, as group 1, a character that is made visible"""
 
     def write(self, text: str, /) -> int:
         """Write text. Returns its length, as the caller knows it."""
         if text:
             forget_note()
-        self.put(_STYLES.sub("\x1b[\\1m", _visible(text, self.obeyed)))
+        self.put(self.obeyed.sub(lambda found: _escape(found[0]) if found[1] else found[0], text))
         return len(text)
 
     def put(self, text: str) -> None:
@@ -50,7 +48,7 @@ class Terminal(io.TextIOWrapper):
 class TerminalWithBars(Terminal):
     """The same for standard error, where tqdm draws progress bars."""
 
-    obeyed = NOT_IN_BARS
+    obeyed = OBEYED_WITH_BARS
 
 
 _noted: Terminal | None = None
@@ -114,7 +112,7 @@ def message(text: str) -> str:
 
 
 def _styled(text: str, style: str, stream: TextIO | None) -> str:
-    return f"\ufdd0{_OWN}{style}\ufdd1{text}\ufdd0{_OWN}0\ufdd1" if has_styles(stream) else text
+    return f"\x1b[{style}m{text}\x1b[0m" if has_styles(stream) else text
 
 
 def columns(stream: TextIO | None = None) -> int | None:
@@ -130,13 +128,28 @@ def columns(stream: TextIO | None = None) -> int | None:
 
 def width(text: str) -> int:
     """Returns how many columns a line of text takes: two for a Chinese character, none for a style."""
-    text = _STYLES.sub("", text)
+    text = STYLE.sub("", text)
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.category(each) in WITHOUT_WIDTH else _width_of(each) for each in text)
+    return sum(min(2, max(map(_width_of, sign))) for sign in signs(text))
+
+
+def signs(text: str) -> Iterator[str]:
+    """Yield what is written as one sign: a character with the marks on it, or emoji that are joined."""
+    sign = ""
+    for character in text:
+        is_mark = _width_of(character) == 0 or "\U0001f3fb" <= character <= "\U0001f3ff"  # colours of skin
+        if sign and not is_mark and not sign.endswith(JOINER):
+            yield sign
+            sign = ""
+        sign += character
+    if sign:
+        yield sign
 
 
 def _width_of(character: str) -> int:
+    if unicodedata.category(character) in WITHOUT_WIDTH:
+        return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
@@ -172,11 +185,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 def on_one_line(message: str) -> str:
     """Returns text without control characters."""
-    return _visible(message, CONTROLS)
-
-
-def _visible(text: str, obeyed: "re.Pattern[str]") -> str:
-    return obeyed.sub(lambda found: _escape(found[0]), text)
+    return CONTROLS.sub(lambda found: _escape(found[0]), message)
 
 
 def _escape(character: str) -> str:
