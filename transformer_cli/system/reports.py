@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 LONGEST = 300  # characters of an error's own words
+PACKAGES = ("transformer-cli", "torch", "numpy", "typer", "pydantic", "spacy", "sentencepiece", "safetensors")
 
 
 def tell(error: BaseException) -> str:
@@ -56,18 +57,11 @@ def _folder() -> str:
 
 
 def _versions() -> list[str]:
-    """Returns a line for this package, and one for each that it needs."""
-    import re
+    """Returns a line for each package that matters."""
     from importlib import metadata
 
-    try:
-        needed = [
-            re.split(r"[^\w.-]", each)[0] for each in metadata.requires("transformer-cli") or () if ";" not in each
-        ]
-    except metadata.PackageNotFoundError:
-        needed = []
     lines = []
-    for name in ("transformer-cli", *needed):
+    for name in PACKAGES:
         with suppress(metadata.PackageNotFoundError):
             lines.append(f"{name} {metadata.version(name)}")
     return lines

@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Iterator
 from typing import TextIO
 
+# DEL; C1, of which \x9b and \x9d begin escape codes too; marks of direction; surrogates
 HIDDEN = "\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 CONTROLS = re.compile(f"[\x00-\x1f{HIDDEN}]")
 NOT_IN_LINES = f"[\x00-\x08\x0b-\x1f{HIDDEN}]"  # all but tab and line feed
