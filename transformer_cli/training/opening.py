@@ -1,14 +1,14 @@
-"""Decides which run is trained: the one on disk, or a new one. Knows settings and folders, not models or steps."""
+"""Opens the run that is trained, under its lock: the one on disk with its last save, or a new one. Knows no steps."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from transformer_cli.compute.devices import choose_precision
+from transformer_cli.compute.devices import choose_precision, fast_at_bfloat16
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.data import FilePair
 from transformer_cli.config.load import differences
@@ -17,12 +17,14 @@ from transformer_cli.config.section import Shapes, keys_that_shape
 from transformer_cli.data.dataset import Dataset, find_dataset, is_text_of, read_manifest
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room
+from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
 from transformer_cli.runs.pointers import follow_latest
 from transformer_cli.runs.run import Run, find_codec, free_name, is_new, lost, training_lock
-from transformer_cli.runs.state import load_state
 from transformer_cli.system.locks import exclusive
+from transformer_cli.training.optimisers import state_names
 from transformer_cli.training.pretrained import NOTHING, Initial, read_initial
 from transformer_cli.training.record import read_validations
+from transformer_cli.training.validation import Validation
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +35,10 @@ class Opened:
 
     run: Run
     dataset: Dataset
-    initial: Initial = NOTHING
-    """what a new run begins with, other than random weights"""
+    start: Checkpoint
+    """the last save, or a model that has learned nothing yet"""
+    validations: Sequence[Validation] = ()
+    """those before `start`"""
 
 
 @contextmanager
@@ -46,37 +50,52 @@ def open_run(
     fresh: move an existing run aside, and make a new one. world: the processes that train it. Raises
     DataError without a dataset, CheckpointError if a part of the run on disk is gone, ConfigError if it was begun with
     other settings or somebody else is training it, MemoryShortage if the memory cannot hold what training needs; in all
-    of these cases nothing has been moved or written.
+    of these cases nothing but the lock has been written, and nothing has been moved.
     """
-    is_begun = not fresh and not is_new(folder)
-    data = config.data
-    if is_begun:
-        run = Run.open(folder)
-        _check_settings(run, config, data_dir)  # before the dataset, which need not be there any more
-        data = run.config.data
-    codec_dir = find_codec(data, folder.parent) if data.fingerprint is None else None
-    dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))  # first: its error leaves no trace in runs_dir
-    sizes = (len(dataset.codecs.source), len(dataset.codecs.target))
-    refuse_without_room(
-        config.model,
-        sizes,
-        device=device,
-        frozen=_frozen(config),
-        by_muon=config.training.optimizer == "muon",
-        processes=world.local_size,
-    )
     with locked(folder):
-        if is_begun:
-            opened = Opened(_resume(folder, config, data_dir), dataset)
+        run = None if fresh or is_new(folder) else Run.open(folder)
+        if run:
+            _check_settings(run, config, data_dir)  # before the dataset, which need not be there any more
+        data = run.config.data if run else config.data
+        codec_dir = find_codec(data, folder.parent) if data.fingerprint is None else None
+        dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))
+        refuse_without_room(
+            config.model,
+            (len(dataset.codecs.source), len(dataset.codecs.target)),
+            device=device,
+            frozen=_frozen(config),
+            by_muon=config.training.optimizer == "muon",
+            processes=world.local_size,
+        )
+        if run:
+            yield _resume(run, config, dataset, device)
         else:
-            opened = _begin(folder, config, dataset, device=device, fresh=fresh)
-        yield opened
+            yield _begin(folder, config, dataset, device, fresh=fresh)
 
 
 def join_run(folder: Path, data_dir: Path) -> Opened:
     """Returns the run that another process has opened with `open_run`. Raises CheckpointError or DataError."""
     run = Run.open(folder)
-    return Opened(run, Dataset.open(find_dataset(run.config.data, data_dir)))
+    dataset = Dataset.open(find_dataset(run.config.data, data_dir))
+    return load_opened(run, dataset) if run.has_checkpoint("last") else new_opened(run, dataset)
+
+
+def new_opened(run: Run, dataset: Dataset, initial: Initial = NOTHING) -> Opened:
+    """Returns a run with a model that has learned nothing yet. initial: what replaces its random weights."""
+    start = Checkpoint(run.new_model())
+    initial.fill(start.model)
+    return Opened(run, dataset, start)
+
+
+def load_opened(run: Run, dataset: Dataset) -> Opened:
+    """Returns a run with its last save. Raises CheckpointError if something that training needs is gone or damaged."""
+    start = load_last(run, state_names=lambda model: state_names(model, run.config.training))
+    validations = read_validations(run, start.state)
+    if start.state.epoch > 1 and not start.state.is_best:  # else there is no best save yet, or it is the last one
+        if not run.has_checkpoint("best"):
+            raise lost(run.folder, "best")
+        run.checkpoint("best")
+    return Opened(run, dataset, start, validations)
 
 
 @contextmanager
@@ -96,13 +115,11 @@ def _frozen(config: Config) -> set[str]:
     return {*config.training.freeze, *(["target_embedding"] if is_tied and "output" in config.training.freeze else [])}
 
 
-def _begin(folder: Path, config: Config, dataset: Dataset, *, device: torch.device, fresh: bool) -> Opened:
+def _begin(folder: Path, config: Config, dataset: Dataset, device: torch.device, *, fresh: bool) -> Opened:
     initial = read_initial(config, dataset, folder.parent)  # its errors leave the old run in place
     if fresh and folder.exists():
         log.info("moved the old run to %s", _move_aside(folder))
-    if not is_new(folder):  # somebody else has begun it since `open_run` looked
-        raise _is_trained(folder)
-    return Opened(Run.create(folder, _resolve(config, dataset, device), dataset), dataset, initial)
+    return new_opened(Run.create(folder, _resolve(config, dataset, device), dataset), dataset, initial)
 
 
 def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:
@@ -117,12 +134,14 @@ def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:
     )
 
 
-def _resume(folder: Path, config: Config, data_dir: Path) -> Run:
-    """Returns the run on disk; the settings that may change come from `config`, and so do the places of files."""
-    run = Run.open(folder)  # once more, now that the lock is held: somebody may have trained it since `open_run` looked
-    _check_settings(run, config, data_dir)
-    _check_saved(run)
+def _resume(run: Run, config: Config, dataset: Dataset, device: torch.device) -> Opened:
+    """Returns the run on disk; the settings that may change come from `config`, and so do the places of files.
+
+    Completes a save that a kill cut off.
+    """
+    opened = load_opened(run, dataset)
     update = {key: getattr(config.training, key) for key in keys_that_shape(TrainingConfig, Shapes.NOTHING)}
+    update["precision"] = _precision(run.config.training.precision, config.training.precision, device)
     training = run.config.training.model_copy(update=update)
     resolved = run.config.model_copy(
         update={
@@ -133,7 +152,22 @@ def _resume(folder: Path, config: Config, data_dir: Path) -> Run:
             "decoding": config.decoding,
         }
     )
-    return run.with_config(resolved)
+    finish_save(run, opened.start.state)
+    return replace(opened, run=run.with_config(resolved))
+
+
+def _precision(before: str, wanted: str, device: torch.device) -> str:
+    """Returns the precision of a run that goes on: the one it has had, unless the config names another one."""
+    if wanted not in ("auto", before):
+        log.warning("training.precision: %s until now, %s from here on", before, wanted)
+        return wanted
+    if wanted == "auto" and before == "bfloat16" and not fast_at_bfloat16(device):
+        log.warning(
+            "training goes on in bfloat16, as it began, which is slow on %s; --set training.precision=float32 "
+            "changes it",
+            device,
+        )
+    return before
 
 
 def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
@@ -141,8 +175,6 @@ def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
     ignore = [*keys_that_shape(Config, Shapes.NOTHING), *_moved(run.config, config, data_dir)]
     if config.data.fingerprint is None:
         ignore.append("data.fingerprint")
-    if config.training.precision == "auto":
-        ignore.append("training.precision")
     if config.data.lowercased == run.config.data.lowercased:  # null means one of both
         ignore.append("data.lowercase")
     changed = differences(run.config, config, ignore)
@@ -176,16 +208,6 @@ def _moved(old: Config, new: Config, data_dir: Path) -> list[str]:
         if are_files and Path(before).name == Path(now).name and not Path(before).exists():
             keys.append(f"model.vectors.{side}")
     return keys
-
-
-def _check_saved(run: Run) -> None:
-    """Raises CheckpointError if something is gone that training needs to resume, or would delete after resuming."""
-    state = load_state(run)
-    read_validations(run, state)
-    if state.epoch > 1 and not state.is_best:  # else there is no best save yet, or it is the last one
-        if not run.has_checkpoint("best"):
-            raise lost(run.folder, "best")
-        run.checkpoint("best")
 
 
 def _move_aside(folder: Path) -> Path:

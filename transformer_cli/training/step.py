@@ -23,7 +23,7 @@ from transformer_cli.data.lengths import Rows
 from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.loss import TokenLoss, token_losses
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.training.optim import make_optimizer
+from transformer_cli.training.optimisers import make_optimizer
 
 PART = 4096  # how many target tokens of a batch the CPU computes at a time, to bound memory
 

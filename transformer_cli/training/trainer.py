@@ -17,28 +17,27 @@ from pathlib import Path
 import torch
 
 from transformer_cli.compute import threads
-from transformer_cli.compute.devices import choose_device_of
+from transformer_cli.compute.devices import choose_device_of, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import plan_epoch
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import CheckpointError, MemoryShortage
-from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last, save, set_moments
+from transformer_cli.model.transformer import count_frozen, count_parameters
+from transformer_cli.runs.checkpoints import save, set_moments
 from transformer_cli.runs.identity import RESTORE
 from transformer_cli.runs.run import Run
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted
 from transformer_cli.training import averaging, events
-from transformer_cli.training.announcement import announce
 from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
-from transformer_cli.training.opening import join_run, open_run
-from transformer_cli.training.optim import learning_rate, state_names
-from transformer_cli.training.pretrained import NOTHING, Initial
-from transformer_cli.training.record import Record, read_validations
+from transformer_cli.training.opening import Opened, join_run, new_opened, open_run
+from transformer_cli.training.optimisers import learning_rate
+from transformer_cli.training.record import Record
 from transformer_cli.training.sentences import training_sentences, usable_sentences
 from transformer_cli.training.step import Learner
-from transformer_cli.training.validation import Validation, diverged, validate
+from transformer_cli.training.validation import diverged, validate
 
 MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 
@@ -72,13 +71,8 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
         with world.together():
             if not world.is_first:
                 opened = join_run(folder, data_dir)
-        if opened.run.has_checkpoint("last"):
-            trainer = Trainer.resume(opened.run, opened.dataset, device, world)
-        else:
-            trainer = Trainer.begin(opened.run, opened.dataset, device, world, initial=opened.initial)
-        pairs, batches = len(trainer.train_sentences.rows), len(trainer.plan())
-        announce(trainer.learner, opened, trainer.state, pairs=pairs, batches=batches)
-        trainer.stop = stop
+        trainer = Trainer(opened, device, world, stop)
+        trainer.announce()
         trainer.run_epochs()
     return opened.run
 
@@ -86,22 +80,13 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
 class Trainer:
     """A run in training, on one device, in one of the world's processes."""
 
-    def __init__(
-        self,
-        run: Run,
-        dataset: Dataset,
-        start: Checkpoint,
-        device: torch.device,
-        world: World = ALONE,
-        *,
-        validations: Sequence[Validation] = (),
-    ) -> None:
-        """Train on from `start`, whose model becomes the trainer's; `validations` are those before it.
+    def __init__(self, opened: Opened, device: torch.device, world: World = ALONE, stop: Stop | None = None) -> None:
+        """Train on from where the run stands, with its model. stop: notes the signals; the trainer saves for it.
 
-        Use `begin` or `resume`.
-
-        Raises DataError if no sentence of the dataset fits the model.
+        Raises DataError if no sentence of the dataset fits the model, CheckpointError if the state says more batches
+        than an epoch has.
         """
+        run, dataset, start = opened.run, opened.dataset, opened.start
         self.run = run
         self.dataset = dataset
         self.world = world
@@ -111,48 +96,62 @@ class Trainer:
             self.valid_sentences = usable_sentences(dataset, "valid", run.config.model.max_length)
         self.learner = Learner(start.model, self.settings, device, world)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
+        world.copy_from_first(self.learner.model)  # it alone may have read vectors, or another run's weights
         self.state = start.state
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
-        self.record = Record(run, validations, writes=world.is_first)
-        self.stop = Stop()
+        with world.together():
+            if self.state.epoch <= self.settings.epochs and self.state.batch > len(self.plan()):
+                what = f"batch: {self.state.batch}, but an epoch has {len(self.plan())}"
+                raise CheckpointError(f"{run.checkpoint('last') / 'state.json'}: damaged: {what}; {RESTORE}")
+        self.record = Record(run, opened.validations, writes=world.is_first)
         self._saved = self._place()  # a new run has nothing to save
+        self._are_alike = True  # the weights of all processes, as far as anybody has looked
+        self.stop = stop or Stop()
+        self.stop.saved_step = self.state.step or None
+        self.stop.save_rest = self._save_rest
 
     @staticmethod
-    def begin(
-        run: Run, dataset: Dataset, device: torch.device, world: World = ALONE, *, initial: Initial = NOTHING
-    ) -> "Trainer":
-        """Train a model that has learned nothing yet. initial: what replaces random weights; rank 0's go to all."""
-        start = Checkpoint(run.new_model())
-        initial.fill(start.model)
-        trainer = Trainer(run, dataset, start, device, world)
-        world.copy_from_first(trainer.learner.model)
-        return trainer
+    def begin(run: Run, dataset: Dataset, device: torch.device) -> "Trainer":
+        """Train a model that has learned nothing yet."""
+        return Trainer(new_opened(run, dataset), device)
 
-    @staticmethod
-    def resume(run: Run, dataset: Dataset, device: torch.device, world: World = ALONE) -> "Trainer":
-        """Go on from the last save; complete one that a kill cut off. Raises CheckpointError if it is damaged."""
-        with world.together():
-            start = load_last(run, state_names=lambda model: state_names(model, run.config.training))
-            validations = read_validations(run, start.state)
-            if world.is_first:
-                finish_save(run, start.state)
-        trainer = Trainer(run, dataset, start, device, world, validations=validations)
-        with world.together():
-            trainer.refuse_impossible_batch()
-        trainer.record.write_events()
-        return trainer
-
-    def refuse_impossible_batch(self) -> None:
-        """Raises CheckpointError if the state says more batches than an epoch has."""
-        if self.state.epoch <= self.settings.epochs and self.state.batch > len(self.plan()):
-            what = f"batch: {self.state.batch}, but an epoch has {len(self.plan())}"
-            raise CheckpointError(f"{self.run.checkpoint('last') / 'state.json'}: damaged: {what}; {RESTORE}")
+    def announce(self) -> None:
+        """Log what the run is, and where it resumes."""
+        config, model, world, state = self.run.config, self.learner.model, self.world, self.state
+        pairs = len(self.train_sentences.rows)
+        frozen = count_frozen(model)
+        held = sum(each.numel() for each in model.parameters() if not each.requires_grad)
+        held_words = f" and {held:,} frozen ones ({', '.join(self.settings.freeze)})" if held else ""
+        log.info(
+            "%s: %s parameters%s; %s→%s, %s of %s; %s; %s; %s",
+            config.run_name,
+            f"{count_parameters(model):,}",
+            (f", {frozen:,} of them frozen vectors" if frozen else "") + held_words,
+            config.data.source,
+            config.data.target,
+            counted(pairs, "pair"),
+            self.dataset.folder,
+            counted(config.training.epochs, "epoch"),
+            describe(self.learner.device) + (f" × {world.size} processes" if world.size > 1 else ""),
+            self.learner.precision,
+        )
+        if state.epoch > config.training.epochs:
+            more = "" if config.training.schedule == "cosine" else "; raise training.epochs to go on"
+            epochs = "the only epoch is" if state.epoch == 2 else f"all {state.epoch - 1} epochs are"
+            log.info("%s trained%s", epochs, more)
+        elif state.step:
+            where = f"epoch {state.epoch}, {counted(state.batch, 'batch', 'batches')} into it"
+            log.info("resuming from the save at step %s (%s)", f"{state.step:,}", where)
+        elif len(self.plan()) == 1 and config.training.batch_size > pairs:
+            log.warning(
+                "training.batch_size %s takes all pairs at once: an epoch is one step", config.training.batch_size
+            )
 
     def run_epochs(self) -> None:
         """Train until the epochs or the patience run out. Raises Interrupted, after a save, on a signal."""
         stop = self.stop
-        stop.saved_step = self.state.step or None
-        stop.save_rest = self._save_rest
+        if self.record.validations:
+            self.record.write_events()
         with stop_signals(stop):
             while self.state.epoch <= self.settings.epochs and not self._patience_is_spent():
                 try:
@@ -258,7 +257,15 @@ class Trainer:
 
     def _save(self) -> None:
         self._save_rest()
-        self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
+        # torchrun ends all as soon as one has ended: none may end while rank 0 is writing, so all wait here
+        sums = self.world.gather(bit_sum(self.learner.model) if self.world.size > 1 else 0)
+        if self._are_alike and sums.count(sums[0]) < len(sums):
+            self._are_alike = False
+            log.warning(
+                "the processes' weights are not the same at step %s: their machines round differently; rank 0's are "
+                "saved, and the others go on from these if the same command is given again",
+                f"{self.state.step:,}",
+            )
 
     def _save_rest(self) -> bool:
         """Save what has been done since the last save. Returns whether this process is the one that saves."""
@@ -298,3 +305,9 @@ class Trainer:
         loss = running.nll / max(1, running.target_tokens)
         bar.set_postfix_str(f"loss {loss:.3f}", refresh=False)
         bar.update(self.train_sentences.target_tokens(done))
+
+
+def bit_sum(model: torch.nn.Module) -> int:
+    """Returns a sum of the bits of all weights: exact, so that it is the same wherever the weights are."""
+    total = sum(int(each.detach().view(torch.int32).sum(dtype=torch.int64)) for each in model.parameters())
+    return total % 2**52  # which a float holds

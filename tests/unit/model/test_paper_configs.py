@@ -8,7 +8,7 @@ import torch
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.model.transformer import Transformer, count_parameters
-from transformer_cli.training.optim import learning_rate
+from transformer_cli.training.optimisers import learning_rate
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 VOCABULARY = 37_000  # section 5.1

@@ -12,7 +12,7 @@ from transformer_cli.errors import MemoryShortage
 from transformer_cli.model import size
 from transformer_cli.model.size import count_by_part, count_in_matrices, refuse_without_room
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.training.muon import layer_matrices
+from transformer_cli.training.optimisers import layer_matrices
 
 CHOICES: dict[str, list[Any]] = {
     "tie_embeddings": ["none", "target+output", "all"],

@@ -12,7 +12,7 @@ from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention,
 from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer, count_frozen, count_parameters
-from transformer_cli.training.optim import make_optimizer
+from transformer_cli.training.optimisers import make_optimizer
 
 PAD = 1
 TIES = ["none", "target+output", "all"]

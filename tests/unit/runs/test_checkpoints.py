@@ -23,7 +23,7 @@ from transformer_cli.runs.checkpoints import finish_save, load_best, load_last, 
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.runs.state import RunningLoss, TrainingState, load_state
 from transformer_cli.system.files import write_text
-from transformer_cli.training.optim import make_optimizer, state_names
+from transformer_cli.training.optimisers import make_optimizer, state_names
 
 CPU = torch.device("cpu")
 Training = tuple[Transformer, torch.optim.Adam]

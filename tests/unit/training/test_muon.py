@@ -11,8 +11,7 @@ from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_last
 from transformer_cli.runs.run import Run
-from transformer_cli.training.muon import AdamAndMuon, layer_matrices, orthogonalized
-from transformer_cli.training.optim import make_optimizer, state_names
+from transformer_cli.training.optimisers import AdamAndMuon, layer_matrices, make_optimizer, orthogonalized, state_names
 from transformer_cli.training.step import Learner
 from transformer_cli.training.validation import diverged
 

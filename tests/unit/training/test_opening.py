@@ -156,16 +156,6 @@ def test_a_run_that_was_killed_before_its_first_save_is_begun_with_any_settings(
     assert (len(again.history()), again.config.training.seed, is_new(again.folder)) == (1, 0, False)
 
 
-def test_a_run_of_an_older_version_that_was_killed_before_its_first_save_is_begun(
-    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "run_epochs", lambda _: None)
-        run = train_tiny(tmp_path, *STUCK)
-    (run.folder / "unsaved").unlink()
-    assert len(train_tiny(tmp_path, *STUCK, "training.epochs=1").history()) == 1
-
-
 def test_a_first_save_that_was_cut_off_is_no_damage(folder: Path) -> None:
     for pointer in ("best", "last"):
         (folder / pointer).unlink()
@@ -207,6 +197,35 @@ def test_a_run_that_goes_on_keeps_its_precision_and_takes_what_may_change(opened
         assert Run.open(folder).config == run.run.config
 
 
+@pytest.mark.parametrize(
+    ("wanted", "kept", "said"),
+    [
+        ("auto", "bfloat16", "training goes on in bfloat16, as it began, which is slow on cpu; --set training.precis"),
+        ("float32", "float32", "training.precision: bfloat16 until now, float32 from here on"),
+        ("bfloat16", "bfloat16", None),
+    ],
+)
+def test_a_run_that_began_in_bfloat16_goes_on_so_where_that_is_slow_unless_it_is_told_otherwise(
+    opened: Open,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    wanted: str,
+    kept: str,
+    said: str | None,
+) -> None:
+    with opened(folder, "training.epochs=3", "training.precision=bfloat16") as run:
+        assert run.run.config.training.precision == "bfloat16"
+    assert caplog.messages == ["training.precision: float32 until now, bfloat16 from here on"]
+    caplog.clear()
+    monkeypatch.setattr("transformer_cli.training.opening.fast_at_bfloat16", lambda _: "")
+    with opened(folder, "training.epochs=3", f"training.precision={wanted}") as run:
+        assert run.run.config.training.precision == kept
+        assert Run.open(folder).config == run.run.config
+    assert [each.startswith(said) for each in caplog.messages if said] == [True] * bool(said)
+    assert len(caplog.messages) == bool(said)
+
+
 def test_how_a_run_translates_may_change_at_any_time(opened: Open, folder: Path) -> None:
     with opened(folder, "training.epochs=3", "decoding.beam_size=5", "decoding.length_penalty=0.6") as run:
         assert (run.run.config.decoding.beam_size, run.run.config.decoding.length_penalty) == (5, 0.6)
@@ -219,7 +238,6 @@ def test_how_a_run_translates_may_change_at_any_time(opened: Open, folder: Path)
     ("change", "message"),
     [
         ("training.seed=1", "training.seed: 0 → 1"),
-        ("training.precision=bfloat16", "training.precision: float32 → bfloat16"),
         ("model.d_ff=32", "model.d_ff: 64 → 32"),
         ("training.schedule=cosine", "training.schedule: constant → cosine"),
         ("data.fingerprint=deadbeef", "data.fingerprint: "),
@@ -271,29 +289,18 @@ def test_a_run_that_somebody_trains_is_left_alone(opened: Open, folder: Path, fr
         pass
 
 
-def test_a_run_that_somebody_has_just_begun_is_left_alone(
-    opened: Open, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks = iter([True, False])  # before and after the lock is taken
-    monkeypatch.setattr("transformer_cli.training.opening.is_new", lambda _: next(looks))
-    before = contents(folder)
-    with pytest.raises(ConfigError, match="is being trained by another process"), opened(folder):
-        pass
-    assert contents(folder) == before
-
-
 def test_without_a_dataset_nothing_is_left_behind(opened: Open, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no dataset"), opened(tmp_path / "runs/tiny", data_dir=tmp_path / "data"):
         pass
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [".tiny.lock"]
 
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_without_a_dataset_the_old_run_stays_as_it_is(opened: Open, folder: Path, tmp_path: Path, fresh: bool) -> None:
-    before = contents(folder.parent)
+    before = contents(folder)
     with pytest.raises(DataError, match="no dataset"), opened(folder, fresh=fresh, data_dir=tmp_path / "data"):
         pass
-    assert contents(folder.parent) == before
+    assert contents(folder) == before
 
 
 def test_fresh_moves_each_old_run_to_a_name_of_its_own(

@@ -7,7 +7,7 @@ import torch
 
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.training.optim import learning_rate, make_optimizer
+from transformer_cli.training.optimisers import learning_rate, make_optimizer
 
 CONSTANT = TrainingConfig(learning_rate=5e-4)
 WARM = TrainingConfig(learning_rate=1e-3, warmup_steps=4)

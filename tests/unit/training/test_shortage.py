@@ -16,7 +16,7 @@ from transformer_cli.model import size
 from transformer_cli.model.loss import TokenLoss
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
-from transformer_cli.training import muon
+from transformer_cli.training import optimisers as muon
 from transformer_cli.translator import Options, Translator
 
 Tfm = Callable[..., tuple[int, str, str]]

@@ -22,8 +22,9 @@ from transformer_cli.errors import CheckpointError, ConfigError, DataError, Dist
 from transformer_cli.runs.run import Run
 from transformer_cli.training import step as module
 from transformer_cli.training import trainer as trainer_module
+from transformer_cli.training.opening import load_opened
 from transformer_cli.training.step import BatchLoss, Learner
-from transformer_cli.training.trainer import Trainer
+from transformer_cli.training.trainer import Trainer, bit_sum
 
 TrainTiny = Callable[..., Run]
 
@@ -166,7 +167,7 @@ def test_training_begins_with_the_runs_untrained_model(tiny: Run, project: Path)
 def test_a_resumed_run_draws_no_weights(tiny: Run, project: Path) -> None:
     dataset = Dataset.open(find_dataset(tiny.config.data, project / "data"))
     with Draws() as draws:
-        trainer = Trainer.resume(tiny, dataset, torch.device("cpu"))
+        trainer = Trainer(load_opened(tiny, dataset), torch.device("cpu"))
     assert draws.counts == {}
     saved = weights(tiny)
     assert all(value.equal(saved[name]) for name, value in trainer.learner.model.state_dict().items())
@@ -469,6 +470,15 @@ def test_a_trained_run_without_its_pointers_is_damaged_not_new(
     for pointer in ("last", "best"):
         (run.folder / f"{pointer} elsewhere").rename(run.folder / pointer)
     assert outcome(train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")) == uninterrupted
+
+
+def test_the_sum_of_all_bits_notices_one_weights_last_bit(tiny: Run) -> None:
+    model = tiny.new_model()
+    before = bit_sum(model)
+    assert 0 <= before == bit_sum(tiny.new_model()) == int(float(before))
+    bias = model.output.bias.detach()
+    bias[0] = torch.nextafter(bias[0], torch.tensor(9.0))
+    assert bit_sum(model) != before
 
 
 def test_a_step_on_its_own_has_the_rate_of_its_place_in_training(corpus: Path, project: Path, tmp_path: Path) -> None:
