@@ -170,7 +170,7 @@ class TrainingConfig(Section):
     fast: bool = True
     """on the CPU: no padding, loss in chunks, cheap dropout masks; false: the plain forms (they differ only in rounding
     and in the random numbers that dropout draws)"""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    precision: Annotated[Literal["auto", "float32", "bfloat16"], Shapes.NOTHING] = "auto"
     """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
     device: Annotated[str, AfterValidator(_device), Shapes.NOTHING] = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
