@@ -98,7 +98,7 @@ class Translator:
         self.run = run
         self.runs = [run, *others]
         self.device = device
-        self.engine = open_engine((run, *others), device, batches_at_a_time=batches_at_a_time)
+        self.engine, self.checkpoints = open_engine((run, *others), device, batches_at_a_time=batches_at_a_time)
 
     @staticmethod
     def load(run: str | Path | None = None, *others: str | Path, device: str = "auto") -> "Translator":

@@ -29,7 +29,7 @@ def test_a_miss_is_counted(tmp_path: Path) -> None:
     def use(project: Path) -> bytes:
         return (project / "some/file").read_bytes()
 
-    table, trial = hostile.Table(), hostile.Trial(tmp_path, [use], [])
+    table, trial = hostile.Table(), hostile.Trial(tmp_path, [use])
     trial.damage(tmp_path / "some/file", tmp_path / "none", table, random.Random(0), 2, 3)
     assert sum(table.counts.values()) == len(table.missed) == 2 + 3 + 1 + 1
     assert table.missed[-1].startswith("some/file: deleted: use: FileNotFoundError")

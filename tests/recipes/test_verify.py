@@ -1,17 +1,16 @@
 """`tfm verify`, and what else a user sees of sums: notes, warnings, and which run is the newest."""
 
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sealed import edit_sealed, make_older, reseal
-from transformer_cli import verification
+from sealed import edit_sealed, reseal
+from transformer_cli.runs import verification
 from transformer_cli.runs.run import Run, find_run
-from transformer_cli.runs.seals import read_seal
+from transformer_cli.runs.state import read_seal
 from transformer_cli.training.trainer import Trainer
 
 Tfm = Callable[..., tuple[int, str, str]]
@@ -53,37 +52,13 @@ def test_a_checkpoint_that_training_deletes_meanwhile_is_not_damaged(
     checkpoints = workspace / "runs/tiny/checkpoints"
     (checkpoints / "step-0000001").mkdir()
 
-    def read_late(path: Path, run_id: str) -> Mapping[str, Any] | None:
+    def read_late(path: Path, run: Run) -> Mapping[str, Any]:
         if path.name == "step-0000001":
             path.rmdir()
-        return read_seal(path, run_id)
+        return read_seal(path, run)
 
     monkeypatch.setattr(verification, "read_seal", read_late)
     assert verification.verify(workspace / "runs/tiny").damaged == []
-
-
-def test_what_has_no_sums_cannot_be_verified(tfm: Tfm, workspace: Path) -> None:
-    place = workspace / "runs/tiny"
-    make_older(place)
-    code, out, err = tfm("verify", place, cwd=workspace)
-    assert (code, out) == (1, "")
-    assert f"tfm: error: {place}: an older tfm" in err
-    assert "verify: no such run" not in tfm("verify", "nowhere", cwd=workspace)[2]
-
-
-def test_a_run_of_an_older_version_works_with_a_note(tfm: Tfm, corpus: Path, project: Path, workspace: Path) -> None:
-    expected = tfm("evaluate", "--json", cwd=project)[1]
-    make_older(workspace / "runs/tiny")
-    (workspace / "runs/latest").write_text("tiny\n")
-    code, out, err = tfm("evaluate", "--json", cwd=workspace)
-    assert code == 0
-    assert json.loads(out)["results"][0]["bleu"] == json.loads(expected)["results"][0]["bleu"]
-    assert [line.split(": ")[1][:15] for line in err.splitlines() if "older tfm" in line] == [
-        "an older tfm be",
-    ]
-    code, _, err = tfm("train", "--config", corpus / "tiny.yaml", "--set", "training.epochs=7", cwd=workspace)
-    assert (code, "epoch 7/7" in err) == (0, True)
-    assert (workspace / "runs/tiny/last").read_text() == "step-0000091\n"
 
 
 @pytest.mark.parametrize("library", ["spacy", "sentencepiece"])
@@ -100,11 +75,11 @@ def test_another_version_of_the_tokeniser_is_said(
     assert f"`pip install {library}==0.0.18` if that matters\n" in err
 
 
-def test_an_edited_config_is_followed_and_said(tfm: Tfm, workspace: Path) -> None:
+def test_an_edited_config_is_followed_where_it_may_change(tfm: Tfm, workspace: Path) -> None:
     path = workspace / "runs/tiny/config.yaml"
     path.write_text(path.read_text().replace("beam_size: 1", "beam_size: 3"))
     code, _, err = tfm("translate", "Hallo", cwd=workspace)
-    assert (code, err) == (0, "runs/tiny/config.yaml: edited since tfm wrote it; its settings count as they are now\n")
+    assert (code, err) == (0, "")
     path.write_text(path.read_text().replace("num_heads: 2", "num_heads: 4"))
     code, out, err = tfm("translate", "Hallo", cwd=workspace)
     assert (code, out, err.count("\n")) == (1, "", 1)
@@ -125,14 +100,12 @@ def test_the_newest_run_is_one_that_has_something_to_use(
     assert find_run(None, workspace / "runs").name == "begun"
 
 
-@pytest.mark.parametrize("content", [b"tinz 12345678\n", b"\xff", b"../tiny\n", b"", b"tiny 12345678\n", b"tiny\n"])
-def test_latest_names_its_run_and_no_other(tfm: Tfm, workspace: Path, content: bytes) -> None:
-    shutil.copytree(workspace / "runs/tiny", workspace / "runs/tinz")
+@pytest.mark.parametrize("content", [b"gone\n", b"\xff", b"../tiny\n", b"", b"tiny 12345678\n"])
+def test_latest_names_a_run_that_is_there(tfm: Tfm, workspace: Path, content: bytes) -> None:
     (workspace / "runs/latest").write_bytes(content)
     code, out, err = tfm("translate", "Hallo", cwd=workspace)
     assert (code, out, err.count("\n")) == (1, "", 1)
-    assert "runs/latest" in err
-    assert "name a run with --run" in err
+    assert "runs/latest" in err or "runs/gone: no such run; runs/ has tiny" in err
 
 
 def test_curves_of_a_damaged_history_are_refused(tfm: Tfm, workspace: Path) -> None:

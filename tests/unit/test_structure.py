@@ -21,7 +21,7 @@ GROUPS = (
     {"decoding"},
     {"runs", "translator"},
     {"evaluation", "inspection"},
-    {"training", "verification", "serve"},
+    {"training", "serve"},
     {"commands"},
     {"__init__", "__main__"},
 )
@@ -37,7 +37,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "python_multipart": "serve.parameters",
     "requests": "data.corpora.download",
     "sacrebleu": ("evaluation.metrics", "evaluation.statistics"),
-    "safetensors": "runs.weights",
+    "safetensors": "runs.checkpoints",
     "sentencepiece": "data.subwords",
     "spacy": "data.words",
     "tensorboard": "training.events",

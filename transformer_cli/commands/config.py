@@ -56,10 +56,9 @@ def config(
 
 def _of_run(name: str) -> "tuple[Path, Config]":
     """Returns a run's folder and the config that it keeps. Raises CheckpointError or ConfigError."""
-    from transformer_cli.runs import identity
-    from transformer_cli.runs.run import find_run
+    from transformer_cli.runs.run import find_run, read_config, read_identity, told_as_damage
 
     folder = find_run(name)
-    about = identity.read_identity(folder)
-    with identity.told_as_damage(folder / "config.yaml"):
-        return folder, identity.read_config(folder, about)
+    about = read_identity(folder)
+    with told_as_damage(folder / "config.yaml"):
+        return folder, read_config(folder, about)

@@ -28,7 +28,7 @@ def curves(
 
     folders = [find_run(run) for run in runs or (None,)]
     from transformer_cli.inspection.plots import draw_curves
-    from transformer_cli.training.record import validations_so_far
+    from transformer_cli.runs.state import validations_so_far
 
     histories = {str(folder): [each.as_json() for each in validations_so_far(Run.open(folder))] for folder in folders}
     for name, history in histories.items():

@@ -259,8 +259,8 @@ class _Work:
         return {
             "input": _sum_of(input_file),
             "runs": [
-                {"id": run.identity.id, "weights": run.best_name, "files": dict(run.identity.files)}
-                for run in self.translator.runs
+                {"id": run.identity.id, "weights": checkpoint, "files": dict(run.identity.files)}
+                for run, checkpoint in zip(self.translator.runs, self.translator.checkpoints, strict=True)
             ],
             "search": {
                 "n_best": self.settings.n_best,

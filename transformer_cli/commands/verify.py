@@ -21,7 +21,7 @@ def verify(
     ] = None,
 ) -> None:
     """Tell whether every file of a dataset or a run is undamaged. It compares them with the sums that were kept."""
-    from transformer_cli.verification import verify
+    from transformer_cli.runs.verification import verify
 
     verified = [verify(target) for target in targets or (None,)]
     for found in verified:

@@ -20,8 +20,7 @@ from transformer_cli.evaluation.evaluate import ParallelText, read_splits, read_
 from transformer_cli.evaluation.metrics import sentence_chrf, text_metrics
 from transformer_cli.evaluation.statistics import PairedScore, RecipeDifference, paired_tests, verdicts, welch
 from transformer_cli.runs.exported import Exported, open_any
-from transformer_cli.runs.opened import Opened
-from transformer_cli.runs.run import Run, find_run
+from transformer_cli.runs.run import Opened, Run, find_run
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.translator import Options, Translator
 

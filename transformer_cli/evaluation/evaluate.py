@@ -119,13 +119,12 @@ def evaluate(
     texts = [read_text(*files)] if files else read_splits(opened.config.data, splits, data_dir)
     translator = Translator(opened, choose_device(device), others=ensemble)
     settings = settings or translator.settings
-    checkpoint = opened.best_name
     for text in texts:
         judged = judge(translator, text, settings, lowercase=lowercase)
         append_result(
             opened,
             asdict(judged.result),
-            checkpoint=checkpoint,
+            checkpoint=translator.checkpoints[0],
             decoding=settings.decoding,
             files=files,
             others=[each.folder for each in ensemble],

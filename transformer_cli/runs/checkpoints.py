@@ -1,36 +1,44 @@
-"""What a run saves in order to resume: weights, Adam's moments, the state of training; and which checkpoint is best.
+"""What a run saves: weights, Adam's moments and the state of training, to resume from; and the means of weights.
 
-checkpoints/step-0004540/
+checkpoints/step-0004540/           -unvalidated is added if the epoch's steps are done but not validated yet
     model.safetensors               the weights
     state.safetensors               Adam's moments, under the names of the weights
-    state.json                      the TrainingState (see state.py)
-    sums.json                       the sums of these files, and of the history so far (see seals.py)
+    state.json                      the TrainingState
+    sums.json                       the sums of these files, and of the history so far (see state.py)
+with `training.average: 5` (section 6.1) also
+checkpoints/epoch-0010/             the weights at the end of each of the last 5 epochs, and sums.json
+checkpoints/average-0004540/        their mean, made when training has ended after step 4540
+    model.safetensors average.json sums.json
 
-`best` names the checkpoint with the lowest validation loss: an epoch's, or that of averaged weights (averages.py).
-Knows nothing of how a step or a validation is computed.
+`best` names the checkpoint with the lowest validation loss: an epoch's, or that of averaged weights. The one owner of
+safetensors: no pickle, so reading runs no foreign code. Knows nothing of how a step or a validation is computed.
 """
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Set
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, load_model, save_file
 from torch import Tensor
 
 from transformer_cli.compute.memory import room_for
 from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.averages import save_average
-from transformer_cli.runs.identity import RESTORE
-from transformer_cli.runs.pointers import POINTERS, steadily, write_latest
-from transformer_cli.runs.run import UNSAVED, Run
-from transformer_cli.runs.seals import check_sealed, seal
-from transformer_cli.runs.state import Average, TrainingState, load_average, load_state
-from transformer_cli.runs.weights import load_tensors, load_weights, one_line, save_tensors, save_weights
+from transformer_cli.runs.run import AVERAGE, POINTERS, RESTORE, STEP, UNSAVED, Run, steadily, write_latest
+from transformer_cli.runs.state import Average, TrainingState, check_sealed, load_average, load_state, seal
 from transformer_cli.system.files import new_folder, write_json
 from transformer_cli.system.unfinished import delete
+
+WEIGHTS = "model.safetensors"
+OURS = re.compile(rf"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what training deletes: never a copy by another name
+EPOCH = re.compile(r"epoch-(\d{4}|[1-9]\d{4,})")
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +55,31 @@ class Checkpoint:
 
 def load_best(run: Run, device: torch.device) -> Transformer:
     """Load the model with the best validation loss, in evaluation mode. Raises CheckpointError, MemoryShortage."""
-    model = steadily(run.folder / "best", lambda: load_weights(run, run.checkpoint("best")))
+    return load_named_best(run, device)[1]
+
+
+def load_named_best(run: Run, device: torch.device) -> tuple[str, Transformer]:
+    """Like `load_best`; returns also the name of the checkpoint, since `best` may name another one by now."""
+
+    def load() -> tuple[str, Transformer]:
+        checkpoint = run.checkpoint("best")
+        return checkpoint.name, load_weights(run, checkpoint)
+
+    name, model = steadily(run.folder / "best", load)
     with room_for(lambda: f"{run.folder}: its model does not fit in the memory of {device}; choose another --device"):
-        return model.to(device).eval()
+        return name, model.to(device).eval()
+
+
+def load_weights(run: Run, folder: Path) -> Transformer:
+    """Returns the run's model with the weights in a folder, on the CPU. Raises CheckpointError."""
+    path = folder / WEIGHTS
+    check_sealed(path, run)
+    model = run.empty_model()
+    try:
+        load_model(model, path)
+    except (SafetensorError, OSError, RuntimeError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{path}: the weights cannot be read: {_one_line(error)}; {RESTORE}") from None
+    return model
 
 
 def load_last(run: Run, *, state_names: Callable[[Transformer], Set[str]] = lambda model: frozenset()) -> Checkpoint:
@@ -59,12 +89,12 @@ def load_last(run: Run, *, state_names: Callable[[Transformer], Set[str]] = lamb
     """
     path = run.checkpoint("last") / "state.safetensors"
     model = load_weights(run, path.parent)
-    check_sealed(path, run.identity.id)
+    check_sealed(path, run)
     try:
-        moments = load_tensors(path)
+        moments = _load_tensors(path)
         _check_moments(moments, model, state_names(model))
     except (ValueError, OSError, KeyError) as error:
-        raise CheckpointError(f"{path}: the training state cannot be read: {one_line(error)}; {RESTORE}") from None
+        raise CheckpointError(f"{path}: the training state cannot be read: {_one_line(error)}; {RESTORE}") from None
     return Checkpoint(model, moments, load_state(run))
 
 
@@ -100,18 +130,13 @@ def save(
     """Write a checkpoint, point `last` (and `best`, if it is) at it, and delete checkpoints that nothing points to.
 
     awaits_validation: the epoch's steps are done, but it is not validated yet. The validation will save the same step
-    under the usual name, so this one has another zero: step-00004540 before, step-0004540 after.
+    under the usual name, so this one says so in its name.
     """
-    name = f"step-{'0' * awaits_validation}{state.step:07d}"
-    place = run.folder / "checkpoints" / name
-    left = _clean_up(run)  # a kill may have left a folder of this name
-    if place in left:
-        raise CheckpointError(f"{place} is in the way and could not be deleted ({left[place]}); delete it, and go on")
-    with new_folder(place) as folder:
-        save_weights(model, folder)
-        save_tensors(_moments(model, optimizer), folder / "state.safetensors")
+    name = f"step-{state.step:07d}{'-unvalidated' if awaits_validation else ''}"
+    with _new_checkpoint(run, name, validations=state.epoch - 1) as folder:
+        _save_weights(model, folder)
+        _save_tensors(_moments(model, optimizer), folder / "state.safetensors")
         write_json(folder / "state.json", asdict(state))
-        seal(folder, name, run=run.folder, run_id=run.identity.id, validations=state.epoch - 1)
     run.point("last", name)
     (run.folder / UNSAVED).unlink(missing_ok=True)
     _settle_best(run, state)
@@ -123,16 +148,69 @@ def finish_save(run: Run, state: TrainingState) -> None:
     """Set `best` and `latest` if a kill came between the pointers of the last save. state: what that save left."""
     _settle_best(run, state)
     if run.has_checkpoint("best"):
-        write_latest(run.folder, run.identity.id)
+        write_latest(run.folder)
     _clean_up(run)
 
 
 def keep_average(run: Run, model: Transformer, average: Average, state: TrainingState) -> bool:
     """Save averaged weights after the last save, whose state this is. Returns whether they are the best now."""
-    save_average(run, model, average)
+    name = f"average-{average.step:07d}"
+    with _new_checkpoint(run, name) as folder:
+        _save_weights(model, folder)
+        write_json(folder / "average.json", asdict(average))
+    run.point("average", name)
     _settle_best(run, state)
     _clean_up(run)
     return run.checkpoint("best") == run.checkpoint("average")
+
+
+def save_epoch(run: Run, model: Transformer, epoch: int) -> None:
+    """Keep the weights at the end of an epoch."""
+    with _new_checkpoint(run, f"epoch-{epoch:04d}") as folder:
+        _save_weights(model, folder)
+
+
+def forget_epochs(run: Run, *, before: int) -> None:
+    """Delete the weights of earlier epochs."""
+    for folder in (run.folder / "checkpoints").glob("epoch-*"):
+        if (found := EPOCH.fullmatch(folder.name)) and int(found[1]) < before:
+            with suppress(OSError):  # on NFS another process may read it; the next epoch tries again
+                delete(folder)
+
+
+def load_mean(run: Run, epochs: range) -> Transformer:
+    """Returns the mean of these epochs' weights, on the CPU. It is computed in float64, in the order of the epochs.
+
+    Raises CheckpointError if the weights of an epoch are gone.
+    """
+    models = (load_weights(run, run.folder / "checkpoints" / f"epoch-{epoch:04d}") for epoch in epochs)
+    mean = next(models)
+    total = {name: parameter.detach().double() for name, parameter in mean.named_parameters()}
+    for model in models:
+        for name, parameter in model.named_parameters():
+            total[name] += parameter.detach()
+    with torch.no_grad():
+        for name, parameter in mean.named_parameters():
+            parameter.copy_(total[name] / len(epochs))
+    return mean
+
+
+@contextmanager
+def _new_checkpoint(run: Run, name: str, *, validations: int | None = None) -> Iterator[Path]:
+    """Fill a checkpoint's folder, to which nothing points yet; it appears with its sums when the block has ended.
+
+    validations: see `seal`. Raises CheckpointError if the run is not in its place any more.
+    """
+    run.refuse_if_gone()
+    place = run.folder / "checkpoints" / name
+    try:
+        delete(place)  # from before a kill, which came before the pointer
+    except OSError as error:
+        why = error.strerror or error
+        raise CheckpointError(f"{place} is in the way and could not be deleted ({why}); delete it, and go on") from None
+    with new_folder(place) as folder:
+        yield folder
+        seal(folder, name, run, validations=validations)
 
 
 def _settle_best(run: Run, state: TrainingState) -> None:
@@ -151,7 +229,7 @@ def _settle_best(run: Run, state: TrainingState) -> None:
     if average and average.valid_loss < loss:
         run.point("best", run.checkpoint("average").name)
     if run.has_checkpoint("best") and not had_best:  # not at each save: runs that are trained side by side take turns
-        write_latest(run.folder, run.identity.id)
+        write_latest(run.folder)
 
 
 def _clean_up(run: Run) -> dict[Path, str]:
@@ -159,7 +237,7 @@ def _clean_up(run: Run) -> dict[Path, str]:
     kept = {run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer)}
     failed = {}
     for folder in (run.folder / "checkpoints").glob("*-*"):
-        if folder not in kept and folder.name.startswith(("step-", "average-")):
+        if folder not in kept and OURS.fullmatch(folder.name):
             try:
                 delete(folder)
             except OSError as error:  # on NFS: another process has a file open
@@ -173,3 +251,40 @@ def _moments(model: Transformer, optimizer: torch.optim.Optimizer) -> dict[str, 
         for name, parameter in model.named_parameters()
         for key, value in optimizer.state.get(parameter, {}).items()
     }
+
+
+def _save_weights(model: Transformer, folder: Path) -> None:
+    """Write a model's weights; a matrix with several names is written once, under the first of them in the alphabet.
+
+    The same weights are the same bytes. safetensors' own save_model lists the other names in a random order.
+    """
+    first: dict[int, str] = {}
+    weights = model.state_dict(keep_vars=True)
+    for name in sorted(weights):
+        first.setdefault(id(weights[name]), name)
+    _save_tensors({name: weights[name].detach().contiguous() for name in sorted(first.values())}, folder / WEIGHTS)
+
+
+def _save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write named tensors. Raises OSError, say on a full disk."""
+    try:
+        save_file(dict(tensors), path)
+    except SafetensorError as error:  # safetensors turns the system's errors into its own, which end "(os error 28)…"
+        if not (number := re.search(r"\(os error (\d+)\)", str(error))):
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
+
+
+def _load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read what `_save_tensors` wrote. Raises OSError, KeyError or ValueError."""
+    try:
+        # load_file maps the file. Without a copy the file would stay open as long as training runs, and NFS cannot
+        # delete a folder in which a file is open.
+        return {name: value.clone() for name, value in load_file(path).items()}
+    except SafetensorError as error:
+        raise ValueError(str(error)) from None
+
+
+def _one_line(error: Exception) -> str:
+    """Returns an error on one line. torch lists weights that do not fit on further lines: three of them are enough."""
+    return " ".join(" ".join(str(error).strip().split("\n")[:4]).split())

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.errors import FileError
-from transformer_cli.runs.opened import Opened
+from transformer_cli.runs.run import Opened
 from transformer_cli.system.files import append_line
 from transformer_cli.system.reading import look_up, parse_json, read_text
 

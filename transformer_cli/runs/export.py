@@ -24,11 +24,9 @@ from transformer_cli.data.vocabulary import EOS, MARKERS, SOS, SPECIALS, UNK
 from transformer_cli.decoding.ctranslate2 import import_ctranslate2
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.checkpoints import load_weights
 from transformer_cli.runs.exported import Exported, Facts, is_exported, read_export, seal_export
-from transformer_cli.runs.identity import write_config
-from transformer_cli.runs.pointers import steadily
-from transformer_cli.runs.run import Run, find_run
-from transformer_cli.runs.weights import load_weights
+from transformer_cli.runs.run import Run, find_run, steadily, write_config
 from transformer_cli.system.files import new_folder, write_text
 from transformer_cli.system.unfinished import sweep
 
@@ -86,7 +84,7 @@ def export(
 def _refuse_another(place: Path, run: Run, facts: Facts) -> None:
     """Raises ConfigError unless the exported model in a folder is what `facts` say, of this run."""
     identity, there = read_export(place)
-    is_of_it = bool(run.identity.id) and identity.id == run.identity.id
+    is_of_it = identity.id == run.identity.id
     if not is_of_it or there != facts:
         of = f"{there.checkpoint} of {'' if is_of_it else 'another run '}{there.run} in {there.quantization}"
         raise ConfigError(
@@ -103,7 +101,7 @@ def _write(run: Run, place: Path, facts: Facts) -> None:
     with new_folder(place) as folder:
         run.codecs.save(folder)
         write_model(model, folder, source=source, target=target, quantization=facts.quantization)
-        write_config(folder, run.config, run.identity)
+        write_config(folder, run.config)
         write_text(folder / "README.md", readme(run.config, run.codecs, facts))
         seal_export(folder, run.identity, facts)
 

@@ -17,9 +17,7 @@ from pathlib import Path
 
 from transformer_cli.data.codec import Codecs
 from transformer_cli.errors import CheckpointError, FileError, MissingFile, TfmError
-from transformer_cli.runs.identity import EXPORTED, Identity, read_config
-from transformer_cli.runs.opened import Opened
-from transformer_cli.runs.run import Run
+from transformer_cli.runs.run import EXPORTED, Identity, Opened, Run, read_config
 from transformer_cli.system.reading import as_record, look_up
 from transformer_cli.system.sums import file_sums, read_sealed, write_sealed
 

@@ -16,11 +16,8 @@ from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.model.size import count_by_part
 from transformer_cli.runs.evaluations import Kept, last_result
 from transformer_cli.runs.exported import is_exported
-from transformer_cli.runs.identity import told_as_damage
-from transformer_cli.runs.pointers import find_latest, steadily
-from transformer_cli.runs.run import UNSAVED, Run, is_new, training_lock
-from transformer_cli.runs.seals import HISTORY, read_seal
-from transformer_cli.runs.state import TrainingState, load_average, load_state
+from transformer_cli.runs.run import HISTORY, UNSAVED, Run, find_latest, is_new, steadily, told_as_damage, training_lock
+from transformer_cli.runs.state import TrainingState, load_average, load_state, read_seal
 from transformer_cli.system.files import bytes_in
 from transformer_cli.system.locks import is_locked
 from transformer_cli.system.reading import look_up
@@ -151,8 +148,7 @@ def _best_loss(run: Run, state: TrainingState) -> float:
 def _check_sizes(run: Run, pointer: str) -> None:
     """Raises CheckpointError unless a checkpoint's files are there, as large as they were written."""
     checkpoint = run.checkpoint(pointer)
-    sealed = read_seal(checkpoint, run.identity.id)
-    sums = sealed["files"] if sealed else {}
+    sums = read_seal(checkpoint, run)["files"]
     with told_as_damage(checkpoint):
         for name in sums:
             check_file(checkpoint / name, sums, up_to=-1)  # by size alone, even if that is 0

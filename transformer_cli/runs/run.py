@@ -1,16 +1,18 @@
-"""A run's folder: how it is made, opened and found, its history, and which checkpoints are the best and the last.
+"""A run's folder: how it is made, opened and found, what stays as it was begun, its history and its pointers.
 
 runs/multi30k/
-    run.json                        what the run is and stays (see identity.py)
-    config.yaml                     the whole config, with the precision and the data's fingerprint that were chosen
+    run.json                        an id, the settings that training began with, what cut the training text, the sums
+                                    of the codecs' files, and its own sum; written once
+    config.yaml                     the whole config, with the precision and the data's fingerprint that were chosen;
+                                    training rewrites it, and so may a user
     source.vocab.txt target.vocab.txt target.joins.json     the codecs: a copy of the dataset's (of subwords:
     source.subwords.model target.subwords.model)
     history.jsonl curves.png        one line per validation; the same as a picture
     tensorboard/                    the same as an event file, if the config says so
-    evaluations.jsonl               what `tfm evaluate` found, one line per split and call (evaluation/record.py)
+    evaluations.jsonl               what `tfm evaluate` found, one line per split and call (see evaluations.py)
     checkpoints/step-0004540/       what was saved after step 4540 (see checkpoints.py)
-    best  last                      text files that name a checkpoint (see pointers.py)
-    average                         likewise, if training averages weights (see averages.py)
+    best  last                      text files that name a checkpoint of this run
+    average                         likewise, if training averages weights
     unsaved                         exists until `last` is written for the first time: nothing has been saved yet
 runs/latest                         a text file that names the newest run
 
@@ -18,40 +20,97 @@ Knows nothing of what a checkpoint holds. Imports torch only where a model is ma
 """
 
 import json
+import logging
 import os
-from dataclasses import dataclass, replace
+import re
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from transformer_cli.config.configfile import MOST_BYTES
 from transformer_cli.config.data import DataConfig
+from transformer_cli.config.load import dump_config, parse_config, settings_by_key
 from transformer_cli.config.schema import Config
-from transformer_cli.config.section import MOST_OF_A_NAME
+from transformer_cli.config.section import MOST_OF_A_NAME, NAME, Shapes, keys_that_shape
 from transformer_cli.config.yamltext import as_line
-from transformer_cli.data.codec import Codecs
+from transformer_cli.data.codec import Codecs, codec_files
 from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.data.vocabulary import PAD
-from transformer_cli.errors import CheckpointError, ConfigError, MissingFile, TfmError
+from transformer_cli.data.words import SPACY_VERSION
+from transformer_cli.errors import CheckpointError, ConfigError, FileError, MissingFile, TfmError
 from transformer_cli.model.size import refuse_without_room
-from transformer_cli.runs.identity import (
-    EXPORTED,
-    RESTORE,
-    new_identity,
-    read_config,
-    read_identity,
-    write_config,
-    write_identity,
-)
-from transformer_cli.runs.opened import Opened
-from transformer_cli.runs.pointers import find_latest, known_runs, read_pointer, write_pointer
-from transformer_cli.runs.seals import HISTORY, history_lines
 from transformer_cli.system.files import write_text
-from transformer_cli.system.reading import parse_json, shown
+from transformer_cli.system.reading import look_up, parse_json, read_text, shown
+from transformer_cli.system.sums import check_file, file_sums, read_sealed, write_sealed
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
 
+Result = TypeVar("Result")
+
+FORMAT_VERSION = 3
+EXPORTED = "export.json"  # what an exported run has in place of run.json (exported.py)
+HISTORY = "history.jsonl"
 UNSAVED = "unsaved"
+STEP, AVERAGE = (rf"{kind}-(?:\d{{7}}|[1-9]\d{{7,}})" for kind in ("step", "average"))
+MAY_NAME = {"best": f"{STEP}|{AVERAGE}", "last": f"{STEP}(?:-unvalidated)?", "average": AVERAGE}
+POINTERS = tuple(MAY_NAME)
+MOST_OF_A_POINTER = 4096  # bytes
+RESTORE = "restore it, or give `tfm train` --fresh to move this run aside and begin anew"
+LASTING = keys_that_shape(Config, Shapes.DATASET, Shapes.CODEC, Shapes.MODEL, Shapes.TRAINING)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What run.json says."""
+
+    id: str
+    """16 hexadecimal digits, by which the run's checkpoints know it"""
+    settings: Mapping[str, Any]
+    """the settings that stay as they are, by their dotted keys"""
+    tokenizer: Mapping[str, Any]
+    """what cut the training text, as the dataset's manifest says it: library, version"""
+    files: Mapping[str, Any]
+    """the sums of the codecs' files"""
+
+    def check_files(self, folder: Path) -> None:
+        """Raises FileError unless the codecs' files in a folder are those of the run."""
+        for name in self.files:
+            check_file(folder / name, self.files)
+
+
+@dataclass(frozen=True)
+class Opened(ABC):
+    """All that translation needs of a folder, apart from the weights: an opened `Run`, or an `Exported` one."""
+
+    folder: Path
+    config: Config
+    codecs: Codecs
+    identity: Identity
+
+    @property
+    @abstractmethod
+    def best_name(self) -> str:
+        """The name of the checkpoint whose weights translate, such as step-0004540. Raises CheckpointError."""
+
+    def say_other_tokenizer(self) -> None:
+        """Warn if text is now cut into tokens by another version of the library than the training text was."""
+        library, trained_with = (self.identity.tokenizer.get(key) for key in ("library", "version"))
+        now = {"spacy": SPACY_VERSION, "sentencepiece": SENTENCEPIECE_VERSION}.get(str(library))
+        if now not in (None, trained_with):
+            log.warning(
+                "%s: %s %s cut its training text, and %s cuts text now: some tokens, and so translations, may differ; "
+                "`pip install %s==%s` if that matters",
+                *(self.folder, library, trained_with, now, library, trained_with),
+            )
 
 
 @dataclass(frozen=True)
@@ -67,9 +126,12 @@ class Run(Opened):
         (folder / "run.json").unlink(missing_ok=True)  # of a run that was killed before its first save
         dataset.codecs.save(folder)
         write_text(folder / HISTORY, "")
-        identity = new_identity(folder, config, dataset)
-        write_config(folder, config, identity)
-        write_identity(folder, identity)
+        write_config(folder, config)
+        made_by = dataset.manifest.get("tokenizer", {})
+        tokenizer = {key: made_by[key] for key in ("library", "version") if key in made_by}
+        sums = file_sums(folder, codec_files(config.data))
+        identity = Identity(secrets.token_hex(8), lasting(config), tokenizer, sums)
+        write_sealed(folder / "run.json", {"format_version": FORMAT_VERSION, **asdict(identity)})  # last: it is whole
         return Run.open(folder)
 
     @staticmethod
@@ -85,7 +147,7 @@ class Run(Opened):
 
     def with_config(self, config: Config) -> "Run":
         """Returns the run with other settings, which are written to its folder."""
-        write_config(self.folder, config, self.identity)
+        write_config(self.folder, config)
         return replace(self, config=config)
 
     @property
@@ -135,26 +197,51 @@ class Run(Opened):
         return model
 
     def checkpoint(self, pointer: str) -> Path:
-        """Returns the folder that `best` or `last` names. Raises CheckpointError if that is no checkpoint."""
+        """Returns the folder that `best`, `last` or `average` names. Raises CheckpointError if it names none."""
+        path = self.folder / pointer
         try:
-            return read_pointer(self.folder, pointer, self.identity.id)
+            name = read_text(path, most=MOST_OF_A_POINTER).removesuffix("\n")
         except MissingFile:
             if pointer == "best" and self.history():
                 raise lost(self.folder, pointer) from None
             raise CheckpointError(f"{self.folder}: no {pointer} checkpoint yet; let `tfm train` reach one") from None
+        except FileError as error:
+            raise CheckpointError(f"{error}; {RESTORE}") from None
+        if not re.fullmatch(MAY_NAME[pointer], name):
+            raise CheckpointError(f"{path} names {shown(name)}, which is not a checkpoint; {RESTORE}")
+        folder = self.folder / "checkpoints" / name
+        if not folder.is_dir():
+            raise CheckpointError(f"{path} names {name}, which is not in checkpoints/; {RESTORE}")
+        return folder
 
     def point(self, pointer: str, name: str) -> None:
         """Let `best`, `last` or `average` name a checkpoint that is there."""
-        write_pointer(self.folder, pointer, name, self.identity.id)
+        write_text(self.folder / pointer, f"{name}\n")
 
     def has_checkpoint(self, pointer: str) -> bool:
         """Whether the file `best` or `last`, which names a checkpoint, exists."""
         return (self.folder / pointer).is_file()
 
+    def refuse_if_gone(self) -> None:
+        """Raises CheckpointError, which says where the last save is, if the folder was moved, deleted or replaced."""
+        if _id_of(self.folder) == self.identity.id:
+            return
+        others = (path.parent for path in sorted(self.folder.parent.glob("*/run.json")))
+        moved = next((folder for folder in others if _id_of(folder) == self.identity.id), None)
+        if moved is None:
+            where = "its last save is where the folder is now, if it was moved"
+        elif (moved / "last").is_file():
+            where = f"its last save is {replace(self, folder=moved).checkpoint('last')}"
+        else:
+            where = f"it is {moved} now, and nothing of it has been saved yet"
+        raise CheckpointError(
+            f"{self.folder}: the run that is trained is not here any more, so nothing is saved; {where}"
+        )
+
     def history(self) -> list[dict[str, Any]]:
         """Returns the validations so far, oldest first. Raises CheckpointError if the file is missing or damaged."""
         found = []
-        for number, line in enumerate(history_lines(self.folder), start=1):
+        for number, line in enumerate(self.history_lines(), start=1):
             try:
                 found.append(parse_json(line))
                 if not isinstance(found[-1], dict):
@@ -165,8 +252,18 @@ class Run(Opened):
         return found
 
     def write_history(self, entries: list[dict[str, Any]]) -> None:
-        """Replace the whole history."""
+        """Replace the whole history. Raises CheckpointError as `refuse_if_gone` does."""
+        self.refuse_if_gone()
         write_text(self.folder / HISTORY, "".join(f"{json.dumps(entry)}\n" for entry in entries))
+
+    def history_lines(self) -> list[str]:
+        """Returns the lines of the history. Raises CheckpointError if it cannot be read."""
+        path = self.folder / HISTORY
+        with told_as_damage(path):
+            *lines, rest = read_text(path).split("\n")
+        if rest:
+            raise CheckpointError(f"{path}: damaged: line {len(lines) + 1} is cut off; {RESTORE}")
+        return lines
 
 
 def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> Path:
@@ -178,6 +275,62 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
     if not folder.is_dir():
         raise CheckpointError(f"{folder}: no such run; {runs_dir}/ has {', '.join(known_runs(runs_dir)) or 'none'}")
     return folder
+
+
+def write_latest(run: Path) -> None:
+    """Let `latest`, beside the folder of a run, name this run."""
+    path = run.with_name("latest")
+    if _content(path) != f"{run.name}\n".encode():
+        write_text(path, f"{run.name}\n")
+
+
+def follow_latest(old: Path, new: Path) -> None:
+    """Let `latest` name a run that was moved to another name, if it named this run before."""
+    if _content(old.with_name("latest")) == f"{old.name}\n".encode():
+        write_latest(new)
+
+
+def find_latest(runs_dir: Path) -> Path:
+    """Returns the folder of the run that `latest` names. Raises CheckpointError if it names none."""
+    path = runs_dir / "latest"
+    other = "name a run with --run"
+    try:
+        name = read_text(path, most=MOST_OF_A_POINTER).removesuffix("\n")
+    except MissingFile:
+        if known := known_runs(runs_dir):
+            raise CheckpointError(f"{path}: missing, so none is the newest; {other}: {', '.join(known)}") from None
+        raise CheckpointError(f"{runs_dir}/: no run yet; `tfm train` makes one (or name one with --run)") from None
+    except FileError as error:
+        raise CheckpointError(f"{error}; {other}") from None
+    if not NAME.fullmatch(name):
+        raise CheckpointError(f"{path} names {shown(name)}, which is not a run; {other}")
+    return runs_dir / name
+
+
+def known_runs(runs_dir: Path) -> list[str]:
+    """Returns the names of the runs in a folder."""
+    return sorted(path.parent.name for path in runs_dir.glob("*/run.json"))
+
+
+def steadily(path: Path, read: Callable[[], Result]) -> Result:
+    """Call a function that follows the pointer `path`; if it fails, and the pointer has moved meanwhile, call it again.
+
+    Training deletes a checkpoint as soon as no pointer names it, while somebody else may be reading it.
+    """
+    while True:
+        before = _content(path)
+        try:
+            return read()
+        except CheckpointError:
+            if _content(path) == before:
+                raise
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 def free_name(folder: Path) -> str:
@@ -244,3 +397,78 @@ def _saved(folder: Path) -> list[str]:
     found += sorted(f"checkpoints/{path.name}" for path in (folder / "checkpoints").glob("[!.]*"))
     history = folder / HISTORY
     return found + [HISTORY] * (history.exists() and history.stat().st_size > 0)
+
+
+@contextmanager
+def told_as_damage(path: Path) -> Iterator[None]:
+    """What is wrong with what a run's file says, a FileError or a ValueError, becomes a CheckpointError with a remedy.
+
+    path: what a ValueError is about; a FileError names its file.
+    """
+    try:
+        yield
+    except FileError as error:
+        raise CheckpointError(f"{error}; {RESTORE}") from None
+    except ValueError as error:
+        raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
+
+
+def read_identity(folder: Path) -> Identity:
+    """Read run.json. Raises CheckpointError if it is missing, damaged, or of another format version."""
+    path = folder / "run.json"
+    with told_as_damage(path):
+        try:
+            value = read_sealed(path)
+        except MissingFile:
+            if (folder / EXPORTED).is_file():
+                raise CheckpointError(
+                    f"{folder}: an exported model, which translates and is judged, but cannot be trained or looked "
+                    "into; name the run that it was made from"
+                ) from None
+            raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one") from None
+        version = look_up(value, "format_version", int)
+        if version != FORMAT_VERSION:
+            raise CheckpointError(
+                f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; train it again"
+            )
+        mappings = (look_up(value, key, dict) for key in ("settings", "tokenizer", "files"))
+        return Identity(look_up(value, "id", str), *mappings)
+
+
+def _id_of(folder: Path) -> str | None:
+    """Returns the id of the run in a folder, or None if no undamaged run is there."""
+    try:
+        return read_identity(folder).id
+    except CheckpointError:
+        return None
+
+
+def write_config(folder: Path, config: Config) -> None:
+    """Replace config.yaml."""
+    write_text(folder / "config.yaml", dump_config(config))
+
+
+def read_config(folder: Path, identity: Identity) -> Config:
+    """Read config.yaml.
+
+    Raises ConfigError if it is not a config, FileError if it is missing, empty, or has other lasting settings than the
+    run.
+    """
+    path = folder / "config.yaml"
+    text = read_text(path, most=MOST_BYTES)
+    if not text.strip():
+        raise FileError(f"{path}: empty")
+    try:
+        config = parse_config(text, path)
+    except ValueError as error:  # a number of thousands of digits, which Python does not print
+        raise FileError(f"{path}: {str(error).partition(';')[0]}") from None
+    now = lasting(config)
+    if changed := [key for key in now if key in identity.settings and identity.settings[key] != now[key]]:
+        lines = "; ".join(f"{key}: {as_line(identity.settings[key])} → {as_line(now[key])}" for key in changed)
+        raise FileError(f"{path}: not the settings that the run was begun with ({lines}); put the old ones back")
+    return config
+
+
+def lasting(config: Config) -> dict[str, Any]:
+    """Returns the settings that stay as they were when the run was begun: all but those that name places."""
+    return {key: value for key, value in settings_by_key(config).items() if key in LASTING}

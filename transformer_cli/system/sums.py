@@ -7,6 +7,7 @@ somebody who changes a file on purpose.
 """
 
 import json
+import stat
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -52,7 +53,10 @@ def check_file(path: Path, sums: Mapping[str, Mapping[str, Any]], *, up_to: int 
         raise FileError(f"{path}: there is no sum of it")
     wanted = sums[path.name]
     try:
-        size = path.stat().st_size
+        about = path.stat()
+        size = about.st_size
+        if not stat.S_ISREG(about.st_mode):  # a device might be read for ever
+            raise FileError(f"{path}: damaged: it is not a file")
         if size != wanted["bytes"]:
             raise FileError(f"{path}: damaged: it has {size:,} bytes, and was written with {wanted['bytes']:,}")
         if (up_to is None or size <= up_to) and file_sum(path)["crc32"] != wanted["crc32"]:
@@ -73,24 +77,24 @@ def write_sealed(path: Path, value: Mapping[str, Any]) -> dict[str, Any]:
 def read_sealed(path: Path) -> dict[str, Any]:
     """Returns the JSON object that `write_sealed` wrote, `sum` included. Raises FileError if it has another sum.
 
-    One without a sum comes from a tfm that wrote none; who calls decides what that means.
+    What is under its key `files`, if it has one, are sums of files of its own folder, by their names.
     """
     value = read_json(path)
     if not isinstance(value, dict):
         raise FileError(f"{path}: damaged: {shown(value)} should be an object with keys")
-    if ("sum" in value or "files" in value) and value.get("sum") != _sum(value):
+    if "sum" not in value:
+        raise FileError(f"{path}: damaged, or written by an older tfm: it has no sum")
+    if value["sum"] != _sum(value):
         raise FileError(f"{path}: damaged: its content is not what was written (another CRC-32)")
     try:
-        for name in look_up(value, "files", dict) if "files" in value else ():
-            _check_sum(value["files"][name], name)
+        for name, each in (look_up(value, "files", dict) if "files" in value else {}).items():
+            if name in ("", "..") or "/" in name:
+                raise ValueError(f"files: {shown(name)} is not the name of a file in this folder")
+            if not isinstance(each, dict) or type(each.get("bytes")) is not int or type(each.get("crc32")) is not str:
+                raise ValueError(f"files: {name}: {shown(each)} should be its bytes and its crc32")
     except ValueError as error:
         raise FileError(f"{path}: damaged: {error}") from None
     return value
-
-
-def _check_sum(value: Any, name: str) -> None:
-    if not isinstance(value, dict) or type(value.get("bytes")) is not int or type(value.get("crc32")) is not str:
-        raise ValueError(f"files: {name}: {shown(value)} should be its bytes and its crc32")
 
 
 def _sum(value: Mapping[str, Any]) -> str:

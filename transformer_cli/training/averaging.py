@@ -3,8 +3,7 @@
 import logging
 
 from transformer_cli.evaluation.losses import corpus_losses
-from transformer_cli.runs.averages import forget_epochs, load_mean, save_epoch
-from transformer_cli.runs.checkpoints import keep_average
+from transformer_cli.runs.checkpoints import forget_epochs, keep_average, load_mean, save_epoch
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, TrainingState, load_average
 from transformer_cli.training.sentences import Sentences

@@ -18,13 +18,11 @@ from transformer_cli.data.dataset import Dataset, find_dataset, is_text_of, read
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
-from transformer_cli.runs.pointers import follow_latest
-from transformer_cli.runs.run import Run, find_codec, free_name, is_new, lost, training_lock
+from transformer_cli.runs.run import Run, find_codec, follow_latest, free_name, is_new, lost, training_lock
+from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.locks import exclusive
 from transformer_cli.training.optimisers import state_names
 from transformer_cli.training.pretrained import NOTHING, Initial, read_initial
-from transformer_cli.training.record import read_validations
-from transformer_cli.training.validation import Validation
 
 log = logging.getLogger(__name__)
 

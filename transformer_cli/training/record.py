@@ -4,49 +4,12 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from transformer_cli.errors import CheckpointError
-from transformer_cli.runs.identity import RESTORE
-from transformer_cli.runs.pointers import steadily
-from transformer_cli.runs.run import Run, is_new
-from transformer_cli.runs.seals import HISTORY, check_history
-from transformer_cli.runs.state import TrainingState, load_average, load_state
-from transformer_cli.system.reading import as_record
+from transformer_cli.runs.run import Run
+from transformer_cli.runs.state import Validation, load_average
 from transformer_cli.system.terminal import note
 from transformer_cli.training import events
-from transformer_cli.training.validation import Validation
 
 log = logging.getLogger(__name__)
-
-
-def read_validations(run: Run, state: TrainingState) -> list[Validation]:
-    """Returns the validations up to a save, oldest first; a later validation, whose save was cut off, is left out.
-
-    Raises CheckpointError if a validation is missing or damaged.
-    """
-    path = run.folder / HISTORY
-    found = []
-    for number, entry in enumerate(run.history(), start=1):
-        try:
-            found.append(as_record(Validation, entry))
-            if found[-1].epoch != number:
-                raise ValueError(f"epoch: {found[-1].epoch} should be {number}")
-        except ValueError as error:
-            raise CheckpointError(f"{path}: damaged: line {number}: {error}; {RESTORE}") from None
-    kept = [each for each in found if each.epoch < state.epoch]
-    if len(kept) != state.epoch - 1:  # every epoch ends with one
-        raise CheckpointError(f"{path}: damaged: {len(kept)} of {state.epoch - 1} validations; {RESTORE}")
-    check_history(run.folder, run.checkpoint("last"), run.identity.id, len(kept))
-    return kept
-
-
-def validations_so_far(run: Run) -> list[Validation]:
-    """Returns the validations up to the last save of a run that may be in training, oldest first.
-
-    Raises CheckpointError as `read_validations` does.
-    """
-    if is_new(run.folder):
-        return []
-    return steadily(run.folder / "last", lambda: read_validations(run, load_state(run)))
 
 
 class Record:

@@ -26,8 +26,7 @@ from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import CheckpointError, MemoryShortage
 from transformer_cli.model.transformer import count_frozen, count_parameters
 from transformer_cli.runs.checkpoints import save, set_moments
-from transformer_cli.runs.identity import RESTORE
-from transformer_cli.runs.run import Run
+from transformer_cli.runs.run import RESTORE, Run
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted
 from transformer_cli.training import averaging, events
@@ -37,7 +36,7 @@ from transformer_cli.training.optimisers import learning_rate
 from transformer_cli.training.record import Record
 from transformer_cli.training.sentences import training_sentences, usable_sentences
 from transformer_cli.training.step import Learner
-from transformer_cli.training.validation import diverged, validate
+from transformer_cli.training.validation import as_line, diverged, validate
 
 MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 
@@ -244,7 +243,7 @@ class Trainer:
             averaging.keep_epoch(self.run, self.learner, found.epoch)
         self._save()  # not held off for longer than it writes: it waits for all processes
         averaging.forget_old_epochs(self.run, self.learner, found.epoch)
-        log.info(found.line(self.settings.epochs))
+        log.info(as_line(found, self.settings.epochs))
         self.record.show()
 
     def _saved_before(self, shortage: MemoryShortage) -> MemoryShortage:

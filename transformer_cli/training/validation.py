@@ -1,73 +1,16 @@
-"""Validates the model at the end of an epoch. Knows losses and counts, nothing of files.
-
-Imports no torch by itself: `tfm curves` and `tfm verify` read validations.
-"""
+"""Validates the model at the end of an epoch. Knows losses and counts, nothing of files."""
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from transformer_cli.errors import ConfigError
-from transformer_cli.runs.state import TrainingState
+from transformer_cli.runs.state import TrainingState, Validation
 from transformer_cli.system.terminal import counted, note
 
 if TYPE_CHECKING:
     from transformer_cli.training.sentences import Sentences
     from transformer_cli.training.step import Learner
-
-
-@dataclass(frozen=True)
-class Validation:
-    """One line of history.jsonl: its fields are the keys, in their order. Losses are in nats per target token."""
-
-    epoch: int
-    """the epoch that has just ended, from 1"""
-    step: int
-    """optimiser steps so far"""
-    train_loss: float
-    """mean over the epoch's target tokens, with dropout, while the weights changed"""
-    valid_loss: float
-    """mean over the validation split's target tokens"""
-    train_loss_batch_mean: float
-    """mean of the steps' mean losses"""
-    valid_loss_batch_mean: float
-    """see evaluation.losses.Losses"""
-    valid_ppl: float
-    """exp(valid_loss)"""
-    learning_rate: float
-    """the learning rate of the epoch's last step"""
-    target_tokens: int
-    """how many target tokens the epoch trained on, <eos> included"""
-    train_seconds: float
-    valid_seconds: float
-    skipped_steps: int
-    """steps that were skipped because their gradient was not finite"""
-    best: bool
-    """whether valid_loss is lower than all earlier ones"""
-
-    @staticmethod
-    def from_json(value: Mapping[str, Any]) -> "Validation":
-        """The inverse of `as_json`. Raises TypeError if keys are missing or unknown."""
-        return Validation(**value)
-
-    def as_json(self) -> dict[str, Any]:
-        """Returns the keys and values of its line in history.jsonl."""
-        return asdict(self)
-
-    def line(self, epochs: int) -> str:
-        """Returns a line for the log. epochs: how many epochs the run will have."""
-        from transformer_cli.evaluation.losses import perplexity
-
-        return (
-            f"epoch {self.epoch:>{len(str(epochs))}}/{epochs}"
-            f"  train {self.train_loss:.3f} (PPL {perplexity(self.train_loss):.2f})"
-            f"  valid {self.valid_loss:.3f} (PPL {self.valid_ppl:.2f})"
-            f"  {self.train_seconds + self.valid_seconds:.1f} s"
-            + (f"  {counted(self.skipped_steps, 'step')} skipped (gradient not finite)" if self.skipped_steps else "")
-            + ("  best" if self.best else "")
-        )
 
 
 def validate(learner: "Learner", sentences: "Sentences", state: TrainingState) -> Validation:
@@ -109,3 +52,17 @@ def diverged(learner: "Learner", how: str) -> ConfigError:
     if settings.optimizer == "muon":
         rates += f" or muon_learning_rate: {settings.muon_learning_rate:g}"
     return ConfigError(f"{rates} made training diverge ({how}); lower it and train with --fresh")
+
+
+def as_line(found: Validation, epochs: int) -> str:
+    """Returns a validation as a line for the log. epochs: how many epochs the run will have."""
+    from transformer_cli.evaluation.losses import perplexity
+
+    return (
+        f"epoch {found.epoch:>{len(str(epochs))}}/{epochs}"
+        f"  train {found.train_loss:.3f} (PPL {perplexity(found.train_loss):.2f})"
+        f"  valid {found.valid_loss:.3f} (PPL {found.valid_ppl:.2f})"
+        f"  {found.train_seconds + found.valid_seconds:.1f} s"
+        + (f"  {counted(found.skipped_steps, 'step')} skipped (gradient not finite)" if found.skipped_steps else "")
+        + ("  best" if found.best else "")
+    )

@@ -16,7 +16,7 @@ from transformer_cli.data.dataset import Dataset, find_dataset, read_manifest, s
 from transformer_cli.data.prepare import prepare
 from transformer_cli.data.vocabulary import UNK
 from transformer_cli.errors import DataError
-from transformer_cli.verification import verify_dataset
+from transformer_cli.runs.verification import verify_dataset
 
 TEXT = {"train": "a dog.\na dog, a man\n", "valid": "a man.\n", "test_b": "a\nb\n", "test_a": "b\n"}
 

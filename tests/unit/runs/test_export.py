@@ -208,7 +208,7 @@ def test_how_it_searches_may_be_edited(copy: Path, project: Path, tfm: Tfm) -> N
     config = (copy / "config.yaml").read_text(encoding="utf-8")
     write_text(copy / "config.yaml", config.replace("beam_size: 1", "beam_size: 4"))
     code, _, err = tfm("translate", "Hund", "--run", copy, cwd=project)
-    assert (code, err) == (0, f"{copy}/config.yaml: edited since tfm wrote it; its settings count as they are now\n")
+    assert (code, err) == (0, "")
 
 
 def test_without_the_library_one_line_says_how_to_get_it(
@@ -230,8 +230,8 @@ def test_from_python_too_weights_are_kept_only_as_the_format_can(project: Path) 
 
 def test_the_library_is_not_imported_where_it_is_not_needed() -> None:
     probe = (
-        "import transformer_cli.runs.export, transformer_cli.evaluation.evaluate, transformer_cli.verification, "
-        "sys; print('ctranslate2' in sys.modules)"
+        "import transformer_cli.runs.export, transformer_cli.evaluation.evaluate, transformer_cli.runs.verification; "
+        "import sys; print('ctranslate2' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True).stdout == "False\n"
 

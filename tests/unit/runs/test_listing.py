@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sealed import make_older, reseal
+from sealed import reseal
 from small_run import make_run
 from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.listing import ListedRun, list_runs
@@ -102,14 +102,6 @@ def test_a_run_of_which_nothing_is_saved_yet_is_new(tmp_path: Path) -> None:
     assert (listed.state, listed.epochs_done, listed.parameters) == ("new", 0, count_parameters(run.new_model()))
     (run.folder / "run.json").unlink()  # as a kill leaves it in the first moment
     assert only(tmp_path / "runs").state == "new"
-
-
-def test_a_run_of_an_older_version_is_told_like_others(runs_dir: Path) -> None:
-    before = only(runs_dir)
-    make_older(runs_dir / "tiny")
-    (runs_dir / "latest").write_text("tiny\n")
-    after = only(runs_dir)
-    assert (after.state, after.best_valid_loss, after.newest) == ("finished", before.best_valid_loss, True)
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import nn
 
+from sealed import edit_sealed
 from small_run import SOURCE, TARGET, make_run
 from transformer_cli.data.vocabulary import PAD, UNK
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs import run as module
-from transformer_cli.runs.pointers import write_latest
-from transformer_cli.runs.run import Run, find_codec, find_run
+from transformer_cli.runs.run import Run, find_codec, find_run, write_latest
 
 
 @pytest.fixture
@@ -120,12 +120,10 @@ def test_a_folder_without_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("run.json", '{"format_version": 3}', "{}: format version 3, this tfm reads 1 and 2; train it again"),
         ("run.json", "", "{}/run.json: empty, but should be JSON; restore it"),
         ("run.json", "[]", "{}/run.json: damaged: [] should be an object with keys; restore it"),
-        ("run.json", "{}", "{}/run.json: damaged: format_version is missing; restore it"),
-        ("run.json", '{"format_version": "x"}', "{}/run.json: damaged: format_version: 'x' should be a whole number"),
-        ("run.json", '{"format_version": 2}', "{}/run.json: damaged: sum is missing; restore it"),
+        ("run.json", "{}", "{}/run.json: damaged, or written by an older tfm: it has no sum; restore it"),
+        ("run.json", '{"format_version": 1}', "{}/run.json: damaged, or written by an older tfm: it has no sum;"),
         ("run.json", '{"format_version": 2, "sum": "0"}', "{}/run.json: damaged: its content is not what was written"),
         ("run.json", "[" * 100_000, "{}/run.json: not JSON that tfm has written: its brackets are nested too deeply;"),
         ("run.json", "\xff", "{}/run.json: line 1: byte 0xff is not UTF-8; restore it"),
@@ -159,7 +157,7 @@ def test_a_pointer_that_is_missing_or_leads_nowhere(run: Run, pointer: str) -> N
         (b"step-0000009\n", "names step-0000009, which is not in checkpoints/"),
         (b"", "names '', which is not a checkpoint"),
         (b"../../outside\n", "names '../../outside', which is not a checkpoint"),
-        (b"outside 12345678\n", "names 'outside', which is not a checkpoint"),
+        (b"outside\n", "names 'outside', which is not a checkpoint"),
     ):
         (run.folder / pointer).write_bytes(content)
         with pytest.raises(CheckpointError, match=f"^{run.folder}/{pointer} {what}; restore it, or"):
@@ -185,7 +183,7 @@ def test_a_damaged_history_is_named(run: Run, content: str | None) -> None:
 def test_a_run_is_found_by_name_by_path_or_as_the_newest(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     runs_dir = run.folder.parent
     second = make_run(runs_dir / "second").folder
-    write_latest(run.folder, run.identity.id)
+    write_latest(run.folder)
     monkeypatch.chdir(runs_dir.parent)
     assert find_run(None, runs_dir) == run.folder
     assert find_run("second", runs_dir) == second
@@ -232,8 +230,26 @@ def test_run_json_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def killed(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "write_identity", killed)
+    monkeypatch.setattr(module, "write_sealed", killed)
     with pytest.raises(KeyboardInterrupt):
         make_run(tmp_path)
     assert not (tmp_path / "run.json").exists()
     assert (tmp_path / "config.yaml").exists()
+
+
+def test_a_run_of_an_older_tfm_is_one_line(run: Run) -> None:
+    edit_sealed(run.folder / "run.json", lambda value: value.update(format_version=2))
+    with pytest.raises(CheckpointError, match=f"^{run.folder}: format version 2, this tfm reads 3; train it again$"):
+        Run.open(run.folder)
+
+
+def test_only_files_of_the_runs_own_folder_are_read(run: Run) -> None:
+    path = run.folder / "source.vocab.txt"
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    edit_sealed(run.folder / "run.json", lambda value: value["files"][path.name].update(bytes=0))
+    with pytest.raises(CheckpointError, match=r"source\.vocab\.txt: damaged: it is not a file; restore it"):
+        Run.open(run.folder)
+    edit_sealed(run.folder / "run.json", lambda value: value["files"].update({"../x": {"bytes": 0, "crc32": "0"}}))
+    with pytest.raises(CheckpointError, match=r"files: '../x' is not the name of a file in this folder; restore it"):
+        Run.open(run.folder)

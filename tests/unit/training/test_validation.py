@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from transformer_cli.training.validation import Validation
+from transformer_cli.runs.state import Validation
+from transformer_cli.system.reading import as_record
+from transformer_cli.training.validation import as_line
 
 FOUND = Validation(
     epoch=3,
@@ -31,18 +33,18 @@ def test_a_line_of_the_history_is_its_fields_in_their_order() -> None:
         '"train_loss_batch_mean": 1.5, "valid_loss_batch_mean": 0.75, "valid_ppl": 1.35, "learning_rate": 0.0005, '
         '"target_tokens": 4000, "train_seconds": 12.345, "valid_seconds": 0.5, "skipped_steps": 0, "best": true}'
     )
-    assert Validation.from_json(json.loads(line)) == FOUND
+    assert as_record(Validation, json.loads(line)) == FOUND
 
 
 @pytest.mark.parametrize("change", [{"epoch": None}, {"extra": 1}])
 def test_a_line_with_other_keys_is_none(change: dict[str, int | None]) -> None:
     entry = {key: value for key, value in {**FOUND.as_json(), **change}.items() if value is not None}
-    with pytest.raises(TypeError):
-        Validation.from_json(entry)
+    with pytest.raises(ValueError, match=r"is missing|is not a key"):
+        as_record(Validation, entry)
 
 
 def test_the_log_names_what_matters() -> None:
     line = "epoch  3/10  train 1.250 (PPL 3.49)  valid 0.300 (PPL 1.35)  12.8 s"
-    assert FOUND.line(epochs=10) == f"{line}  best"
+    assert as_line(FOUND, epochs=10) == f"{line}  best"
     worse = replace(FOUND, best=False, skipped_steps=2)
-    assert worse.line(epochs=10) == f"{line}  2 steps skipped (gradient not finite)"
+    assert as_line(worse, epochs=10) == f"{line}  2 steps skipped (gradient not finite)"

@@ -9,15 +9,11 @@ from pathlib import Path
 
 from transformer_cli.data.codec import SIDES
 from transformer_cli.data.dataset import Dataset, read_manifest
-from transformer_cli.errors import CheckpointError, DataError, TfmError
+from transformer_cli.errors import TfmError
 from transformer_cli.runs.exported import Exported, is_exported, read_export
-from transformer_cli.runs.identity import EXPORTED
-from transformer_cli.runs.pointers import POINTERS, steadily
-from transformer_cli.runs.run import Run, find_run, is_new
-from transformer_cli.runs.seals import read_seal
-from transformer_cli.runs.state import load_average
+from transformer_cli.runs.run import EXPORTED, POINTERS, Run, find_run, is_new, steadily
+from transformer_cli.runs.state import load_average, read_seal, validations_so_far
 from transformer_cli.system.sums import check_file
-from transformer_cli.training.record import validations_so_far
 
 
 @dataclass
@@ -49,8 +45,7 @@ class Verified:
 def verify(name: str | Path | None = None, *, runs_dir: Path = Path("runs")) -> Verified:
     """Verify the dataset in a folder, or a run, also an exported one, by its name or folder (None: the newest run).
 
-    Raises DataError or CheckpointError if there is no such folder, if nothing in it can be told, or if an older version
-    wrote it, without sums.
+    Raises DataError or CheckpointError if there is no such folder, or if nothing in it can be told.
     """
     if name is not None and (Path(name) / "manifest.json").is_file():
         return verify_dataset(Path(name))
@@ -61,8 +56,6 @@ def verify(name: str | Path | None = None, *, runs_dir: Path = Path("runs")) -> 
 def verify_dataset(folder: Path) -> Verified:
     """Verify a dataset; see `verify`."""
     manifest = read_manifest(folder)
-    if "files" not in manifest:
-        raise DataError(f"{folder}: an older tfm prepared it, without sums; delete it and run `tfm prepare` again")
     found = Verified(folder, n_files=1, n_bytes=(folder / "manifest.json").stat().st_size)
     found.check_sums(folder, manifest["files"])
     if not found.damaged:
@@ -73,8 +66,6 @@ def verify_dataset(folder: Path) -> Verified:
 def verify_run(folder: Path) -> Verified:
     """Verify a run; see `verify`."""
     run = Run.open(folder)
-    if not run.identity.id:
-        raise CheckpointError(f"{folder}: an older tfm began it, without sums, so nothing can be compared")
     found = Verified(folder, n_files=1, n_bytes=(folder / "run.json").stat().st_size)
     found.check_sums(folder, dict(run.identity.files))
     found.check(lambda: is_new(folder))
@@ -103,10 +94,9 @@ def verify_export(folder: Path) -> Verified:
 
 
 def _verify_checkpoint(path: Path, run: Run, found: Verified) -> None:
-    sealed = read_seal(path, run.identity.id)
-    assert sealed is not None  # a run with an id has them
+    sums = read_seal(path, run)["files"]
     found.n_files += 1
-    found.check_sums(path, sealed["files"])
+    found.check_sums(path, sums)
 
 
 def _open_all(folder: Path) -> None:
