@@ -45,7 +45,7 @@ def test_a_run_that_lost_its_config_is_one_line(tfm: Tfm, workspace: Path) -> No
     assert err.startswith("tfm: error: runs/tiny/config.yaml: missing; restore it")
 
 
-def test_a_run_whose_config_was_edited_says_so(tfm: Tfm, workspace: Path) -> None:
+def test_an_edit_of_a_runs_config_is_shown(tfm: Tfm, workspace: Path) -> None:
     path = workspace / "runs/tiny/config.yaml"
     path.write_text(path.read_text(encoding="utf-8").replace("beam_size: 1", "beam_size: 7"), encoding="utf-8")
     code, out, err = tfm("config", "--run", "tiny", cwd=workspace)

@@ -467,3 +467,19 @@ def test_a_folder_in_the_way_that_cannot_be_deleted_is_one_line(run: Run, monkey
     monkeypatch.setattr(shutil, "rmtree", busy)
     with pytest.raises(CheckpointError, match=f"^{left} is in the way and could not be deleted .Directory not empty."):
         save_after(run, 2)
+
+
+def test_the_name_is_that_of_the_weights_though_best_moves_on_meanwhile(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_after(run, 1, best=1)
+    load = module.load_weights
+
+    def and_train_on(run: Run, folder: Path) -> Transformer:
+        model = load(run, folder)
+        save_after(run, 2, best=2)
+        return model
+
+    monkeypatch.setattr(module, "load_weights", and_train_on)
+    assert module.load_named_best(run, CPU)[0] == "step-0000001"
+    assert run.checkpoint("best").name == "step-0000002"

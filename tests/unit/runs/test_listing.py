@@ -242,3 +242,10 @@ def test_commands_that_only_look_at_a_run_import_neither_torch_nor_spacy(
     probe += f"from transformer_cli.commands.app import main; main({command})"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=workspace)
     assert done.stdout.splitlines()[-1] == ""
+
+
+def test_a_number_that_python_does_not_print_breaks_its_own_run_only(runs_dir: Path) -> None:
+    shutil.copytree(runs_dir / "tiny", runs_dir / "other")
+    path = runs_dir / "other/config.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("epochs: 6", f"epochs: 0x{'f' * 5000}"), encoding="utf-8")
+    assert {run.name: run.state for run in list_runs(runs_dir)} == {"tiny": "finished", "other": "broken"}
