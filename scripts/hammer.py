@@ -166,8 +166,8 @@ class Client:
     def written(self, q: str) -> bytes:
         """Returns a request, byte by byte."""
         body = json.dumps({"q": q, "source": self.pair[0], "target": self.pair[1], "api_key": KEY}).encode()
-        head = f"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
-        return head.encode() + b"\r\n\r\n" + body
+        head = "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
     def raw(self) -> socket.socket:
         """Returns a connection of bytes."""

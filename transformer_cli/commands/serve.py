@@ -2,8 +2,10 @@
 
 import importlib.util
 import logging
+import os
 import re
 import signal
+import socket
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -12,6 +14,8 @@ import typer
 from transformer_cli.commands import completion
 from transformer_cli.commands.options import DeviceOption, as_text
 from transformer_cli.errors import ConfigError, Interrupted
+
+INSTALL = "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30' 'h11>=0.16' 'python-multipart>=0.0.27'`"
 
 log = logging.getLogger(__name__)
 
@@ -43,11 +47,19 @@ def serve(
             help="What requests have to bring as api_key. The variable is better: others can see a command's options.",
         ),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A name that clients call this server by, such as tr.example.org; * for any. Repeatable.",
+            show_default="localhost and addresses of digits",
+        ),
+    ] = None,
     cors_origin: Annotated[
         list[str] | None,
         typer.Option(
             metavar="URL",
-            help="Let scripts of this other server's pages read answers, such as https://example.org. Repeatable.",
+            help="Let pages of this other server use this one, such as https://example.org. Repeatable.",
             show_default="none",
         ),
     ] = None,
@@ -57,12 +69,9 @@ def serve(
 ) -> None:
     """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /."""
     if missing := [name for name in ("fastapi", "uvicorn", "python_multipart") if not importlib.util.find_spec(name)]:
-        raise ConfigError(
-            f"tfm serve needs {missing[0]}, which is not installed; "
-            "run `pip install 'fastapi>=0.115' 'uvicorn>=0.30' 'h11>=0.14' 'python-multipart>=0.0.18'`"
-        )
-    _check(api_key, cors_origin or ())
-    from transformer_cli.serve.server import Server, bind, is_local, url_of
+        raise ConfigError(f"tfm serve needs {missing[0]}, which is not installed; {INSTALL}")
+    _check(api_key, allow_host or (), cors_origin or ())
+    from transformer_cli.serve.server import Server, bind, is_local, log_that_never_waits, url_of
 
     with bind(host, port) as bound:  # before models are loaded, which takes longer
         import torch
@@ -79,7 +88,12 @@ def serve(
         ]
         n_workers = torch.get_num_threads() if chosen.type == "cpu" else 1
         app = create_app(
-            translators, n_workers=n_workers, api_key=api_key, cors_origins=cors_origin or (), log_text=log_text
+            translators,
+            n_workers=n_workers,
+            api_key=api_key,
+            hosts={host, socket.gethostname(), *(allow_host or ())},
+            cors_origins=cors_origin or (),
+            log_text=log_text,
         )
         for translator in translators:
             translator.translate(["."])  # the first time takes seconds, for which no client shall wait
@@ -89,16 +103,22 @@ def serve(
             log.warning("everyone who reaches %s may translate: there is no --api-key", url_of(bound))
         server = Server(app, bound)
         log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)
-        number = server.run_until_signal()
+        with log_that_never_waits():
+            number = server.run_until_signal()
         if number is not None:
-            raise Interrupted(
-                f"stopped by {signal.Signals(number).name}; what had been asked before is answered", number
-            )
+            lost = f"requests without an answer: {server.n_lost}"
+            left = lost if server.n_lost else "what had been asked before is answered"
+            raise Interrupted(f"stopped by {signal.Signals(number).name}; {left}", number)
 
 
-def _check(api_key: str | None, origins: Sequence[str]) -> None:
+def _check(api_key: str | None, hosts: Sequence[str], origins: Sequence[str]) -> None:
+    if api_key is None and "TFM_API_KEY" in os.environ:  # typer takes an empty variable for none
+        api_key = ""
     if api_key is not None and not as_text(api_key, "--api-key").strip():
         raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY too) to let everyone in")
+    for name in hosts:
+        if not re.fullmatch(r"\*|[^/:?#\s]+", name):
+            raise typer.BadParameter(f"--allow-host {name!r} is not * or a name like tr.example.org")
     for origin in origins:
         if not re.fullmatch(r"\*|https?://[^/?#\s]+", origin):  # as browsers send it; any other would never match
             raise typer.BadParameter(f"--cors-origin {origin!r} is not * or an address like https://example.org")

@@ -1,7 +1,8 @@
 """The Transformer as a decoder for a search: ids in, hypotheses out. Knows no words and no files."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,6 +22,10 @@ from transformer_cli.model.attention import RecordedAttention
 from transformer_cli.model.transformer import Transformer
 
 MOST_ROWS = 1024  # hypotheses that are decoded together
+
+before_each_step: ContextVar[Callable[[], object]] = ContextVar("before_each_step", default=lambda: None)
+"""What is called in this thread before each step of a search, and ends it by raising: a server sets it, to look whether
+anybody still waits."""
 
 
 @torch.inference_mode()
@@ -156,6 +161,7 @@ class TransformerDecoder:
 
     def step(self, tokens: Tensor) -> Step:
         """See `interface.Decoder`."""
+        before_each_step.get()()
         record: list[RecordedAttention] = []
         logits = self._model.step(tokens, self._cache, record)
         attention = record[0].weights.transpose(1, 2)  # the last layer's: (sentences, rows of each, heads, source)

@@ -5,13 +5,16 @@ Positions count from 0, which is <sos> in a model; layers and heads count from 1
 
 import logging
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from transformer_cli.data.lines import TOO_LONG, is_too_long
@@ -20,11 +23,18 @@ from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord, RecordedAttention
+from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
 from transformer_cli.translator import Options, Translation, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
+
+TINY = 1e-30  # stands in for the variance if all vectors are the same
+Floats = NDArray[np.floating[Any]]
+
+_drawn: "WeakKeyDictionary[Translator, Transformer]" = WeakKeyDictionary()  # what `_untrained` has drawn
+_drawing = threading.Lock()
 
 log = logging.getLogger(__name__)
 
@@ -229,7 +239,7 @@ def inspect_translation(translator: Translator, translation: Translation, *, wit
         (embedding.tokens(source) * embedding.scale)[0].cpu(),
         embedding(source)[0].cpu(),
         memory[0].cpu(),
-        run.new_model().eval().encode(source.cpu())[0] if is_repeated else None,
+        _untrained(translator).encode(source.cpu())[0] if is_repeated else None,
     )
 
 
@@ -266,6 +276,29 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
     scores = queries @ vectors.T / (math.sqrt(vectors.shape[1]) if is_scaled else 1.0)
     weights = scores.softmax(dim=-1)
     return WordAttention(words, missing, positions, is_scaled, vectors, scores, weights, weights @ vectors)
+
+
+def in_the_plane(vectors: Floats) -> tuple[Floats, Floats]:
+    """Project vectors, (n, dimension), on their two principal components: (n, 2).
+
+    Also returns the part of the variance that each component explains: (2,).
+    """
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0)
+    centred = np.pad(centred, ((0, 0), (0, 2)))  # at least two components, even for a single number
+    _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
+    return centred @ directions[:2].T, sizes[:2] ** 2 / max((sizes**2).sum(), TINY)
+
+
+def _untrained(translator: Translator) -> Transformer:
+    """Returns the model that the run began with, on the CPU. It is drawn once for each translator.
+
+    It is drawn from torch's global generator, which two threads of a server must not seed at the same time.
+    """
+    with _drawing:
+        if translator not in _drawn:
+            assert isinstance(translator.run, Run)
+            _drawn[translator] = translator.run.new_model().eval()
+        return _drawn[translator]
 
 
 def _by_layer(record: Sequence[RecordedAttention]) -> list[Attention]:

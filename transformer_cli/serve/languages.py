@@ -1,4 +1,12 @@
-"""The English names of languages, by their codes in ISO 639."""
+"""Which languages a server's runs translate from and into, and what they are called. Knows no HTTP."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.translator import Translator
+
+AUTO = "auto"
 
 _LIST = """
 af:Afrikaans am:Amharic ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali bs:Bosnian ca:Catalan
@@ -14,6 +22,68 @@ zu:Zulu
 NAMES = {code: name.replace("_", " ") for code, name in (pair.split(":") for pair in _LIST.split())}
 
 
-def name_of(code: str) -> str:
-    """Returns a language's name, such as German for de; of a code that is not in the list, the code itself."""
+@dataclass(frozen=True)
+class Chosen:
+    """The run that a request wants."""
+
+    translator: Translator
+    source: str
+    target: str
+
+
+class Directions:
+    """Translators, one for each direction."""
+
+    def __init__(self, translators: Sequence[Translator]) -> None:
+        """Raises ConfigError if two of them translate from and into the same languages."""
+        self._by_pair: dict[tuple[str, str], Translator] = {}
+        for translator in translators:
+            data = translator.run.config.data
+            other = self._by_pair.setdefault((data.source, data.target), translator)
+            if other is not translator:
+                raise ConfigError(
+                    f"--run: {other.run.folder} and {translator.run.folder} both translate from {data.source} into "
+                    f"{data.target}; a request could not say which one it wants, so give one of them"
+                )
+
+    def __str__(self) -> str:
+        return ", ".join(f"{source}→{target}" for source, target in self._by_pair)
+
+    def languages(self) -> list[dict[str, object]]:
+        """Returns each language with its name, and the languages into which it is translated."""
+        codes = dict.fromkeys(code for pair in self._by_pair for code in pair)
+        return [
+            {"code": code, "name": _name_of(code), "targets": [into for of, into in self._by_pair if of == code]}
+            for code in codes
+        ]
+
+    def only_source(self, target: str | None = None) -> str:
+        """Returns the one language that is translated (into target, if that is given). Raises DataError."""
+        sources = list(dict.fromkeys(of for of, into in self._by_pair if target in (None, into)))
+        if len(sources) > 1:
+            into = "here" if target is None else f"into {target}"
+            raise DataError(
+                f"languages are not detected, and {' and '.join(sources)} are translated {into}; name the source"
+            )
+        return sources[0] if sources else AUTO
+
+    def choose(self, source: str, target: str) -> Chosen:
+        """Returns the translator for two languages. source: a code, or "auto" if only one leads to the target.
+
+        Raises DataError in LibreTranslate's words, which its clients may look for, and what there is instead.
+        """
+        known = {code for pair in self._by_pair for code in pair}
+        for code in (source, target):
+            if code not in known and (code, code is source) != (AUTO, True):
+                raise DataError(f"{code} is not supported; this server translates {self}")
+        if source == AUTO:
+            source = self.only_source(target)
+        if (source, target) not in self._by_pair:
+            what = f"{_name_of(target)} ({target}) is not available as a target language from {_name_of(source)}"
+            raise DataError(f"{what} ({source}); this server translates {self}")
+        return Chosen(self._by_pair[source, target], source, target)
+
+
+def _name_of(code: str) -> str:
+    """Returns a language's name in English, such as German for de; the code itself if it is not in the list."""
     return NAMES.get(code, code)

@@ -1,15 +1,21 @@
-"""The process that serves: its socket, its signals and what it does about clients that are slow or speak no HTTP.
+"""The process that serves: its socket, its signals, its log, and what it does about clients that are slow or too many.
 
-The one owner of uvicorn. Knows no addresses and no translation.
+The one owner of uvicorn, which has no time limit for the head of a request, no bound on idle connections, and answers
+in plain text to what is not HTTP. Knows no addresses and no translation.
 """
 
 import asyncio
 import ipaddress
 import json
 import logging
+import os
+import queue
+import resource
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 import h11
@@ -21,12 +27,18 @@ from transformer_cli.system import signals
 from transformer_cli.system.progress import LineHandler
 
 BACKLOG = 1024  # connections that wait until they are accepted
+ACCEPTED = 4  # of them at a time: asyncio takes no notice of a bound before it has accepted so many
+MOST_CONNECTIONS = 4096
+SPARE_FILES = 20  # for all but connections, such as reports, and connections that are being closed
 HEAD_SECONDS = 10.0  # for the head of a request, from its first byte or from when the client has connected
-KEEP_SECONDS = 75  # for an idle connection, as nginx keeps it: a client may be about to ask just when it is closed
+KEEP_SECONDS = 30  # for an idle connection
 READ_SECONDS = 60.0  # for a client to read an answer
-ENDING_SECONDS = 60  # for what runs when a signal arrives
-
-log = logging.getLogger(__name__)
+ENDING_SECONDS = 60.0  # for what runs when a signal arrives
+LOG_LINES = 1000  # that wait to be written
+FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
+    b'{"error": "too many connections; try again later"}'
+)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -68,31 +80,50 @@ class Server(uvicorn.Server):
     """the signal that told it so"""
 
     def __init__(self, app: Any, bound: socket.socket) -> None:
+        """app: what `create_app` returns."""
         self._bound = bound
+        self._service = app.state.service
         bound.listen(BACKLOG)  # from now on clients wait, instead of being refused
         super().__init__(
             uvicorn.Config(
                 app,
-                http=_Protocol,
+                http=partial(_Protocol, _most_connections()),  # type: ignore[arg-type]  # it is only called
                 ws="none",
                 lifespan="on",
                 loop="asyncio",
-                backlog=BACKLOG,
+                backlog=ACCEPTED,
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 timeout_keep_alive=KEEP_SECONDS,
-                timeout_graceful_shutdown=ENDING_SECONDS,
+                timeout_graceful_shutdown=int(ENDING_SECONDS) + 5,
             )
         )
 
+    @property
+    def n_lost(self) -> int:
+        """How many requests got no answer, because they took longer than the server waits when it ends."""
+        count: int = self._service.n_lost
+        return count
+
     def run_until_signal(self) -> int | None:
-        """Serve. Returns the signal that ended it, once all that was asked before has been answered."""
+        """Serve. Returns the signal that ended it, once what was asked before has been answered, or is lost."""
         _quiet()
         watch = signals.current_watch()
         with nullcontext() if watch is None else watch.listening(_Stop(self)):
             self.run(sockets=[self._bound])
         return self.signal_number
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept connections."""
+        await super().startup(sockets)
+        self._bound.listen(BACKLOG)  # asyncio lets no more wait than it accepts at a time
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what has been asked; what takes too long is told that it has no answer."""
+        overdue = asyncio.get_running_loop().call_later(ENDING_SECONDS, self._service.give_up)
+        await super().shutdown(sockets)
+        overdue.cancel()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -126,15 +157,36 @@ class _Stop:
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1 that answers in JSON even to what is not HTTP, and does not wait for ever."""
+    """HTTP/1.1 that answers in JSON even to what is not HTTP, does not wait for ever, and has not too many clients."""
 
     _head_timer: asyncio.TimerHandle | None = None
     _unread_timer: asyncio.TimerHandle | None = None
+    _idle_since: float
+
+    def __init__(self, most: int, *arguments: Any, **named: Any) -> None:
+        """most: how many connections there may be."""
+        super().__init__(*arguments, **named)
+        self._most = most
 
     def connection_made(self, transport: Any) -> None:
-        """Expect the head of a request."""
+        """Expect the head of a request. If there are too many connections, close the one that has been idle longest."""
         super().connection_made(transport)
+        self._idle_since = self.loop.time()
+        if len(self.connections) > self._most:
+            others = [each for each in self.connections if isinstance(each, _Protocol) and each is not self]
+            others = [each for each in others if not each.transport.is_closing()]
+            idle = min((each for each in others if each.is_idle), key=lambda each: each._idle_since, default=None)
+            if idle is not None:
+                idle.transport.abort()
+            elif len(others) >= self._most:
+                transport.write(FULL)
+                transport.close()
         self._watch_head()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no answer is owed: there is no whole request."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def data_received(self, data: bytes) -> None:
         """Read what has come, and wait only for a while for the rest of a head, or of a body that nobody wants."""
@@ -144,15 +196,29 @@ class _Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._unwatch_head()
+        self._unwatch_unread()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """Go on to the next request; drop a client that does not read this answer."""
+        """Go on to the next request."""
+        self._idle_since = self.loop.time()
         super().on_response_complete()
-        if self._unread_timer is not None:
-            self._unread_timer.cancel()  # it was for an earlier answer
+
+    def pause_writing(self) -> None:
+        """Drop a client that does not read its answer."""
+        super().pause_writing()
+        self._unread_timer = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on with the answer."""
+        self._unwatch_unread()
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close a connection that has been idle, even if its client has not read all."""
+        super().timeout_keep_alive_handler()
         if self.transport.get_write_buffer_size():
-            self._unread_timer = self.loop.call_later(READ_SECONDS, self._drop_unread)
+            self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         """Answer to what is not HTTP."""
@@ -176,16 +242,92 @@ class _Protocol(H11Protocol):
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _drop_unread(self) -> None:
-        if self.transport.get_write_buffer_size():
-            self.transport.abort()
+    def _unwatch_unread(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
+
+def _most_connections() -> int:
+    """Returns how many connections the process may have, by the files that it may open and has open."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    return max(1, min(MOST_CONNECTIONS, most - len(os.listdir("/dev/fd")) - SPARE_FILES))
+
+
+class _Once(logging.Filter):
+    """Lets a line through once: what is wrong with the machine is wrong for each of a thousand connections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is new."""
+        is_new = record.msg not in self._said and len(self._said) < LOG_LINES
+        self._said.add(record.msg)
+        return is_new
+
+
+class _Waiting(logging.Handler):
+    """Hands lines to a thread that writes them. If nobody reads them, they are dropped, and the next one says so."""
+
+    def __init__(self, handlers: list[logging.Handler]) -> None:
+        super().__init__()
+        self._handlers = handlers
+        self._queue: queue.Queue[logging.LogRecord | None] = queue.Queue(LOG_LINES)
+        self._n_dropped = 0
+        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line until it can be written."""
+        try:
+            if self._n_dropped:
+                said = f"{self._n_dropped:,} lines of the log are missing here: nobody had read those before"
+                self._queue.put_nowait(
+                    logging.makeLogRecord({"msg": said, "levelno": logging.WARNING, "levelname": "WARNING"})
+                )
+                self._n_dropped = 0
+            self._queue.put_nowait(record)
+        except queue.Full:
+            self._n_dropped += 1
+
+    def finish(self, seconds: float) -> None:
+        """Wait for a while until all is written."""
+        with suppress(queue.Full):
+            self._queue.put_nowait(None)
+            self._thread.join(seconds)
+
+    def _write(self) -> None:
+        while (record := self._queue.get()) is not None:
+            for handler in self._handlers:
+                handler.handle(record)
+
+
+@contextmanager
+def log_that_never_waits(seconds: float = 2.0) -> Iterator[None]:
+    """During the block nobody waits for the log's reader; at its end, for so many seconds at most."""
+    package = logging.getLogger("transformer_cli")
+    before = package.handlers
+    waiting = _Waiting(before)
+    package.handlers = [waiting]
+    try:
+        yield
+    finally:
+        package.handlers = before
+        waiting.finish(seconds)
 
 
 def _quiet() -> None:
-    """Let uvicorn and asyncio say only what is wrong with the server, on one line each."""
-    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # what is wrong with a form is in its answer
-    for name in ("uvicorn", "asyncio"):
+    """Let uvicorn and asyncio say only what is wrong with the server, on one line each, and once."""
+    package = logging.getLogger("transformer_cli")
+    for name in ("python_multipart", "python_multipart.multipart"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what is wrong with a form is in its answer
+    for name in ("uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
-        logger.handlers = [LineHandler()]
+        logger.handlers = package.handlers or [LineHandler()]
+        logger.filters = [_Once()]
         logger.setLevel(logging.ERROR)
         logger.propagate = False

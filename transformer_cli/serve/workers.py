@@ -10,9 +10,9 @@ waits for all of it:
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
@@ -20,17 +20,27 @@ from typing import Any
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting
+from transformer_cli.decoding.decoder import before_each_step
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
-from transformer_cli.serve.limits import SPLIT, Limits
+from transformer_cli.serve.questions import Limits
 from transformer_cli.system import progress
 from transformer_cli.translator import Options, Translation, Translator
 
+SPLIT = "split the sentence"  # what a client can do about one that is too long
 BATCH_LINES = 128  # lines that are translated together: about as many as Translator decodes at once
 
 
 class Busy(Exception):
     """So much is waiting that nothing more is accepted."""
+
+
+class Ending(Exception):
+    """The server had to end before this was computed."""
+
+
+class _Unwanted(Exception):
+    """Nobody waits any more for what is being computed."""
 
 
 @dataclass(eq=False)
@@ -82,7 +92,8 @@ class _Call:
     function: Callable[[], Any]
     future: "Future[Any]"
     arrived: float
-    n_left: int = 1
+    n_left: int
+    """as many lines as it counts for"""
 
 
 class Workers:
@@ -95,6 +106,7 @@ class Workers:
         self._queue: deque[_Lines | _Call] = deque()
         self._n_waiting = 0
         self._is_closing = False
+        self._open: set[Future[Any]] = set()
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="translate")
 
@@ -109,6 +121,15 @@ class Workers:
             self._changed.notify_all()
         self._thread.join()
 
+    def abandon(self) -> None:
+        """Give up what waits and what is being computed: the futures raise Ending."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+            abandoned = list(self._open)
+        for future in abandoned:
+            _fail(future, Ending())
+
     def translate(
         self, translator: Translator, lines: Sequence[str], options: Options, settings: SearchSettings
     ) -> "Future[list[Translation]]":
@@ -120,10 +141,13 @@ class Workers:
         self._add(_Lines(translator, lines, options, settings, future, monotonic()))
         return future
 
-    def call(self, function: Callable[[], Any]) -> "Future[Any]":
-        """Have a function called in a worker, which has its share of torch's threads. Raises Busy."""
+    def call(self, function: Callable[[], Any], n_lines: int = 1) -> "Future[Any]":
+        """Have a function called in a worker, which has its share of torch's threads. Raises Busy.
+
+        n_lines: how many lines it counts for in the queue.
+        """
         future: Future[Any] = Future()
-        self._add(_Call(function, future, monotonic()))
+        self._add(_Call(function, future, monotonic(), n_lines))
         return future
 
     def _add(self, job: _Lines | _Call) -> None:
@@ -136,7 +160,9 @@ class Workers:
                 raise Busy
             self._queue.append(job)
             self._n_waiting += job.n_left
+            self._open.add(job.future)
             self._changed.notify()
+        job.future.add_done_callback(self._open.discard)
 
     def _run(self) -> None:
         with SideBySide(self._n_workers) as side:
@@ -150,7 +176,7 @@ class Workers:
                 if isinstance(work, _Call):
                     _call(work)
                 else:
-                    _translate(work)
+                    _translate(work, self._limits)
 
     def _next(self) -> "list[_Slice] | _Call | None":
         """Returns the slices that are translated together, or a call; None at the end."""
@@ -176,7 +202,7 @@ class Workers:
         head = self._queue[0]
         if isinstance(head, _Call):
             self._queue.popleft()
-            self._n_waiting -= 1
+            self._n_waiting -= head.n_left
             return head
         slices = []
         n_lines = 0
@@ -199,42 +225,61 @@ class Workers:
             self._n_waiting = sum(job.n_left for job in self._queue)
 
 
+@contextmanager
+def _while_wanted(futures: "Sequence[Future[Any]]") -> Iterator[None]:
+    """End a search during the block, between two of its steps, when none of these futures is waited for any more."""
+
+    def look() -> None:
+        if all(future.done() for future in futures):
+            raise _Unwanted
+
+    token = before_each_step.set(look)
+    try:
+        yield
+    finally:
+        before_each_step.reset(token)
+
+
 def _call(call: _Call) -> None:
     try:
-        result = call.function()
+        with _while_wanted([call.future]):
+            result = call.function()
     except Exception as error:
         _fail(call.future, error)
     else:
         _succeed(call.future, result)
 
 
-def _translate(slices: Sequence[_Slice]) -> None:
+def _translate(slices: Sequence[_Slice], limits: Limits) -> None:
     """Translate slices together. What is wrong with one of them fails only the job that it belongs to."""
-    read = {each: encoded for each in slices if (encoded := _read(each)) is not None}
+    read = {each: encoded for each in slices if (encoded := _read(each, limits)) is not None}
     if not read:
         return
     job, *others = (each.job for each in read)
     try:
-        translations = job.translator.translate_encoded(
-            [line for each in read for line in each.lines],
-            [line for lines in read.values() for line in lines],
-            job.options,
-            job.settings,
-            first_line=slices[0].first + 1,  # it matters only for samples, which come from one slice
-        )
+        with _while_wanted([each.job.future for each in read]):
+            translations = job.translator.translate_encoded(
+                [line for each in read for line in each.lines],
+                [line for lines in read.values() for line in lines],
+                job.options,
+                job.settings,
+                first_line=slices[0].first + 1,  # it matters only for samples, which come from one slice
+            )
+    except _Unwanted:
+        pass
     except Exception as error:
         if not others:
             _fail(job.future, error)
             return
         for each in read:
-            _translate([each])
+            _translate([each], limits)
     else:
         found = iter(translations)
         for each in read:
             _finish(each, [next(found) for _ in each.lines])
 
 
-def _read(part: _Slice) -> list[Encoded] | None:
+def _read(part: _Slice, limits: Limits) -> list[Encoded] | None:
     """Returns what the encoder reads of each line; None if the job's future has ended, or ends now with an error."""
     job = part.job
     fitting = Fitting(job.translator.run.codecs.source, job.translator.max_length, job.options.on_error, SPLIT)
@@ -243,13 +288,16 @@ def _read(part: _Slice) -> list[Encoded] | None:
         if job.future.done():
             return None
         try:
-            read.append(fitting.line(line).read)
+            encoded = fitting.line(line).read
+            if len(encoded) > limits.tokens:
+                raise DataError(f"{len(encoded)} tokens, but this server takes at most {limits.tokens}; {SPLIT}")
         except DataError as error:
             _fail(job.future, DataError(f"line {number}: {error}"))
             return None
         except Exception as error:
             _fail(job.future, error)
             return None
+        read.append(encoded)
     return read
 
 

@@ -5,13 +5,16 @@ import json
 import os
 import re
 import signal
+import socket
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -102,7 +105,7 @@ def test_without_its_extra_one_line_says_what_to_install(
         1,
         "",
         "tfm: error: tfm serve needs uvicorn, which is not installed; "
-        "run `pip install 'fastapi>=0.115' 'uvicorn>=0.30' 'h11>=0.14' 'python-multipart>=0.0.18'`\n",
+        "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30' 'h11>=0.16' 'python-multipart>=0.0.27'`\n",
     )
 
 
@@ -113,6 +116,46 @@ def test_a_report_does_not_have_the_key(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (report,) = tmp_path.iterdir()
     assert "serve --api-key … --api-key=… --port 1" in report.read_text(encoding="utf-8").replace("'", "")
     assert "geheim" not in report.read_text(encoding="utf-8")
+
+
+def test_an_empty_key_lets_nobody_in(
+    tfm: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TFM_API_KEY", "")
+    code, _, err = tfm("serve", cwd=tmp_path)
+    assert (code, "--api-key is empty" in err) == (2, True)
+
+
+def test_more_idle_connections_than_files_leave_room_for_others(forks: Forks, project: Path, tmp_path: Path) -> None:
+    few = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))"
+    pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, before=few)
+    url = told(tmp_path / "err.txt", r"^serving at ([^,]+),")[1]
+    where = urlsplit(url)
+    with ExitStack() as idle:
+        for _ in range(150):
+            idle.enter_context(socket.create_connection((where.hostname, where.port)))
+        assert ask(url, q="Hund", source="de", target="en")
+    os.kill(pid, signal.SIGTERM)
+    assert forks.end() == 143
+    assert len((tmp_path / "err.txt").read_text(encoding="utf-8").splitlines()) < 10
+
+
+def test_what_takes_too_long_at_the_end_is_told_so(forks: Forks, project: Path, tmp_path: Path) -> None:
+    soon = (
+        f"{SLOW.replace('sleep(1)', 'sleep(3)')}from transformer_cli.serve import server; server.ENDING_SECONDS = 0.3"
+    )
+    pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, before=soon)
+    url = told(tmp_path / "err.txt", r"^serving at ([^,]+),")[1]
+    with ThreadPoolExecutor(1) as client:
+        answer = client.submit(ask, url, q="Hund", source="de", target="en")
+        time.sleep(0.5)
+        os.kill(pid, signal.SIGTERM)
+        error = answer.exception()
+    assert isinstance(error, urllib.error.HTTPError)
+    with error:
+        assert (error.code, "the server ends" in json.load(error)["error"]) == (503, True)
+    assert forks.end() == 143
+    assert told(tmp_path / "err.txt", r"^tfm: stopped by SIGTERM; requests without an answer: 1$")
 
 
 @pytest.mark.parametrize("origin", ["nonsense", "https://a.example/", "a.example", ""])

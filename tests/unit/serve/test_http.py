@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -11,17 +12,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from served import Running, running
+from served import JSON, Running, running
 from transformer_cli.errors import ConfigError
-from transformer_cli.serve import server
+from transformer_cli.serve import answers, app, server
 from transformer_cli.serve.app import create_app
-from transformer_cli.serve.limits import Limits
+from transformer_cli.serve.questions import Limits
 from transformer_cli.serve.server import bind, url_of
 from transformer_cli.translator import Translator
 
 ASKED = {"q": "Der kleine Hund läuft im Park.", "source": "de", "target": "en"}
 BODY = json.dumps(ASKED).encode()
-HEAD = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
+HEAD = b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n"
 
 
 def raw(url: str, *parts: bytes, pause: float = 0.0) -> bytes:
@@ -43,7 +44,7 @@ def test_health_says_that_it_is_up(served: Running) -> None:
 
 def test_languages_come_also_if_the_request_has_a_body(served: Running) -> None:
     received = raw(
-        served.url, b"GET /languages HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\na=b"
+        served.url, b"GET /languages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 3\r\n\r\na=b"
     )
     assert b'"code":"de"' in received
 
@@ -58,23 +59,95 @@ def test_the_page_loads_nothing_from_elsewhere(served: Running) -> None:
 def test_the_api_is_described(served: Running) -> None:
     paths = served.ask("/openapi.json").body["paths"]
     looks = {f"/inspect/{what}" for what in ("steps", "attention", "vectors")}
-    assert set(paths) == {"/health", "/languages", "/translate", "/inspect", *looks}
+    assert set(paths) == {"/health", "/languages", "/translate", "/detect", "/inspect", *looks}
     assert "q" in json.dumps(paths["/translate"]["post"]["requestBody"])
+    assert "Translated" in json.dumps(paths["/translate"]["post"]["responses"])
     for address in ("/docs", "/redoc"):
         assert served.ask(address).status == 404
 
 
 def test_what_is_not_there_is_said_in_json(served: Running) -> None:
-    assert (served.ask("/detect", b"").status, served.ask("/detect", b"").body) == (404, {"error": "Not Found"})
+    assert (served.ask("/suggest", b"").status, served.ask("/suggest", b"").body) == (404, {"error": "Not Found"})
     assert (served.ask("/translate").status, served.ask("/translate").body) == (405, {"error": "Method Not Allowed"})
 
 
 def test_inspect_is_what_the_command_prints(served: Running, project: Path, tfm: Any) -> None:
     code, out, _ = tfm("inspect", ASKED["q"], "--json", "--kind", "cross", "--head", 2, cwd=project)
     assert code == 0
-    assert served.post("/inspect", **ASKED, kind="cross", head=2).body == json.loads(out)
-    maps = served.post_form("/inspect", **ASKED, layer="1").body["attention"]
-    assert len(maps) == 6
+    expected = json.loads(out)
+    (map_,) = expected["attention"]
+    for rows in (map_["scores"], map_["weights"], *expected["vectors"].values()):
+        rows[:] = [[round(number, 4) for number in row] for row in rows]
+    assert served.post("/inspect", **ASKED, kind="cross", head=2).body == expected
+    maps = served.post_form("/inspect", **ASKED, kind="encoder", layer="1").body["attention"]
+    assert len(maps) == 2
+
+
+def test_answers_about_a_sentence_are_bounded(single: Translator) -> None:
+    with running(single, limits=Limits(numbers=900)) as small:
+        answer = small.post("/inspect", **ASKED, kind="cross")
+        assert (answer.status, re.findall("at most 900 are sent; name a head", answer.body["error"])[0][:3]) == (
+            400,
+            "at ",
+        )
+        assert small.post("/inspect/attention", **ASKED, kind="cross").status == 200
+    with running(single, limits=Limits(looks=0)) as closed:
+        assert closed.post("/inspect/steps", **ASKED).status == 503
+    with running(single, limits=Limits(waiting=24)) as short:  # a look counts as 25 lines
+        assert (short.post("/inspect/steps", **ASKED).status, short.post("/translate", **ASKED).status) == (503, 200)
+
+
+def test_a_client_that_does_not_read_is_dropped(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(app, "PIECE", 1 << 20)
+    with running(single, limits=Limits(looks=1)) as small:
+        monkeypatch.setattr(answers, "_as_json", lambda found: b"[" + b" " * (20 << 20) + b"]")
+        where = urlsplit(small.url)
+        with socket.create_connection((where.hostname, where.port)) as deaf:
+            head = HEAD.replace(b"/translate", b"/inspect/steps")
+            deaf.sendall(head + f"Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
+            statuses = set()
+            for _ in range(100):
+                statuses.add(small.post("/inspect/steps", **{**ASKED, "q": "Hund"}).status)
+                if {503, 200} <= statuses:
+                    break
+                time.sleep(0.05)
+    assert statuses == {503, 200}
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost:80", "127.0.0.1", "[::1]:5000", "192.0.2.7", "TR.example.org", "a.localhost"]
+)
+def test_the_servers_own_names_are_answered(single: Translator, host: str) -> None:
+    with running(single, hosts=["tr.example.org"]) as public:
+        assert public.ask("/health", Host=host).status == 200
+        assert public.ask("/translate", BODY, **JSON, Host=host, Origin=f"http://{host}").status == 200
+
+
+def test_another_name_may_be_somebody_elses(served: Running, single: Translator) -> None:
+    answer = served.ask("/health", Host="rebound.example:5000")
+    assert (answer.status, answer.body) == (
+        400,
+        {"error": "Invalid request: 'rebound.example:5000' is not a name of this server; its operator may add "
+            "--allow-host rebound.example"},
+    )  # fmt: skip
+    assert served.ask("/health", Host="[").status == 400
+    with running(single, hosts=["*"]) as open_to_all:
+        assert open_to_all.ask("/health", Host="any.example").status == 200
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/json"])
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:3000", "http://["])
+def test_pages_of_other_sites_may_not_use_the_server(single: Translator, kind: str, origin: str) -> None:
+    with running(single, cors_origins=["https://good.example"]) as found:
+        refused = found.ask("/translate", BODY, Content_Type=kind, Origin=origin)
+        assert (refused.status, "may not use this server" in refused.body["error"]) == (403, True)
+        assert found.ask("/translate", BODY, **JSON, Origin="https://good.example").status == 200
+
+
+def test_a_page_behind_a_proxy_may_ask_by_its_public_name(single: Translator) -> None:
+    with running(single, hosts=["tr.example.org"]) as public:  # a proxy that says Host: 127.0.0.1:5000
+        assert public.ask("/translate", BODY, **JSON, Origin="https://tr.example.org").status == 200
 
 
 @pytest.mark.parametrize(
@@ -82,7 +155,8 @@ def test_inspect_is_what_the_command_prints(served: Running, project: Path, tfm:
     [
         ({"q": "a\nb"}, "Invalid request: q parameter is not one sentence on one line"),
         ({"q": ["a"]}, "Invalid request: q parameter is not one sentence on one line"),
-        ({"q": " "}, "the sentence is blank, so there is nothing to inspect; give it a word"),
+        ({"q": " "}, "the sentence is blank, so there is nothing to translate; give it a word"),
+        ({"kind": None}, "Invalid request: missing kind parameter"),
         ({"kind": "all"}, "Invalid request: kind parameter is not encoder, decoder or cross"),
         ({"head": 3}, "head 3: a layer has heads 1 to 2; choose one of them"),
         ({"layer": "last"}, "Invalid request: layer parameter is not a number"),
@@ -91,13 +165,13 @@ def test_inspect_is_what_the_command_prints(served: Running, project: Path, tfm:
     ],
 )  # fmt: skip
 def test_what_cannot_be_inspected(served: Running, changed: dict[str, Any], error: str) -> None:
-    answer = served.post("/inspect", **{**ASKED, **changed})
+    answer = served.post("/inspect", **{**ASKED, "kind": "cross", **changed})
     assert (answer.status, answer.body) == (400, {"error": error})
 
 
 def test_a_long_sentence_is_not_looked_into(single: Translator) -> None:
     with running(single, limits=Limits(inspected=3)) as small:
-        answer = small.post("/inspect", **ASKED)
+        answer = small.post("/inspect", **ASKED, kind="cross")
     assert (answer.status, answer.body) == (
         400,
         {"error": "7 tokens, but at most 3 can be looked into; split the sentence"},
@@ -107,7 +181,7 @@ def test_a_long_sentence_is_not_looked_into(single: Translator) -> None:
 def test_a_key_opens(single: Translator) -> None:
     with running(single, api_key="schlüssel") as closed:
         assert closed.ask("/health").status == closed.ask("/languages").status == closed.ask("/").status == 200
-        for address in ("/translate", "/inspect"):
+        for address in ("/translate", "/inspect/steps", "/detect"):
             without, wrong = closed.post(address, **ASKED), closed.post(address, **ASKED, api_key="schluessel")
             assert (without.status, without.body) == (
                 400,
@@ -119,6 +193,11 @@ def test_a_key_opens(single: Translator) -> None:
             assert closed.post(address, **ASKED, api_key=["schlüssel"]).status == 400
         with_header = closed.ask("/translate", BODY, Content_Type="application/json", Authorization="Bearer x")
         assert with_header.status == 403
+        for header in ("Bearer schlüssel", "Bearer of-a-proxy"):
+            key = "x" if header.endswith("schlüssel") else "schlüssel"
+            body = json.dumps({**ASKED, "api_key": key}).encode()
+            header = header.encode().decode("latin-1")
+            assert closed.ask("/translate", body, Content_Type="application/json", Authorization=header).status == 200
 
 
 def test_scripts_of_other_pages_read_answers_only_if_they_are_named(served: Running, single: Translator) -> None:
@@ -151,7 +230,7 @@ def test_a_body_that_is_too_long_and_slow_is_too_long(single: Translator) -> Non
 
 @pytest.mark.parametrize("path", ["/", "/health", "/languages"])
 def test_what_can_be_got_has_a_head(served: Running, path: str) -> None:
-    request = f"HEAD {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    request = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     head, _, body = raw(served.url, request.encode()).partition(b"\r\n\r\n")
     assert (head.startswith(b"HTTP/1.1 200 "), body) == (True, b"")
 
@@ -160,8 +239,8 @@ def test_an_idle_connection_stays_after_a_body_that_nobody_wanted(
     served: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
-    nowhere = b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"
-    health = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    nowhere = b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\n"
+    health = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     assert raw(served.url, nowhere, b"abc", health, pause=0.4).endswith(b'{"status":"ok"}')
 
 
@@ -248,10 +327,38 @@ def test_the_log_has_a_line_for_each_request_and_no_text(single: Translator, cap
         silent.ask("/translate?q=Hund&source=de&target=en", b"")
         silent.ask(f"/{'x' * 200}")
     lines = [record.getMessage() for record in caplog.records]
-    assert [re.sub(r"\d+ ms", "n ms", line) for line in lines] == [
-        "POST /translate 200 n ms",
-        f"GET /{'x' * 99} 404 n ms",
+    assert [re.sub(r"\d+ ms", "n ms", re.sub(r"^[\d-]{10} [\d:]{8}", "now", line)) for line in lines] == [
+        "now 127.0.0.1 POST /translate 200 n ms",
+        f"now 127.0.0.1 GET /{'x' * 99} 404 n ms",
     ]
+
+
+def test_a_log_that_nobody_reads_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "LOG_LINES", 2)
+    is_read, written = threading.Event(), []
+
+    class Pipe(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            is_read.wait()
+            written.append(record.getMessage())
+
+    package = logging.getLogger("transformer_cli")
+    monkeypatch.setattr(package, "handlers", [Pipe()])
+    with server.log_that_never_waits():
+        for number in range(10):
+            package.error("line %d", number)
+        is_read.set()
+        while len(written) < 2:
+            time.sleep(0.01)
+        package.error("last")
+    assert written[-1] == "last"
+    assert re.fullmatch("[678] lines of the log are missing here: nobody had read those before", written[-2])
+
+
+def test_what_is_wrong_with_the_machine_is_said_once() -> None:
+    once = server._Once()
+    records = [logging.makeLogRecord({"msg": "socket.accept() out of system resource"}) for _ in range(3)]
+    assert [once.filter(record) for record in records] == [True, False, False]
 
 
 def test_text_is_logged_if_asked(single: Translator, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,12 +1,15 @@
 """What the page asks for: steps, one attention map, vectors in the plane."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from served import Running
+from served import Running, running
+from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.run import Run
 from transformer_cli.translator import Translator
 
 ASKED = {"q": "Der kleine Hund und der Hund.", "source": "de", "target": "en"}
@@ -44,12 +47,28 @@ def test_weights_are_those_of_a_head_or_the_mean_of_all(served: Running, kind: s
 
 def test_vectors_have_a_place_before_and_after_and_repeated_words_their_cosines(served: Running) -> None:
     found = served.post("/inspect/vectors", **ASKED).body
-    whole = served.post("/inspect", **ASKED).body
+    whole = served.post("/inspect", **ASKED, kind="cross").body
     for stage in ("before", "after"):
         assert len(found[stage]["places"]) == len(found["source_tokens"])
         assert 0 < sum(found[stage]["explained"]) <= 1 + 1e-9
     assert found["repetitions"] == whole["repetitions"]
     assert [each["token"] for each in found["repetitions"]] == ["der", "hund"]
+
+
+def test_the_untrained_model_is_drawn_once_for_a_run(tiny: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Run] = []
+    new_model = Run.new_model
+
+    def noted(run: Run) -> Transformer:
+        drawn.append(run)
+        return new_model(run)
+
+    monkeypatch.setattr(Run, "new_model", noted)
+    translator = Translator(tiny, torch.device("cpu"), batches_at_a_time=1)
+    with running(translator, n_workers=2) as found, ThreadPoolExecutor(4) as clients:
+        answers = list(clients.map(lambda _: found.post("/inspect/vectors", **ASKED).body, range(8)))
+    assert answers == answers[:1] * 8
+    assert len(drawn) == 1
 
 
 @pytest.mark.parametrize(
@@ -59,7 +78,9 @@ def test_vectors_have_a_place_before_and_after_and_repeated_words_their_cosines(
         (PATHS[0], {"q": " "}, "the sentence is blank, so there is nothing to translate; give it a word"),
         (PATHS[0], {"prefix": 4}, "Invalid request: prefix parameter is not a list of numbers"),
         (PATHS[0], {"prefix": [4, None]}, "Invalid request: prefix parameter is not a list of numbers"),
-        (PATHS[0], {"prefix": ["x"]}, "Invalid request: prefix parameter is not a number"),
+        (PATHS[0], {"prefix": ["x"]}, "Invalid request: prefix parameter is not a list of numbers"),
+        (PATHS[0], {"prefix": [4] * 500_000}, "Invalid request: prefix parameter exceeds limit (1000) of entries; "
+         "send fewer"),
         (PATHS[0], {"prefix": [1]}, "id 1, at place 1 of what is forced, cannot be written there; "
          "force ids of candidates"),
         (PATHS[0], {"target": "fr"}, "fr is not supported; this server translates de→en"),

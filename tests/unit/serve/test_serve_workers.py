@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -12,9 +12,10 @@ import pytest
 from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError, MemoryShortage
+from transformer_cli.model.transformer import Transformer
 from transformer_cli.serve import workers
-from transformer_cli.serve.limits import Limits
-from transformer_cli.serve.workers import Busy, Workers
+from transformer_cli.serve.questions import Limits
+from transformer_cli.serve.workers import Busy, Ending, Workers
 from transformer_cli.translator import Options, Translation, Translator
 
 LINES = ["Der kleine Hund läuft im Park.", "Das Kind singt.", "", "Die alte Frau wartet am Strand."]
@@ -154,6 +155,41 @@ def test_what_nobody_waits_for_is_not_computed(single: Translator, batches: list
         assert gone.cancel()
     assert len(here.result()) == 1
     assert batches == [LINES[:1]]
+
+
+@pytest.mark.parametrize("is_call", [False, True])
+def test_a_search_that_nobody_waits_for_ends_between_two_steps(
+    single: Translator, monkeypatch: pytest.MonkeyPatch, is_call: bool
+) -> None:
+    n_steps = 0
+    step = Transformer.step
+    futures: list[Future[Any]] = []
+
+    def counted(self: Transformer, *arguments: Any) -> Any:
+        nonlocal n_steps
+        n_steps += 1
+        if n_steps == 2:
+            futures[0].cancel()
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Transformer, "step", counted)
+    with started() as them, held(them):
+        futures.append(
+            them.call(lambda: single.translate(LINES))
+            if is_call
+            else them.translate(single, LINES, Options(), single.settings)
+        )
+    assert n_steps == 2
+
+
+def test_what_is_abandoned_says_so_at_once(single: Translator) -> None:
+    with started() as them:
+        with held(them):
+            futures = [them.translate(single, LINES, Options(), single.settings), them.call(int)]
+            them.abandon()
+            assert [type(future.exception(timeout=1)) for future in futures] == [Ending] * 2
+        with pytest.raises(Busy):
+            them.call(int)
 
 
 def test_no_more_waits_than_may(single: Translator) -> None:

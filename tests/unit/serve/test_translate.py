@@ -1,11 +1,15 @@
 """`POST /translate` and `GET /languages`, as LibreTranslate's clients use them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from libretranslatepy import LibreTranslateAPI
 
-from served import Running
+from served import Running, running
+from transformer_cli.runs.run import Run
+from transformer_cli.serve.questions import Limits
 from transformer_cli.translator import Translator
 
 LINES = ["Der kleine Hund läuft im Park.", "", "Die alte Frau singt zu Hause."]
@@ -71,6 +75,29 @@ def test_alternatives_are_those_of_a_beam_that_holds_them(served: Running) -> No
     assert text == {"translatedText": answer["translatedText"][0], "alternatives": of_first}
 
 
+def test_the_only_source_language_is_detected(served: Running, single: Translator, tiny: Run) -> None:
+    answer = [{"confidence": 100.0, "language": "de"}]
+    assert served.post_form("/detect", q="Hund").body == served.post("/detect", q=["Hund"]).body == answer
+    assert LibreTranslateAPI(served.url).detect("Hund") == answer
+    config = tiny.config.model_copy(update={"data": tiny.config.data.model_copy(update={"source": "fr"})})
+    french = Translator(replace(tiny, config=config), torch.device("cpu"), batches_at_a_time=1)
+    with running(single, french) as both:
+        refused = both.post("/detect", q="Hund")
+    assert (refused.status, refused.body) == (
+        400,
+        {"error": "languages are not detected, and de and fr are translated here; name the source"},
+    )
+
+
+def test_a_server_has_a_longest_line_of_its_own(single: Translator) -> None:
+    with running(single, limits=Limits(tokens=3)) as small:
+        answer = small.post("/translate", q=["Hund", "Der Hund singt."], source="de", target="en")
+    assert (answer.status, answer.body) == (
+        400,
+        {"error": "line 2: 4 tokens, but this server takes at most 3; split the sentence"},
+    )
+
+
 @pytest.mark.parametrize(
     ("changed", "error"),
     [
@@ -78,10 +105,8 @@ def test_alternatives_are_those_of_a_beam_that_holds_them(served: Running) -> No
         ({"q": []}, "Invalid request: missing q parameter"),
         ({"q": 7}, "Invalid request: q parameter is not text or a list of texts"),
         ({"q": ["a", None]}, "Invalid request: q parameter is not text or a list of texts"),
-        (
-            {"q": "a\ud800"},
-            "Invalid request: character 2 of the q parameter is half of a surrogate pair; send the whole",
-        ),
+        ({"q": "a\ud800"}, "Invalid JSON format: unexpected end of hex escape at line 1 column 15"),
+        ({"q": ["a"] * 1001}, "Invalid request: q parameter exceeds limit (1000) of entries; send fewer"),
         ({"source": None}, "Invalid request: missing source parameter"),
         ({"target": ""}, "Invalid request: missing target parameter"),
         ({"target": ["en"]}, "Invalid request: target parameter is not text"),
@@ -120,10 +145,10 @@ def test_what_is_wrong_is_said_in_one_line(served: Running, changed: dict[str, A
 @pytest.mark.parametrize(
     ("body", "kind", "error"),
     [
-        (b"{", "application/json", "Invalid JSON format: not JSON at line 1, column 2"),
-        (b"", "application/json", "Invalid JSON format: empty, but should be JSON"),
+        (b"{", "application/json", "Invalid JSON format: EOF while parsing an object at line 1 column 1"),
+        (b"", "application/json", "Invalid JSON format: EOF while parsing a value at line 1 column 0"),
         (b"[1]", "application/json", "Invalid JSON format: not an object with keys such as q, source and target"),
-        (b'{"q": "\xff"}', "application/json", "Invalid JSON format: not UTF-8; encode it in UTF-8"),
+        (b'{"q": "\xff"}', "application/json", "Invalid JSON format: invalid unicode code point at line 1 column 8"),
         (b"q=%ff", "application/x-www-form-urlencoded", "Invalid request: the form is not UTF-8; encode it in UTF-8"),
         (b"junk", "multipart/form-data", "Invalid request: not a form that can be read; send JSON or a form"),
         (
@@ -131,13 +156,28 @@ def test_what_is_wrong_is_said_in_one_line(served: Running, changed: dict[str, A
             "multipart/form-data; boundary=b",
             "Invalid request: not a form that can be read; send JSON or a form",
         ),
+        (b"[" * 100_000, "application/json", "Invalid JSON format: recursion limit exceeded at line 1 column 202"),
         (
-            b"[" * 100_000,
+            b'{"q": ' + b"9" * 5000 + b"}",
             "application/json",
-            "Invalid JSON format: its brackets are nested too deeply",
+            "Invalid JSON format: number out of range at line 1 column 4308",
         ),
-        (b'{"q": NaN}', "application/json", "Invalid JSON format: NaN is not a number that JSON has"),
-        (b'{"q": ' + b"9" * 5000 + b"}", "application/json", "Invalid JSON format: a number has too many digits"),
+        (b"q=Hund&source=de&target=en", "text/plain", "Invalid request: text/plain is not read; send JSON or a form"),
+        (
+            b"&".join([b"a=1"] * 41_000),
+            "application/x-www-form-urlencoded",
+            "Invalid request: not a form that can be read; send JSON or a form",
+        ),
+        (
+            b'--b\r\nContent-Disposition: form-data; name="q"\r\n\r\nHund\r\n' * 1001 + b"--b--\r\n",
+            "multipart/form-data; boundary=b",
+            "Invalid request: not a form that can be read; send JSON or a form",
+        ),
+        (
+            b'--b\r\nContent-Disposition: form-data; name="q"\r\n\r\nHund\r\n--b--\r\n',
+            "multipart/form-data; boundary=b; charset=punycode",
+            "Invalid request: not a form that can be read; send JSON or a form",
+        ),
     ],
 )
 def test_a_body_that_cannot_be_read_is_refused(served: Running, body: bytes, kind: str, error: str) -> None:

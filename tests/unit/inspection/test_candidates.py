@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from transformer_cli.data.vocabulary import EOS, PAD, SOS
-from transformer_cli.decoding import candidates
-from transformer_cli.decoding.candidates import find_candidates
+from transformer_cli.inspection import choices
+from transformer_cli.inspection.choices import find_candidates
 from transformer_cli.translator import Translator
 
 SOURCE, WRITTEN = [5, 4, 7], [6, 4, 9, 8, EOS]
@@ -23,7 +23,7 @@ def forward(translator: Translator) -> torch.Tensor:
 def test_candidates_are_the_likeliest_tokens_of_each_step(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
-    monkeypatch.setattr(candidates, "STEPS", steps)
+    monkeypatch.setattr(choices, "STEPS", steps)
     found = find_candidates([translator.model], SOURCE, WRITTEN, n=3)
     expected = forward(translator)
     assert_close(found.of_written, torch.stack([expected[step, id_] for step, id_ in enumerate(WRITTEN)]))
