@@ -179,6 +179,34 @@ def test_vectors_are_shown_before_and_after_with_the_senses_of_a_word(page: Any)
     expect(page.locator("#senses tbody tr")).to_have_count(2)
 
 
+def test_behind_each_picture_stands_a_table(page: Any, server: Running) -> None:
+    look_into(page)
+    asked = {"q": SENTENCE, "source": "de", "target": "en"}
+    page.click("#maps summary")
+    expect(page.locator("#map canvas")).to_be_visible()
+    page.click("#map-numbers summary")
+    rows = page.locator("#map-numbers tbody tr")
+    weights = server.post("/inspect/attention", **asked, kind="cross").body["weights"]
+    expect(rows).to_have_count(len(weights))
+    assert rows.nth(1).locator("td").all_inner_texts() == [f"{weight:.3f}" for weight in weights[1]]
+    page.click("#vectors summary")
+    expect(page.locator("#planes svg")).to_have_count(2)
+    page.click("#plane-numbers summary")
+    expect(page.locator("#plane-numbers tbody tr")).to_have_count(18)
+    assert page.locator("#plane-numbers tbody th").nth(3).inner_text() == "hund (3)"
+
+
+def test_words_in_the_plane_are_reached_with_the_keyboard(page: Any) -> None:
+    look_into(page)
+    page.click("#vectors summary")
+    expect(page.locator("#planes svg")).to_have_count(2)
+    page.locator("#planes svg [tabindex='0']").first.focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "der (1)"
+    assert page.locator("#planes svg .near").count() == 2  # in both pictures
+    expect(page.locator("#planes svg .near text").first).to_be_visible()
+
+
 def test_the_servers_error_is_shown_and_goes_away(page: Any) -> None:
     page.fill("#input", "x " * 2001)
     expect(page.locator("#error")).to_contain_text(
@@ -208,13 +236,13 @@ def test_a_server_that_is_away_is_asked_again(page: Any) -> None:
 
 
 def test_a_key_is_asked_for_where_one_is_needed(browser: Any, single: Translator) -> None:
-    with running(single, api_key="sesame") as found, opened(browser, found.url) as page:
+    with running(single, api_key="schlüssel ¶") as found, opened(browser, found.url) as page:
         page.fill("#input", SENTENCE)
         expect(page.locator("#error")).to_contain_text("get an API key", timeout=WAIT)
         page.fill("#key-text", "guess")
         page.keyboard.press("Enter")
         expect(page.locator("#error")).to_contain_text("Invalid API key", timeout=WAIT)
-        page.fill("#key-text", "sesame")
+        page.fill("#key-text", "schlüssel ¶")
         page.keyboard.press("Enter")
         expect(page.locator("#target")).to_contain_text("dog", timeout=WAIT)
         expect(page.locator("#key")).to_be_hidden()
@@ -273,7 +301,7 @@ def test_all_can_be_done_with_the_keyboard(page: Any, server: Running) -> None:
     assert page.evaluate("document.activeElement.classList.contains('picked')")
     keyboard.press("End")
     expect(page.locator("#target .word").last).to_be_focused()
-    page.locator("#maps summary").focus()
+    page.locator("#maps > summary").focus()
     keyboard.press("Enter")
     expect(page.locator("#map canvas")).to_be_visible()
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
