@@ -20,10 +20,10 @@ import os, signal
 from transformer_cli.translator import Translator
 translate = Translator._translate
 
-def die(self, lines, options, settings, first_line, done):
+def die(self, lines, prefix, options, settings, first_line, done):
     if first_line == 22:  # the second chunk of shard 2/4
         os.kill(os.getpid(), signal.SIGKILL)
-    return translate(self, lines, options, settings, first_line, done)
+    return translate(self, lines, prefix, options, settings, first_line, done)
 
 Translator._translate = die
 """

@@ -144,7 +144,7 @@ def test_a_stream_of_long_lines_is_translated_in_smaller_parts(
 
 
 @pytest.mark.parametrize(
-    ("on_error", "text", "n_read"), [("blank", "", 0), ("copy", "Hund" * 1000, 0), ("truncate", None, 1)]
+    ("on_error", "text", "n_read"), [("blank", "", 0), ("copy", "Hund" * 1000, 0), ("truncate", None, 14)]
 )
 def test_of_a_line_too_long_to_be_read_no_more_than_the_limit_is_used(
     translator: Translator, on_error: Any, text: str | None, n_read: int
@@ -428,7 +428,7 @@ def test_an_ensemble_of_a_run_with_itself_translates_as_the_run(
         ("target.vocab.txt", "<unk>\n<pad>\n<sos>\n<eos>\na\n", "target.vocab.txt"),
         (
             "target.joins.json",
-            '{"glue_left": [], "glue_right": [], "glued_pairs": [], "spaced_pairs": []}',
+            '{"glue_left": [], "glue_right": [], "glued_pairs": [], "spaced_pairs": [], "glued_scripts": []}',
             "target.joins.json",
         ),
         ("config.yaml", "data.source=fr", "data.source: de and fr"),

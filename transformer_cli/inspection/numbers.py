@@ -9,12 +9,11 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from transformer_cli.data.lines import TOO_LONG, is_too_long
@@ -30,8 +29,6 @@ from transformer_cli.translator import Options, Translation, Translator
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
 
-TINY = 1e-30  # stands in for the variance if all vectors are the same
-Floats = NDArray[np.floating[Any]]
 
 _drawn: "WeakKeyDictionary[Translator, Transformer]" = WeakKeyDictionary()  # what `_untrained` has drawn
 _drawing = threading.Lock()
@@ -276,17 +273,6 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
     scores = queries @ vectors.T / (math.sqrt(vectors.shape[1]) if is_scaled else 1.0)
     weights = scores.softmax(dim=-1)
     return WordAttention(words, missing, positions, is_scaled, vectors, scores, weights, weights @ vectors)
-
-
-def in_the_plane(vectors: Floats) -> tuple[Floats, Floats]:
-    """Project vectors, (n, dimension), on their two principal components: (n, 2).
-
-    Also returns the part of the variance that each component explains: (2,).
-    """
-    centred = vectors.astype(np.float64) - vectors.mean(axis=0)
-    centred = np.pad(centred, ((0, 0), (0, 2)))  # at least two components, even for a single number
-    _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
-    return centred @ directions[:2].T, sizes[:2] ** 2 / max((sizes**2).sum(), TINY)
 
 
 def _untrained(translator: Translator) -> Transformer:

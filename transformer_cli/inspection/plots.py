@@ -31,8 +31,8 @@ from matplotlib.textpath import TextPath, text_to_path
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from transformer_cli.inspection.numbers import in_the_plane
 from transformer_cli.inspection.picture_files import picture_format
+from transformer_cli.inspection.plane import in_the_plane
 from transformer_cli.system.files import write_bytes
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from transformer_cli.config.load import override_decoding
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.inspection.choices import decoder_choices, translate_from
-from transformer_cli.inspection.numbers import AttentionMap, Inspection, in_the_plane, inspect_translation
+from transformer_cli.inspection.numbers import AttentionMap, Inspection, inspect_translation
+from transformer_cli.inspection.plane import in_the_plane
 from transformer_cli.serve.languages import AUTO, Chosen, Directions
 from transformer_cli.serve.questions import (
     AttentionQuestion,

@@ -10,7 +10,7 @@ import torch
 
 from transformer_cli.compute.devices import choose_precision, fast_at_bfloat16
 from transformer_cli.compute.world import ALONE, World
-from transformer_cli.config.data import FilePair
+from transformer_cli.config.data import DataConfig, FilePair
 from transformer_cli.config.load import differences
 from transformer_cli.config.schema import Config, TrainingConfig, is_file
 from transformer_cli.config.section import Shapes, keys_that_shape
@@ -50,25 +50,35 @@ def open_run(
     other settings or somebody else is training it, MemoryShortage if the memory cannot hold what training needs; in all
     of these cases nothing but the lock has been written, and nothing has been moved.
     """
+    if not folder.parent.exists():
+        _usable_dataset(config, config.data, folder.parent, data_dir, device, world)  # what is refused leaves no folder
     with locked(folder):
         run = None if fresh or is_new(folder) else Run.open(folder)
         if run:
             _check_settings(run, config, data_dir)  # before the dataset, which need not be there any more
         data = run.config.data if run else config.data
-        codec_dir = find_codec(data, folder.parent) if data.fingerprint is None else None
-        dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))
-        refuse_without_room(
-            config.model,
-            (len(dataset.codecs.source), len(dataset.codecs.target)),
-            device=device,
-            frozen=_frozen(config),
-            by_muon=config.training.optimizer == "muon",
-            processes=world.local_size,
-        )
+        dataset = _usable_dataset(config, data, folder.parent, data_dir, device, world)
         if run:
             yield _resume(run, config, dataset, device)
         else:
             yield _begin(folder, config, dataset, device, fresh=fresh)
+
+
+def _usable_dataset(
+    config: Config, data: DataConfig, runs_dir: Path, data_dir: Path, device: torch.device, world: World
+) -> Dataset:
+    """Returns the dataset that `data` names. Raises MemoryShortage if a model for it cannot be trained here."""
+    codec_dir = find_codec(data, runs_dir) if data.fingerprint is None else None
+    dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))
+    refuse_without_room(
+        config.model,
+        (len(dataset.codecs.source), len(dataset.codecs.target)),
+        device=device,
+        frozen=_frozen(config),
+        by_muon=config.training.optimizer == "muon",
+        processes=world.local_size,
+    )
+    return dataset
 
 
 def join_run(folder: Path, data_dir: Path) -> Opened:

@@ -1,6 +1,5 @@
 """The command line: exit codes, and one line on standard error that says what was wrong."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sealed import edit_sealed
 from transformer_cli.errors import Interrupted
 
 COMMANDS = (
@@ -189,7 +189,7 @@ def test_a_language_without_a_tokeniser(tfm: Tfm, corpus: Path, tmp_path: Path) 
 
 
 def test_a_run_of_another_format_version(tfm: Tfm, workspace: Path) -> None:
-    (workspace / "runs/tiny/run.json").write_text(json.dumps({"format_version": 99}), encoding="utf-8")
+    edit_sealed(workspace / "runs/tiny/run.json", lambda value: value.update(format_version=99))
     assert_one_line(tfm("translate", "Hallo", cwd=workspace), "runs/tiny: format version 99", "train it again")
 
 
