@@ -24,7 +24,8 @@ Tfm = Callable[..., tuple[int, str, str]]
 REASONS = (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO)
 REFUSED = re.compile(
     r"tfm: error: \S+: ((No space left on device|Read-only file system|Permission denied|Input/output error); correct "
-    r"the path, the permissions or the space left|cannot be written: .*; name another file)|.* is in the way and could not be deleted .*"
+    r"the path, the permissions or the space left|cannot be written: .*; name another file)"
+    r"|tfm: error: \S+ is in the way and could not be deleted .*"
 )
 WARNED = re.compile(r"(curves\.png could not be drawn|\S+: this result is not kept there|.* could not be deleted)")
 BRIEF = ("--set", "training.epochs=2", "--set", "training.batch_size=100")
