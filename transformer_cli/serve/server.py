@@ -13,6 +13,7 @@ import queue
 import resource
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
@@ -35,6 +36,7 @@ KEEP_SECONDS = 30  # for an idle connection
 READ_SECONDS = 60.0  # for a client to read an answer
 ENDING_SECONDS = 60.0  # for what runs when a signal arrives
 LOG_LINES = 1000  # that wait to be written
+LOG_SECONDS = 0.1  # between two looks whether some wait
 FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
     b'{"error": "too many connections; try again later"}'
@@ -304,6 +306,8 @@ class _Waiting(logging.Handler):
         while (record := self._queue.get()) is not None:
             for handler in self._handlers:
                 handler.handle(record)
+            if self._queue.empty():
+                time.sleep(LOG_SECONDS)  # a thread that wakes for each line would slow the server down
 
 
 @contextmanager

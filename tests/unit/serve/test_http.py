@@ -344,11 +344,13 @@ def test_a_log_that_nobody_reads_stops_nobody(monkeypatch: pytest.MonkeyPatch) -
 
     package = logging.getLogger("transformer_cli")
     monkeypatch.setattr(package, "handlers", [Pipe()])
-    with server.log_that_never_waits():
+    with server.log_that_never_waits(seconds=60):
         for number in range(10):
             package.error("line %d", number)
         is_read.set()
-        while len(written) < 2:
+        (waiting,) = package.handlers
+        assert isinstance(waiting, server._Waiting)
+        while waiting._queue.qsize():
             time.sleep(0.01)
         package.error("last")
     assert written[-1] == "last"
