@@ -299,7 +299,7 @@ class _Waiting(logging.Handler):
     def finish(self, seconds: float) -> None:
         """Wait for a while until all is written."""
         with suppress(queue.Full):
-            self._queue.put_nowait(None)
+            self._queue.put(None, timeout=seconds)
             self._thread.join(seconds)
 
     def _write(self) -> None:
