@@ -2,7 +2,6 @@
 
 import contextlib
 import re
-import time
 from contextlib import AbstractContextManager
 from typing import Literal
 
@@ -15,8 +14,6 @@ from transformer_cli.system.terminal import counted
 Precision = Literal["float32", "bfloat16"]
 
 FIRST, LARGEST = 256, 8192  # rows of the square matrices
-LONG_ENOUGH_S = 0.001  # for one product, so that its start does not count; longer ones meet other programs
-BUDGET_S = 0.5
 
 
 def choose_device(name: str) -> torch.device:
@@ -93,31 +90,3 @@ def fast_at_bfloat16(device: torch.device) -> str:
         return ""
     probes = {"AMX": "_is_amx_tile_supported", "AVX512-BF16": "_is_avx512_bf16_supported"}
     return next((name for name, probe in probes.items() if getattr(torch.cpu, probe, lambda: False)()), "")
-
-
-def matrix_rate(device: torch.device, precision: Precision) -> float:
-    """Returns the operations per second of the fastest of several products; one of n × n matrices has 2 n³.
-
-    The matrices are as large as they must be for one product to take long enough.
-
-    Raises RuntimeError if the device cannot compute in this precision.
-    """
-    size = FIRST
-    while True:
-        generator = torch.Generator().manual_seed(0)
-        matrix = torch.rand(size, size, generator=generator).to(device, getattr(torch, precision))
-        _seconds(matrix)  # the first one may compile something
-        seconds = min(_seconds(matrix) for _ in range(3))
-        if seconds >= LONG_ENOUGH_S or size >= LARGEST:
-            break
-        size *= 2
-    until = time.perf_counter() + BUDGET_S
-    while time.perf_counter() < until:
-        seconds = min(seconds, _seconds(matrix))
-    return 2 * size**3 / seconds
-
-
-def _seconds(matrix: torch.Tensor) -> float:
-    started = time.perf_counter()
-    (matrix @ matrix)[0, 0].item()  # which waits for the device
-    return time.perf_counter() - started

@@ -7,7 +7,6 @@ name. A text file is read line by line, so memory holds only the wanted words.
 import difflib
 import logging
 import math
-import os
 import sys
 import zlib
 from collections.abc import Collection
@@ -29,11 +28,6 @@ FASTTEXT_MODEL = (793712314).to_bytes(4, "little")  # the first bytes of fastTex
 LARGEST = float(np.finfo(np.float32).max)
 
 log = logging.getLogger(__name__)
-
-
-def downloads_folder() -> Path:
-    """Returns where gensim's downloader keeps what it has fetched; the folder may not be there."""
-    return Path(os.environ.get("GENSIM_DATA_DIR") or os.path.expanduser("~/gensim-data"))
 
 
 @dataclass(frozen=True)
