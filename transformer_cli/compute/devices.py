@@ -13,8 +13,6 @@ from transformer_cli.system.terminal import counted
 
 Precision = Literal["float32", "bfloat16"]
 
-FIRST, LARGEST = 256, 8192  # rows of the square matrices
-
 
 def choose_device(name: str) -> torch.device:
     """Returns the named device; auto is the first CUDA device, else the CPU (never mps, which is untried).
