@@ -151,7 +151,11 @@ def _verdicts(verdicts: Iterable[str | None]) -> str:
     """Returns one line per verdict (the first system has none), and how they share the level of significance."""
     said = [bold(verdict) for verdict in verdicts if verdict]
     if len(said) > 1:
-        said.append(f"({len(said)} comparisons: better means p < 0.05 / {len(said)})")
+        tests = 2 * len(said)  # by BLEU and by chrF
+        said.append(
+            f"({tests} differences share the level of 0.05, by Holm: the smallest p must be below 0.05 / {tests}, "
+            f"the next one below 0.05 / {tests - 1}, …)"
+        )
     return "\n".join(said)
 
 

@@ -232,7 +232,7 @@ class _Work:
 
         assert place.shard
         shard = place.shard
-        facts = self._facts(input_file, form)
+        facts = {**self._facts(input_file, form), "packed": output.suffix == ".gz"}  # as `_as_text` decides
 
         def write(file: BinaryIO) -> None:
             is_packed = input_file.suffix == ".gz"

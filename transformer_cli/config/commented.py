@@ -69,7 +69,7 @@ def _section(
             comment = f"{comment} {f'[default: {_inline(default)}]'.replace(' ', TIE, 1)}".strip()
         if isinstance(value, dict):  # data.files, whose keys are the user's
             yield from _written(_Line(key, "", comment))
-            yield from (f"    {split}: {_inline(pair)}" for split, pair in value.items())
+            yield from (f"    {_inline(split)}: {_inline(pair)}" for split, pair in value.items())
         else:
             yield from _written(_Line(key, _inline(value), comment))
 

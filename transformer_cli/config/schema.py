@@ -37,7 +37,8 @@ class VectorsConfig(Section):
     shapes = Shapes.TRAINING
 
     source: Annotated[Annotated[str, Field(min_length=1)] | None, Shapes.PLACE] = None
-    """vectors for the source embedding: a path (with a "/" or a "."), or a name such as glove-wiki-gigaword-100"""
+    """vectors for the source embedding: a path (with a "/" or a ".", from the config's own folder on), or a
+    name such as glove-wiki-gigaword-100"""
     target: Annotated[Annotated[str, Field(min_length=1)] | None, Shapes.PLACE] = None
     """vectors for the target embedding, likewise"""
     freeze: bool = False

@@ -59,6 +59,10 @@ def prepare(
                 f"{folder}: its manifest is of another dataset ({manifest['fingerprint']}); delete the folder and run "
                 "`tfm prepare` again"
             )
+        try:
+            Codecs.load(folder, config.data)
+        except DataError as error:
+            raise DataError(f"{error}; delete the folder and run `tfm prepare` again") from None
         warn_of_overlap(manifest)
         with suppress(OSError):  # the folder may be somebody else's, or read-only
             os.utime(folder)  # `tfm train` uses the dataset that was prepared last

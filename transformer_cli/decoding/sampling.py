@@ -77,6 +77,6 @@ def _ids_at(places: Tensor, ranked: Tensor, shares: Tensor) -> Tensor:
     """
     value = ranked.gather(1, places[:, None])
     earlier = places - (ranked > value).sum(dim=1)  # how many equal ones go before it
-    rows, ids = (shares == value).nonzero(as_tuple=True)  # by rows, the lower id first
+    rows, ids = ((shares == value) | value.isnan()).nonzero(as_tuple=True)  # by rows, the lower id first
     first = torch.searchsorted(rows, torch.arange(len(shares), device=rows.device))
     return ids[first + earlier]

@@ -213,6 +213,9 @@ def _translation_of(
     asked: SentenceQuestion, directions: Directions, limits: Limits
 ) -> tuple[Translator, Callable[[], Translation]]:
     """Returns the translator that is asked for, and a function that translates the sentence. Raises HTTPException."""
+    if len(asked.q) > limits.characters:
+        what = f"Invalid request: request ({len(asked.q)}) exceeds text limit ({limits.characters})"
+        raise HTTPException(400, f"{what} of characters; send it in parts")
     chosen = _chosen(asked, directions)
     _refuse_unspaced([asked.q], chosen, limits)
     translator = chosen.translator

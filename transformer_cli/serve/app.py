@@ -252,7 +252,7 @@ async def _asked(request: Request, model: type[Asked]) -> Asked:
     """
     service = _service(request)
     kind, _, token = request.headers.get("authorization", "").partition(" ")
-    in_header = token.strip().encode("latin-1") if kind.lower() == "bearer" else b""
+    in_header = token.encode("latin-1").strip() if kind.lower() == "bearer" else b""
     asked = await read(request, model, service.limits)
     if service.api_key is None or _is_key(in_header, service.api_key):
         return asked

@@ -75,7 +75,7 @@ class Directions:
         known = {code for pair in self._by_pair for code in pair}
         for code in (source, target):
             if code not in known and (code, code is source) != (AUTO, True):
-                raise DataError(f"{code} is not supported; this server translates {self}")
+                raise DataError(f"{code[:50]} is not supported; this server translates {self}")
         if source == AUTO:
             source = self.only_source(target)
         if (source, target) not in self._by_pair:

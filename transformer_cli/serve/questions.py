@@ -35,7 +35,7 @@ class Limits:
     characters: int = 100_000
     """characters of one request"""
     unspaced: int = 500
-    """characters without a space between them, for runs of words: the tokeniser's time grows with their square"""
+    """characters without a space between them, for runs of words"""
     tokens: int = 500
     """tokens of a line: its translation has at most twice as many and 10, also where a model has no last position"""
     alternatives: int = 10

@@ -35,7 +35,7 @@ HEAD_SECONDS = 10.0  # for the head of a request, from its first byte or from wh
 KEEP_SECONDS = 30  # for an idle connection
 READ_SECONDS = 60.0  # for a client to read an answer
 ENDING_SECONDS = 60.0  # for what runs when a signal arrives
-LOG_LINES = 1000  # that wait to be written
+LOG_LINES = 10_000  # that wait to be written: more than all requests together may have (Limits.waiting)
 LOG_SECONDS = 0.1  # between two looks whether some wait
 FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
@@ -173,6 +173,7 @@ class _Protocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Expect the head of a request. If there are too many connections, close the one that has been idle longest."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # so that the unread timer runs for every byte that is not read
         self._idle_since = self.loop.time()
         if len(self.connections) > self._most:
             others = [each for each in self.connections if isinstance(each, _Protocol) and each is not self]
@@ -268,7 +269,8 @@ class _Once(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether it is new."""
         is_new = record.msg not in self._said and len(self._said) < LOG_LINES
-        self._said.add(record.msg)
+        if is_new:
+            self._said.add(record.msg)
         return is_new
 
 
@@ -296,11 +298,12 @@ class _Waiting(logging.Handler):
         except queue.Full:
             self._n_dropped += 1
 
-    def finish(self, seconds: float) -> None:
-        """Wait for a while until all is written."""
+    def finish(self, seconds: float) -> bool:
+        """Wait for a while until all is written. Returns whether it is."""
         with suppress(queue.Full):
             self._queue.put(None, timeout=seconds)
             self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def _write(self) -> None:
         while (record := self._queue.get()) is not None:
@@ -320,8 +323,10 @@ def log_that_never_waits(seconds: float = 2.0) -> Iterator[None]:
     try:
         yield
     finally:
+        watch = signals.current_watch()
+        if not waiting.finish(seconds) and watch is not None and watch.number is not None:
+            os._exit(128 + watch.number)  # the thread holds the log's lock: whoever writes now would wait for ever
         package.handlers = before
-        waiting.finish(seconds)
 
 
 def _quiet() -> None:

@@ -34,6 +34,7 @@ def average_epochs(run: Run, learner: Learner, sentences: Sentences, state: Trai
         return
     ended = state.epoch - 1
     epochs = range(max(1, ended - learner.settings.average + 1), ended + 1)  # patience may have ended a run early
+    forget_old_epochs(run, learner, ended)  # a kill may have come before
     with learner.world.together():
         made = load_average(run)
         is_made = made is not None and made.step == state.step

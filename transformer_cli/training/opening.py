@@ -111,7 +111,9 @@ def locked(folder: Path) -> Iterator[None]:
     """Make sure that nobody else trains the run in `folder` during the block. Raises ConfigError if somebody does."""
     with ExitStack() as locks:
         try:
-            locks.enter_context(exclusive(training_lock(folder)))
+            # of a link both names: --fresh moves the link aside, and makes a folder of that name
+            for lock in sorted({training_lock(folder), folder.with_name(f".{folder.name}.lock")}):
+                locks.enter_context(exclusive(lock))
         except BlockingIOError:
             raise _is_trained(folder) from None
         yield
@@ -166,6 +168,8 @@ def _resume(run: Run, config: Config, dataset: Dataset, device: torch.device) ->
 
 def _precision(before: str, wanted: str, device: torch.device) -> str:
     """Returns the precision of a run that goes on: the one it has had, unless the config names another one."""
+    if before == "auto":  # somebody has edited the run's config.yaml
+        return choose_precision(wanted, device)
     if wanted not in ("auto", before):
         log.warning("training.precision: %s until now, %s from here on", before, wanted)
         return wanted

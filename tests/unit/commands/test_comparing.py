@@ -26,7 +26,10 @@ def test_files_are_compared_with_the_first(tfm: Tfm, files: Path) -> None:
     code, out, err = tfm("compare", "a", "b", "c", "--reference", "r", "--examples", "1", cwd=files)
     assert (code, err) == (0, "")
     assert out.startswith("r: 30 sentences\n\nBLEU")
-    assert out.endswith(f"\n(2 comparisons: better means p < 0.05 / 2)\n\n{CAUTION}\n")
+    assert out.endswith(
+        "\n(4 differences share the level of 0.05, by Holm: the smallest p must be below 0.05 / 4, the next one below "
+        f"0.05 / 3, …)\n\n{CAUTION}\n"
+    )
     assert out.count("chrF 100.0 → ") + out.count(" → 100.0") == 2
     code, out, _ = tfm("compare", "a", "b", "--reference", "r", "--json", cwd=files)
     (found,) = json.loads(out)["comparisons"]

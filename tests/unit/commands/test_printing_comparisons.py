@@ -69,8 +69,9 @@ def test_a_comparison_is_tables_examples_and_a_verdict(comparison: Comparison) -
         *output.CAUTION.split("\n"),
     ]
     several = replace(comparison, systems=[*comparison.systems, comparison.systems[1]])
-    assert "newer is better\nnewer is better\n(2 comparisons: better means p < 0.05 / 2)\n\nThis judges" in (
-        output.comparisons_as_table([several])
+    assert (
+        "newer is better\nnewer is better\n(4 differences share the level of 0.05, by Holm: the smallest p must "
+        "be below 0.05 / 4, the next one below 0.05 / 3, …)\n\nThis judges" in (output.comparisons_as_table([several]))
     )
 
 

@@ -189,3 +189,11 @@ def test_a_body_that_cannot_be_read_is_refused(served: Running, body: bytes, kin
 def test_any_text_has_a_translation(served: Running, translator: Translator, q: str) -> None:
     answer = served.post("/translate", q=q, source="de", target="en")
     assert answer.body == {"translatedText": translator.translate([q])[0]}
+
+
+def test_a_sentence_to_be_looked_into_is_bounded_like_a_request(served: Running) -> None:
+    answer = served.post("/inspect/steps", q="x " * 50_001, source="de", target="en")
+    assert (answer.status, answer.body["error"]) == (
+        400,
+        "Invalid request: request (100002) exceeds text limit (100000) of characters; send it in parts",
+    )

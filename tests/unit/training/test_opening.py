@@ -337,3 +337,21 @@ def test_other_settings_are_named_even_where_their_dataset_is_gone(folder: Path,
         opened(folder, "data.min_freq=3", "training.epochs=3", data_dir=tmp_path / "nowhere"),
     ):
         pass
+
+
+def test_a_link_and_a_fresh_run_of_its_name_are_held_together(opened: Open, folder: Path) -> None:
+    real = folder.rename(folder.with_name("real"))
+    folder.symlink_to(real)
+    with (
+        opened(folder, fresh=True),
+        pytest.raises(ConfigError, match="is being trained"),
+        opened(folder),
+    ):
+        pass
+
+
+def test_a_precision_that_was_edited_to_auto_is_chosen_again(opened: Open, folder: Path) -> None:
+    path = folder / "config.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("precision: float32", "precision: auto"), encoding="utf-8")
+    with opened(folder, "training.precision=auto") as found:
+        assert found.run.config.training.precision in ("float32", "bfloat16")
