@@ -85,9 +85,11 @@ class ModelConfig(Section):
     qkv_bias: bool = True
     """biases in the query, key and value projections"""
     dropout: Annotated[Fraction, Shapes.TRAINING] = 0.1
-    """dropout on embeddings, inside the feed-forward network, and on each sublayer's output"""
+    """dropout on embeddings and on each sublayer's output, and wherever else nothing is said"""
     attention_dropout: Annotated[Fraction | None, Shapes.TRAINING] = None
     """dropout on attention weights (null: the same as dropout)"""
+    feed_forward_dropout: Annotated[Fraction | None, Shapes.TRAINING] = None
+    """dropout inside the feed-forward network, after its activation (null: the same as dropout)"""
     embedding_init: Annotated[Literal["xavier", "normal"], Shapes.TRAINING] = "xavier"
     """how embeddings are drawn: Xavier-uniform, or N(0, 1/d_model) as the paper's own code does"""
     vectors: VectorsConfig = VectorsConfig()

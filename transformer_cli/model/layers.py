@@ -18,7 +18,9 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(config.d_model, config.d_ff)
         self.activation = nn.ReLU() if config.activation == "relu" else nn.GELU()
-        self.dropout = dropout_class(config.dropout)
+        self.dropout = dropout_class(
+            config.dropout if config.feed_forward_dropout is None else config.feed_forward_dropout
+        )
         self.outer = nn.Linear(config.d_ff, config.d_model)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -36,7 +36,8 @@ def test_the_shapes_are_those_of_table_3(
     assert (model.num_encoder_layers, model.num_decoder_layers) == (layers, layers)
     assert (model.d_model, model.d_ff, model.num_heads, model.head_dim) == (d_model, d_ff, heads, None)
     assert d_model // heads == 64  # d_k and d_v of both models
-    assert (model.dropout, model.attention_dropout, config.training.label_smoothing) == (dropout, 0.0, label_smoothing)
+    assert (model.dropout, model.attention_dropout, model.feed_forward_dropout) == (dropout, 0.0, 0.0)
+    assert config.training.label_smoothing == label_smoothing
 
 
 @pytest.mark.parametrize("name", BOTH)

@@ -161,11 +161,11 @@ def test_the_stacks_end_in_a_norm_where_asked(final_norm: bool) -> None:
 
 
 @pytest.mark.parametrize("dropout_class", [nn.Dropout, FastDropout])
-@pytest.mark.parametrize(("attention_dropout", "on_weights"), [(None, 0.1), (0.3, 0.3), (0.0, 0.0)])
+@pytest.mark.parametrize(("own", "rate"), [(None, 0.1), (0.3, 0.3), (0.0, 0.0)])
 def test_dropout_acts_where_the_paper_and_the_tutorials_have_it(
-    attention_dropout: float | None, on_weights: float, dropout_class: type[nn.Dropout]
+    own: float | None, rate: float, dropout_class: type[nn.Dropout]
 ) -> None:
-    config = SMALL.model_copy(update={"dropout": 0.1, "attention_dropout": attention_dropout})
+    config = SMALL.model_copy(update={"dropout": 0.1, "attention_dropout": own, "feed_forward_dropout": own})
     model = Transformer(config, source_vocabulary=12, target_vocabulary=12, pad_id=PAD, dropout_class=dropout_class)
     dropped: Counter[tuple[float, tuple[int, ...]]] = Counter()
     for module in model.modules():
@@ -173,11 +173,11 @@ def test_dropout_acts_where_the_paper_and_the_tutorials_have_it(
             module.register_forward_hook(lambda module, _, out: dropped.update([(module.p, tuple(out.shape))]))
     model(SOURCE, TARGET)
     assert dropped == {
-        (on_weights, (2, 2, 5, 5)): 2,  # the encoder's attention weights: batch, heads, target, source
-        (on_weights, (2, 2, 4, 4)): 2,  # the decoder's
-        (on_weights, (2, 2, 4, 5)): 2,  # and those on the encoder's output
-        (0.1, (2, 5, 24)): 2,  # inside the feed-forward networks
-        (0.1, (2, 4, 24)): 2,
+        (rate, (2, 2, 5, 5)): 2,  # the encoder's attention weights: batch, heads, target, source
+        (rate, (2, 2, 4, 4)): 2,  # the decoder's
+        (rate, (2, 2, 4, 5)): 2,  # and those on the encoder's output
+        (rate, (2, 5, 24)): 2,  # inside the feed-forward networks
+        (rate, (2, 4, 24)): 2,
         (0.1, (2, 5, 16)): 1 + 2 * 2,  # embeddings, and each sublayer's output
         (0.1, (2, 4, 16)): 1 + 2 * 3,
     }
