@@ -20,9 +20,8 @@ from typing import Any
 
 from benchmark import machine
 from measure.figures import say
-from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.load import load_config
-from transformer_cli.config.schema import Config
+from transformer_cli.config.schema import Config, DecodingConfig
 from transformer_cli.data.prepare import prepare
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, read_splits

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from transformer_cli.config.data import DataConfig
-from transformer_cli.config.schema import Config, ModelConfig
+from transformer_cli.config.schema import Config, DataConfig, ModelConfig
 from transformer_cli.data.codec import Codecs, WordCodec
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.vocabulary import SPECIALS, Vocabulary

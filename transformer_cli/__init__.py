@@ -9,9 +9,8 @@ TYPE_CHECKING = False  # as type checkers know it from typing, whose import is h
 if TYPE_CHECKING:
     from typing import Any
 
-    from transformer_cli.config.decoding import DecodingConfig
     from transformer_cli.config.load import load_config
-    from transformer_cli.config.schema import Config
+    from transformer_cli.config.schema import Config, DecodingConfig
     from transformer_cli.data.prepare import prepare
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.errors import TfmError
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "Config": "config.schema",
-    "DecodingConfig": "config.decoding",
+    "DecodingConfig": "config.schema",
     "Inspection": "inspection.numbers",
     "Options": "translator",
     "SearchSettings": "decoding.settings",

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from oracles.small import make_model
-from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, SOS
 from transformer_cli.decoding import decoder as module

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from pretended import PretendedDevice, is_moved
-from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.score import score_pairs

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import best
-from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import judge, read_splits
 from transformer_cli.translator import Translator

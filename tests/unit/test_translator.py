@@ -14,8 +14,8 @@ import torch
 
 from sealed import reseal, set_config
 from transformer_cli import translator as module
-from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import WordCodec
 from transformer_cli.data.fitting import Fitting
 from transformer_cli.data.vocabulary import EOS, SOS

@@ -11,7 +11,7 @@ from transformer_cli.commands import completion
 from transformer_cli.errors import DataError
 
 if TYPE_CHECKING:
-    from transformer_cli.config.decoding import DecodingConfig
+    from transformer_cli.config.schema import DecodingConfig
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.translator import Translator
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any, Literal, get_args, get_origin
 
-from transformer_cli.config.schema import Config
-from transformer_cli.config.section import Section
+from transformer_cli.config.schema import Config, Section
 from transformer_cli.config.yamltext import as_line
 
 PATTERN = "multi30k.yaml"

@@ -11,7 +11,7 @@ import stat
 import time
 from pathlib import Path
 
-from transformer_cli.config.section import NAME
+from transformer_cli.config.schema import NAME
 from transformer_cli.errors import ConfigError, FileError
 from transformer_cli.system.reading import decoded
 

@@ -10,10 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from transformer_cli.config.configfile import find_config, read_config_text
-from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.mistakes import first_mistake
-from transformer_cli.config.schema import Config, is_file
-from transformer_cli.config.section import leaves
+from transformer_cli.config.schema import Config, DecodingConfig, is_file, leaves
 from transformer_cli.config.yamltext import as_line, as_text, parse_mapping, parse_value
 from transformer_cli.errors import ConfigError
 

@@ -14,8 +14,7 @@ from typing import Any, TypeGuard, get_args, get_origin
 
 from pydantic import ValidationError
 
-from transformer_cli.config.schema import Config
-from transformer_cli.config.section import Section
+from transformer_cli.config.schema import Config, Section
 from transformer_cli.config.yamltext import as_line
 
 MOST_SHOWN = 80  # characters of a value

@@ -1,34 +1,188 @@
-"""The typed config tree: every key, its type, its default, and which values fit together.
+"""The typed config tree: every key, its type, its default, what it shapes, and which values fit together.
 
-The docstring under a field is its description. Reads no file; imports no torch.
+The docstring under a field is its description, from which `tfm config` and configs/multi30k.yaml are written. Reads no
+file; imports no torch.
 """
 
 import re
-from typing import Annotated, Literal, get_args
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from transformer_cli.config.data import DataConfig
-from transformer_cli.config.decoding import DecodingConfig
-from transformer_cli.config.section import (
-    MOST_OF_A_NAME,
-    NAME,
-    Fraction,
-    Layers,
-    Positive,
-    Section,
-    Seed,
-    Shapes,
-    Width,
-)
-
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
+Width = Annotated[int, Field(ge=1, le=1_048_576)]
+Layers = Annotated[int, Field(ge=1, le=1000)]
+Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
+MOST_OF_A_NAME = 100  # characters: file names are made of it, and may have 255 bytes
+NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MOST_OF_A_NAME - 1}}}")
 Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
+MULTI30K_LANGUAGES = ("de", "en", "fr", "cs")
+CAPTIONS_LANGUAGES = ("de", "en")
+
+
+class Shapes(Enum):
+    """What a setting shapes, and with that where it may be another one.
+
+    A section says it for its fields; a field that differs has its own in its annotation.
+    """
+
+    DATASET = "a dataset"
+    CODEC = "a dataset, and the codecs that it is encoded with"
+    MODEL = "the weights: their number and shapes, and what is computed with them"
+    TRAINING = "the course of training: a run keeps it"
+    PLACE = "nothing: it says where something is, and that may be moved"
+    NOTHING = "nothing that must stay: a resumed run takes the new value"
+
+
+class Section(BaseModel):
+    """Strict and frozen: unknown keys and values of another type are errors, and nothing changes after loading."""
+
+    shapes: ClassVar[Shapes]
+    """what its fields shape, except for those that say otherwise"""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+
+def _fingerprint(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{8}", text):
+        raise ValueError(f"{text!r} cannot be a fingerprint; it is the last 8 characters of a dataset's folder")
+    return text
 
 
 def _device(name: str) -> str:
     if not re.fullmatch(r"auto|cpu|cuda(:\d{1,9})?|mps", name):
         raise ValueError(f"{name!r} is not a device; choose auto, cpu, cuda, cuda:N or mps")
     return name
+
+
+class FilePair(Section):
+    """The two sides of one split of your own text: plain UTF-8 or .gz, one sentence per line."""
+
+    shapes = Shapes.PLACE
+
+    source: Annotated[Path, Field(strict=False)]
+    """file of source sentences"""
+    target: Annotated[Path, Field(strict=False)]
+    """file of their translations, line by line"""
+
+
+class CaptionsConfig(Section):
+    """Size of the embedded corpus."""
+
+    shapes = Shapes.DATASET
+
+    sentences: Annotated[int, Field(ge=100, le=20_000)] = 12000
+    """training pairs: the first so many"""
+
+
+class SubwordsConfig(Section):
+    """How subwords are learned from the training split."""
+
+    shapes = Shapes.CODEC
+
+    size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
+    """ids in a vocabulary, special ones included"""
+    algorithm: Literal["bpe", "unigram"] = "bpe"
+    """byte-pair encoding (Sennrich et al. 2016), or a unigram language model (Kudo 2018)"""
+    dropout: Annotated[Fraction, Shapes.TRAINING] = 0.0
+    """cut the training text anew each epoch. bpe: the share of merges that are skipped (Provilkov et al. 2020; usual:
+    0.1); unigram: a cut of probability p is drawn in proportion to p^(1 - dropout), so that Kudo's α = 0.2 is 0.8"""
+
+
+class DataConfig(Section):
+    """Everything that shapes a dataset. Different settings make different datasets, side by side."""
+
+    shapes = Shapes.DATASET
+
+    corpus: Literal["multi30k", "files", "captions"] = "multi30k"
+    """downloaded, or read from a folder; your own; or embedded, which needs no network"""
+    source: Annotated[str, Shapes.CODEC] = "de"
+    """the language to translate from, as a spaCy code"""
+    target: Annotated[str, Shapes.CODEC] = "en"
+    """the language to translate into, as a spaCy code"""
+    tokens: Annotated[Literal["words", "subwords"], Shapes.CODEC] = "words"
+    """spaCy's words, or pieces of words learned by SentencePiece, with which any text can be written"""
+    subwords: SubwordsConfig = SubwordsConfig()
+    """with tokens: subwords, how they are learned"""
+    lowercase: Annotated[bool | None, Shapes.CODEC] = None
+    """lower-case the text; translations come out so, and are scored so (null: words true, subwords false)"""
+    min_freq: Annotated[Positive, Shapes.CODEC] = 2
+    """with tokens: words, a word seen less often in the training split becomes <unk>"""
+    max_words: Annotated[Positive | None, Shapes.CODEC] = None
+    """with tokens: words, the most frequent so many words of a vocabulary stay, the others become <unk> (null: all)"""
+    joint_vocabulary: Annotated[bool, Shapes.CODEC] = False
+    """one vocabulary for both languages (needed to tie all embeddings)"""
+    codec: Annotated[Annotated[str, Field(min_length=1)] | None, Shapes.PLACE] = None
+    """encode the text with the codecs of this run (a name under runs/, or a folder), instead of learning new ones"""
+    skip_empty: bool = False
+    """leave out pairs with an empty side, counted in a warning, instead of stopping at the first"""
+    files: Annotated[dict[str, FilePair] | None, Shapes.PLACE] = None
+    """with corpus: files, the source and the target file for train, for valid and for each test set, under its name:
+    {train: {source: a.en, target: a.fr}, valid: {…}, any_test_name: {…}}"""
+    captions: CaptionsConfig = CaptionsConfig()
+    """with corpus: captions, how much of it"""
+    fingerprint: Annotated[Annotated[str, AfterValidator(_fingerprint)] | None, Shapes.TRAINING] = None
+    """train on exactly this dataset (null: the newest one with these settings); a run records its dataset here"""
+
+    @property
+    def lowercased(self) -> bool:
+        """Whether text is lower-cased: `lowercase`, or if that is null, what suits the tokens."""
+        return self.tokens == "words" if self.lowercase is None else self.lowercase
+
+    @property
+    def of_codecs(self) -> dict[str, Any]:
+        """The settings that codecs are made and loaded with, by their dotted keys; only those that are in use."""
+        values = self.model_dump(mode="json", include=fields_that_shape(DataConfig, Shapes.CODEC))
+        unused = ("data.subwords.",) if self.tokens == "words" else ("data.min_freq", "data.max_words")
+        used = {key: value for key, value in leaves(values, "data.") if not key.startswith(unused)}
+        return {**used, "data.lowercase": self.lowercased}
+
+    @model_validator(mode="after")
+    def _settings_are_of_the_kind_of_tokens(self) -> "DataConfig":
+        if self.tokens == "subwords":
+            for key, value in (("min_freq", self.min_freq), ("max_words", self.max_words)):
+                if value != DataConfig.model_fields[key].default:
+                    raise ValueError(f"{key}: {value} applies to words only, but tokens is subwords; take it out")
+        if self.tokens == "words":
+            for key, value in self.subwords:
+                if value != SubwordsConfig.model_fields[key].default:
+                    raise ValueError(
+                        f"subwords.{key}: {value} is for subwords, but tokens is words; set tokens: subwords"
+                    )
+        for key, language in (("source", self.source), ("target", self.target)):
+            if not NAME.fullmatch(language):
+                raise ValueError(f"{key}: {language!r} cannot name a language; give a code such as de or en")
+        return self
+
+    @model_validator(mode="after")
+    def _languages_and_files(self) -> "DataConfig":
+        known = {"multi30k": MULTI30K_LANGUAGES, "captions": CAPTIONS_LANGUAGES}.get(self.corpus)
+        if known is not None:
+            for key, language in (("source", self.source), ("target", self.target)):
+                if language not in known:
+                    raise ValueError(
+                        f"{key}: {language!r} is not a language of {self.corpus}; it has {', '.join(known)}"
+                    )
+            if self.source == self.target:
+                raise ValueError(f"source and target are both {self.source!r}; choose two languages")
+        if self.files is not None and self.corpus != "files":
+            raise ValueError(f"files is set, but corpus is {self.corpus}; set corpus: files, or take files out")
+        if self.corpus == "files":
+            missing = [split for split in ("train", "valid") if split not in (self.files or {})]
+            if missing:
+                raise ValueError(f"corpus: files needs files.{missing[0]} with a source and a target path")
+        for split in self.files or {}:
+            if not NAME.fullmatch(split):
+                raise ValueError(
+                    f"files: {split!r} cannot name a split; use up to 100 letters, digits, '.', '_' and '-'"
+                )
+        return self
 
 
 class VectorsConfig(Section):
@@ -189,6 +343,38 @@ class TrainingConfig(Section):
         return self
 
 
+class DecodingConfig(Section):
+    """How a translation is searched for; the defaults are greedy search. A run keeps it, and --set overrides it."""
+
+    shapes = Shapes.NOTHING
+
+    beam_size: Annotated[int, Field(ge=1, le=1000)] = 1
+    """hypotheses that are kept at each step (1: greedy search)"""
+    length_penalty: Annotated[float, Field(ge=0.0, le=5.0)] = 1.0
+    """α: hypotheses are compared by log p / length^α, <eos> counted (0: by log p, which prefers short ones)"""
+    no_repeat_ngram: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """no sequence of this many tokens occurs twice in a translation (0: any may)"""
+    sample: bool = False
+    """draw each token at random, instead of searching for the likeliest translation"""
+    temperature: Annotated[float, Field(ge=0.001, le=1000.0)] = 1.0
+    """with sample: divide logits by this; below 1 likely tokens become likelier"""
+    top_k: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+    """with sample: draw from this many likeliest tokens only (0: from all)"""
+    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """with sample: draw from the likeliest tokens that together have this probability (Holtzman et al. 2020; 1: all)"""
+    seed: Seed = 0
+    """with sample: another seed draws other translations"""
+
+    @model_validator(mode="after")
+    def _one_way_to_search(self) -> "DecodingConfig":
+        if self.sample and self.beam_size > 1:
+            raise ValueError(
+                f"sample: true draws tokens at random, but a beam of {self.beam_size} searches for the likeliest; "
+                "set beam_size: 1 or sample: false"
+            )
+        return self
+
+
 class Config(Section):
     """Everything that shapes a run."""
 
@@ -252,6 +438,35 @@ class Config(Section):
         if self._held == set(get_args(Part)):
             raise ValueError("training.freeze: every part is frozen, so nothing can be learned; leave one out")
         return self
+
+
+def fields_that_shape(section: type[Section], *kinds: Shapes) -> dict[str, Any]:
+    """Returns the fields of a section that shape one of `kinds`, as model_dump's `include` takes them.
+
+    A field that is a section itself is a mapping of such fields, and is absent if there are none.
+    """
+    found: dict[str, Any] = {}
+    for name, field in section.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            found |= {name: below} if (below := fields_that_shape(inner, *kinds)) else {}
+        elif next((mark for mark in field.metadata if isinstance(mark, Shapes)), section.shapes) in kinds:
+            found[name] = True
+    return found
+
+
+def keys_that_shape(section: type[Section], *kinds: Shapes) -> set[str]:
+    """Returns the dotted keys, counted from the section, of the fields that shape one of `kinds`."""
+    return {key for key, _ in leaves(fields_that_shape(section, *kinds))}
+
+
+def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the dotted key and the value of all that is not a mapping."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def is_file(where: str) -> bool:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from transformer_cli.config.data import DataConfig, SubwordsConfig
+from transformer_cli.config.schema import DataConfig, SubwordsConfig
 from transformer_cli.data.subwords import Pieces
 from transformer_cli.data.vocabulary import UNK, Vocabulary
 from transformer_cli.data.words import Joins, Tokenizer

@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.config.data import DataConfig, FilePair
-from transformer_cli.config.section import Shapes, fields_that_shape
+from transformer_cli.config.schema import DataConfig, FilePair, Shapes, fields_that_shape
 from transformer_cli.data.codec import SIDES, Codecs, codec_files, codec_sums
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system.files import sha256

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.config.data import DataConfig
-from transformer_cli.config.schema import Config
+from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data.codec import SIDES, Codecs, codec_sums
 from transformer_cli.data.corpora import Corpus, open_corpus
 from transformer_cli.data.dataset import FORMAT_VERSION, read_manifest, settings, shape

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 
-from transformer_cli.config.data import DataConfig
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data import lines
 from transformer_cli.data.codec import Codecs, SubwordCodec
 from transformer_cli.data.corpora import Corpus

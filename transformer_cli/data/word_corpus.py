@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.config.data import DataConfig
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.codec import SIDES, Codecs, WordCodec
 from transformer_cli.data.corpora import Corpus
 from transformer_cli.data.vocabulary import SPECIALS, Vocabulary, import_torchtext

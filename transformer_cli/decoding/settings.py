@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.vocabulary import MARKERS
 from transformer_cli.decoding.limits import default_limit
 from transformer_cli.errors import ConfigError, DataError

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.compute.devices import choose_device
-from transformer_cli.config.data import DataConfig
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.batching import rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.data.lengths import Rows

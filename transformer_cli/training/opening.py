@@ -10,10 +10,8 @@ import torch
 
 from transformer_cli.compute.devices import choose_precision, fast_at_bfloat16
 from transformer_cli.compute.world import ALONE, World
-from transformer_cli.config.data import DataConfig, FilePair
 from transformer_cli.config.load import differences
-from transformer_cli.config.schema import Config, TrainingConfig, is_file
-from transformer_cli.config.section import Shapes, keys_that_shape
+from transformer_cli.config.schema import Config, DataConfig, FilePair, Shapes, TrainingConfig, is_file, keys_that_shape
 from transformer_cli.data.dataset import Dataset, find_dataset, is_text_of, read_manifest
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from transformer_cli.config.load import differences
-from transformer_cli.config.schema import Config
-from transformer_cli.config.section import Shapes, keys_that_shape
+from transformer_cli.config.schema import Config, Shapes, keys_that_shape
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.vectors import Vectors, read_vectors
 from transformer_cli.data.vocabulary import SPECIALS

@@ -7,11 +7,8 @@ import pytest
 import yaml
 
 from transformer_cli.config.configfile import shipped_configs
-from transformer_cli.config.data import CaptionsConfig
-from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.load import differences, dump_config, load_config, override_decoding, settings_by_key
-from transformer_cli.config.schema import Config
-from transformer_cli.config.section import Shapes, keys_that_shape
+from transformer_cli.config.schema import CaptionsConfig, Config, DecodingConfig, Shapes, keys_that_shape
 from transformer_cli.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[3] / "configs"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.config.data import DataConfig
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.codec import Codec, Codecs, Encoded, WordCodec
 from transformer_cli.data.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.data.words import Joins

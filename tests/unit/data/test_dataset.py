@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from sealed import edit_sealed, reseal
-from transformer_cli.config.data import DataConfig
-from transformer_cli.config.schema import Config
+from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data.dataset import Dataset, find_dataset, read_manifest, settings
 from transformer_cli.data.prepare import prepare
 from transformer_cli.data.vocabulary import UNK

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from transformer_cli.config.data import DataConfig
 from transformer_cli.config.load import load_config
-from transformer_cli.config.schema import Config
+from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data import prepare as module
 from transformer_cli.data import word_corpus, workers, writer
 from transformer_cli.data.dataset import Dataset

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.config.data import DataConfig
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.corpora import open_corpus
 from transformer_cli.data.vectors import read_vectors
 from transformer_cli.errors import DataError

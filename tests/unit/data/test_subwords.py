@@ -11,7 +11,7 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_cli.config.data import DataConfig, SubwordsConfig
+from transformer_cli.config.schema import DataConfig, SubwordsConfig
 from transformer_cli.data.codec import Codec, Codecs, SubwordCodec
 from transformer_cli.data.corpora.embedded import read_captions
 from transformer_cli.data.subwords import Pieces, learn_pieces

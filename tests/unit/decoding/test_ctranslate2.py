@@ -13,8 +13,7 @@ import torch
 
 from oracles.small import VOCABULARY
 from oracles.small import make_model as make_untrained
-from transformer_cli.config.decoding import DecodingConfig
-from transformer_cli.config.schema import ModelConfig
+from transformer_cli.config.schema import DecodingConfig, ModelConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS
 from transformer_cli.decoding import ctranslate2 as module

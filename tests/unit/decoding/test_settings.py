@@ -2,8 +2,8 @@
 
 import pytest
 
-from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.decoding.interface import score
 from transformer_cli.decoding.limits import DEFAULT_LIMIT, default_limit
 from transformer_cli.decoding.settings import SearchSettings

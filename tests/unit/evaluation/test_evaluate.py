@@ -10,8 +10,8 @@ import pytest
 import sacrebleu
 
 from sealed import reseal, set_config
-from transformer_cli.config.data import DataConfig, FilePair
 from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.data.codec import WordCodec
 from transformer_cli.data.prepare import prepare
 from transformer_cli.data.vocabulary import UNK

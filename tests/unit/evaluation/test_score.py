@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation import score as module

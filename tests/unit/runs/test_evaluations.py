@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.runs.evaluations import append_result, last_result
 from transformer_cli.runs.run import Run

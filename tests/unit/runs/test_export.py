@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import SubwordCodec
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError

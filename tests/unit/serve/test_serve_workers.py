@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.config.decoding import DecodingConfig
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.model.transformer import Transformer

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from transformer_cli.config.decoding import DecodingConfig
 from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run, find_run, is_new
 from transformer_cli.training.opening import Opened, join_run, open_run

@@ -6,7 +6,7 @@ A new kind of corpus is a module here with one function, from the settings to a 
 import logging
 from pathlib import Path
 
-from transformer_cli.config.data import DataConfig
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.corpora.corpus import Corpus, open_files
 from transformer_cli.data.corpora.embedded import open_captions
 from transformer_cli.data.corpora.multi30k import open_multi30k

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from transformer_cli.config.data import DataConfig, FilePair
+from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.data.lines import Pairs, count_lines, read_pairs, unreadable
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import kind_of, sha256

@@ -8,7 +8,7 @@ import hashlib
 from functools import partial
 from pathlib import Path
 
-from transformer_cli.config.data import DataConfig
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.corpora.corpus import Corpus
 
 CAPTIONS = Path(__file__).with_name("captions.bz2")

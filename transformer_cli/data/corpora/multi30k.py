@@ -10,7 +10,7 @@ from pathlib import Path
 
 import platformdirs
 
-from transformer_cli.config.data import DataConfig
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.corpora.corpus import Corpus, file_sum
 from transformer_cli.data.corpora.download import download
 from transformer_cli.data.lines import read_pairs

@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from transformer_cli.config.data import DataConfig
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.corpora import open_corpus
 from transformer_cli.data.corpora.embedded import read_captions
 

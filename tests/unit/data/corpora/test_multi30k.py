@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.config.data import DataConfig
 from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.corpora import Corpus, multi30k, open_corpus
 from transformer_cli.errors import DataError, DownloadError
 
@@ -219,7 +219,7 @@ def test_what_is_in_the_cache_needs_no_library_for_the_network(cache: Path) -> N
     probe = (
         "import sys, platformdirs; from pathlib import Path; from transformer_cli.data.corpora import multi30k as m; "
         f"m.SUMS = {SUMS!r}; platformdirs.user_cache_dir = lambda name: Path({str(cache.parents[1])!r}, name); "
-        "from transformer_cli.config.data import DataConfig; m.open_multi30k(DataConfig()); "
+        "from transformer_cli.config.schema import DataConfig; m.open_multi30k(DataConfig()); "
         "print(*{'requests', 'urllib3'} & set(sys.modules))"
     )
     environment = {key: value for key, value in os.environ.items() if key != multi30k.FOLDER_VARIABLE}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.config.data import DataConfig
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.corpora import open_corpus
 from transformer_cli.errors import DataError
 
