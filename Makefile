@@ -4,7 +4,7 @@
 # make best: train and judge the best translators of Multi30k; takes hours (docs/results.md).
 # make hostile: damage every file of a dataset, a run and its export, and count what is refused; takes some minutes.
 # make torture: kill it at random moments.  make long: the tests that take minutes.
-# make hammer: 10,000 requests to tfm serve, some of them hostile; takes minutes.
+# make hammer: 10,000 requests to tfm serve, a sixth of them hostile; takes minutes.
 # make browser-test: the page of tfm serve, in chromium where that is installed; make test runs this too.
 # make benchmark: speed and memory beside plain references (docs/benchmarks.md).
 

@@ -1,8 +1,9 @@
-"""10,000 requests of 64 clients to `tfm serve`, some of them hostile; counts what comes back.
+"""10,000 requests of 64 clients to `tfm serve`, a sixth of them hostile; counts what comes back.
 
 `make hammer` does it with a model that it trains itself in a few seconds; --run names another one. Every answer to a
 question must be the translation of that question, every error a JSON body with the status that belongs to it, the
-server must live and end in order, and its memory must not grow. Linux only: it reads /proc.
+server must live and end in order, and its memory must not grow. First all clients are honest, for a tenth of the
+requests; later no honest one may wait longer than ten times the 99th percentile of then. Linux only: it reads /proc.
 """
 
 import argparse
@@ -37,6 +38,7 @@ torch.set_num_threads(1)  # the server needs the cores
 
 CONFIG = [
     *("name=hammer", "data.corpus=captions", "data.captions.sentences=2000", "training.epochs=2"),
+    *("model.positions=sinusoidal", "model.max_length=null"),  # so that a line may be long, and takes long
     *("model.d_model=64", "model.num_heads=2", "model.num_encoder_layers=1", "model.num_decoder_layers=1"),
     *("model.d_ff=128", "training.learning_rate=5e-3", "training.precision=float32"),
 ]
@@ -44,6 +46,9 @@ SENTENCES = 300
 KEY = "geheim"
 MIB = 1 << 20
 GROWTH = 1.1  # of the memory after the first third of the requests
+WAIT = 10.0  # times the 99th percentile among honest clients alone
+IDLE = 40  # connections on which nothing is sent, at most
+MOST_LOG = MIB  # bytes
 JSON = {"Content-Type": "application/json"}
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -56,8 +61,10 @@ class Found:
     """(kind of request, status or what else became of it) → how many"""
     wrong: list[str] = field(default_factory=list)
     """what should not have been"""
-    seconds: list[float] = field(default_factory=list)
-    """of the ordinary requests"""
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    """kind of an honest request → how long each took"""
+    idle: list[socket.socket] = field(default_factory=list)
+    """connections on which nothing is sent"""
     memory: list[int] = field(default_factory=list)
     """bytes of the server, sampled"""
     asked: int = 0
@@ -163,10 +170,46 @@ class Client:
             connection.sendall(request[: self.chance.choice([0, 10, len(request) // 2, len(request), len(request)])])
         return "gone"
 
-    def written(self, q: str) -> bytes:
+    def idle(self) -> str:
+        """A connection on which nothing is sent."""
+        self.found.idle.append(self.raw())
+        if len(self.found.idle) > IDLE:
+            self.found.idle.pop(0).close()
+        return "idle"
+
+    def unread(self) -> str:
+        """Everything inside a long sentence, of which the client reads nothing for a while."""
+        q = " ".join(self.chance.choices(list(self.expected), k=4))
+        with self.raw() as connection:
+            connection.sendall(self.written(q, "/inspect"))
+            time.sleep(1)
+        return "gone"
+
+    def long_and_gone(self) -> str:
+        """A line that takes long, whose client does not wait."""
+        q = " ".join(self.chance.choices(list(self.expected), k=40))
+        with self.raw() as connection:
+            connection.sendall(self.written(q[:3900]))
+            time.sleep(0.05)
+        return "gone"
+
+    def brackets(self) -> str:
+        """Characters without a space, each of them a token of its own."""
+        status, body = self.ask(q="[" * 499)
+        return self.refused((status, body), 400) if status != 200 else "200"
+
+    def fields(self) -> str:
+        """A form of 41,000 fields."""
+        return self.refused(self.send(b"&".join(b"f%d=" % number for number in range(41_000)), FORM), 400)
+
+    def prefix(self) -> str:
+        """A million ids as the beginning of a translation."""
+        return self.refused(self.ask("/inspect/steps", q="Hund", prefix=[5] * 1_000_000), 413)
+
+    def written(self, q: str, address: str = "/translate") -> bytes:
         """Returns a request, byte by byte."""
         body = json.dumps({"q": q, "source": self.pair[0], "target": self.pair[1], "api_key": KEY}).encode()
-        head = "POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        head = f"POST {address} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
     def raw(self) -> socket.socket:
@@ -220,10 +263,14 @@ class Client:
         return str(status)
 
 
-KINDS: list[tuple[int, Callable[[Client], str]]] = [  # how many of a thousand requests
-    *((500, Client.one), (150, Client.as_form), (40, Client.several), (20, Client.lines), (40, Client.inspection)),
-    *((30, Client.nul), (50, Client.bad_json), (40, Client.wrong_key), (40, Client.wrong_question)),
-    *((10, Client.large), (20, Client.not_http), (20, Client.slow), (40, Client.dropped)),
+HONEST: list[tuple[int, Callable[[Client], str]]] = [  # how many of a thousand requests
+    *((560, Client.one), (150, Client.as_form), (40, Client.several), (20, Client.lines), (40, Client.inspection)),
+    *((10, Client.nul), (10, Client.slow)),
+]
+HOSTILE: list[tuple[int, Callable[[Client], str]]] = [
+    *((30, Client.bad_json), (25, Client.wrong_key), (25, Client.wrong_question), (5, Client.large)),
+    *((15, Client.not_http), (20, Client.dropped), (15, Client.idle), (5, Client.unread), (10, Client.long_and_gone)),
+    *((10, Client.brackets), (5, Client.fields), (5, Client.prefix)),
 ]
 
 
@@ -242,15 +289,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         expected = dict(zip(sentences, translator.translate(sentences), strict=True))
         say(f"{len(expected)} sentences, of which the answers are known; the server starts")
         with serving(folder.resolve(), Path(temporary), {"TFM_API_KEY": KEY}) as server:
-            found = hammer(server, translator, expected, options.requests, options.clients, options.seed)
+            given = (server, translator, expected, options.clients, options.seed)
+            quiet = hammer(*given, HONEST, max(options.clients, options.requests // 10))
+            found = hammer(*given, [*HONEST, *HOSTILE], options.requests)
         log = server.log.read_text(encoding="utf-8")
-    found.wrong += _of_the_end(server, log, found)
-    print(_report(found))
+    found.wrong += [*quiet.wrong, *_waited(quiet, found), *_of_the_end(server, log, found)]
+    print(_report(quiet, found))
     sys.exit(1 if found.wrong else 0)
 
 
 def hammer(
-    server: Server, translator: Translator, expected: dict[str, str], n_requests: int, n_clients: int, seed: int
+    server: Server,
+    translator: Translator,
+    expected: dict[str, str],
+    n_clients: int,
+    seed: int,
+    kinds: Sequence[tuple[int, Callable[[Client], str]]],
+    n_requests: int,
 ) -> Found:
     """Let clients ask until there were enough requests."""
     found, lock = Found(), threading.Lock()
@@ -267,8 +322,8 @@ def hammer(
                     say(f"  {found.asked:,}")
                 if found.asked % max(1, n_requests // 60) == 0:
                     found.memory.append(_resident(server.process.pid))
-            weights, kinds = zip(*KINDS, strict=True)
-            (kind,) = client.chance.choices(kinds, weights)
+            weights, choices = zip(*kinds, strict=True)
+            (kind,) = client.chance.choices(choices, weights)
             started = time.perf_counter()
             try:
                 outcome = kind(client)
@@ -278,8 +333,8 @@ def hammer(
                 found.wrong.append(f"{kind.__name__}: {error!r}")
             with lock:
                 found.answers[kind.__name__, outcome] += 1
-                if kind is Client.one:
-                    found.seconds.append(time.perf_counter() - started)
+                if any(kind is honest for _, honest in HONEST):
+                    found.seconds.setdefault(kind.__name__, []).append(time.perf_counter() - started)
         client.close()
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(n_clients)]
@@ -288,6 +343,8 @@ def hammer(
         thread.start()
     for thread in threads:
         thread.join()
+    for connection in found.idle:
+        connection.close()
     say(f"{n_requests:,} requests of {n_clients} clients took {time.perf_counter() - started:.0f} s")
     return found
 
@@ -309,9 +366,21 @@ def _sentences(translator: Translator, seed: int) -> list[str]:
     return fitting[:SENTENCES]
 
 
+def _waited(quiet: Found, found: Found) -> list[str]:
+    """Returns which honest clients waited longer than they should."""
+    wrong = []
+    for kind, seconds in found.seconds.items():
+        usual = float(np.percentile(quiet.seconds[kind], 99)) if kind in quiet.seconds else max(seconds)
+        if max(seconds) > WAIT * usual:
+            wrong.append(f"{kind}: {max(seconds):.2f} s, where honest clients alone wait {usual:.2f} s (p99)")
+    return wrong
+
+
 def _of_the_end(server: Server, log: str, found: Found) -> list[str]:
     """Returns what should not be at the end: a server that died or said something, memory that grew."""
     wrong = [f"log: {line}" for line in log.split("\n") if "error" in line.lower() or "Traceback" in line]
+    if len(log) > MOST_LOG:
+        wrong.append(f"the log has {len(log):,} bytes")
     if server.process.returncode != 143:
         wrong.append(f"the server ended with {server.process.returncode}")
     third = len(found.memory) // 3
@@ -321,13 +390,15 @@ def _of_the_end(server: Server, log: str, found: Found) -> list[str]:
     return wrong
 
 
-def _report(found: Found) -> str:
+def _report(quiet: Found, found: Found) -> str:
     rows = [("request", "outcome", "", "count")]
     rows += [(kind, outcome, "", f"{count:,}") for (kind, outcome), count in sorted(found.answers.items())]
-    p50, p99 = np.percentile(found.seconds, (50, 99)) * 1000
+    lines = [table(rows)]
+    for name, which in (("honest clients alone", quiet), ("with hostile ones", found)):
+        p50, p99, most = (1000 * float(np.percentile(which.seconds["one"], share)) for share in (50, 99, 100))
+        lines.append(f"one sentence, {name}: p50 {p50:.0f} ms, p99 {p99:.0f} ms, longest {most:.0f} ms")
     memory = [f"{each / MIB:.0f}" for each in found.memory[:: max(1, len(found.memory) // 12)]]
-    lines = [table(rows), f"one sentence: p50 {p50:.0f} ms, p99 {p99:.0f} ms", f"memory, MiB: {' '.join(memory)}"]
-    return "\n".join([*lines, f"{len(found.wrong)} wrong", *found.wrong[:20]])
+    return "\n".join([*lines, f"memory, MiB: {' '.join(memory)}", f"{len(found.wrong)} wrong", *found.wrong[:20]])
 
 
 def _resident(pid: int) -> int:
