@@ -36,7 +36,7 @@ import transformer_cli.training.trainer  # noqa: F401  # all of it before the fi
 from disturb import Disturbance, small_disk, stop_at
 from forks import PATIENCE_S, end_of, is_left, kill, last_line, run, start
 from measure.figures import table
-from transformer_cli.data.corpora.embedded import read_captions
+from transformer_cli.data.corpora import read_captions
 
 CONFIG = """\
 name: run

@@ -62,7 +62,7 @@ def write(sentences: int, seed: int) -> dict[str, list[tuple[str, str]]]:
 
 
 def as_data() -> bytes:
-    """Returns the file that comes with the package: as data/corpora/embedded.py reads it."""
+    """Returns the file that comes with the package: as data/corpora.py reads it."""
     splits = write(TRAIN_PAIRS, seed=0)
     pairs = [*splits["valid"], *splits["test"], *splits["train"]]
     return bz2.compress("".join(f"{pair[side]}\n" for side in (0, 1) for pair in pairs).encode())

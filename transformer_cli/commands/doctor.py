@@ -74,7 +74,7 @@ def software() -> dict[str, Any]:
 
 def places() -> dict[str, Any]:
     """Returns where things lie. A file without a name is made in the current folder, to see whether that works."""
-    from transformer_cli.data.corpora.multi30k import cache_folder
+    from transformer_cli.data.multi30k import cache_folder
 
     folder, problem, disk = ".", None, None
     try:

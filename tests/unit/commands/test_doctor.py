@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from transformer_cli.commands import doctor
-from transformer_cli.data.corpora import multi30k
+from transformer_cli.data import multi30k
 
 Tfm = Callable[..., tuple[int, str, str]]
 

@@ -12,7 +12,7 @@ from captions import Caption
 from captions.clauses import Dice, write_caption
 from captions.phrases import BARE, THE, A, Article, Phrase
 from captions.words import Verb, dictionary, read_lexicon
-from transformer_cli.data.corpora.embedded import CAPTIONS
+from transformer_cli.data.corpora import CAPTIONS
 
 LEXICON = read_lexicon()
 NOUNS = {noun.german: noun for noun in itertools.chain(*LEXICON.nouns.values())}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from transformer_cli.config.schema import DataConfig, SubwordsConfig
 from transformer_cli.data.codec import Codec, Codecs, SubwordCodec
-from transformer_cli.data.corpora.embedded import read_captions
+from transformer_cli.data.corpora import read_captions
 from transformer_cli.data.subwords import Pieces, learn_pieces
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 from transformer_cli.errors import ConfigError, DataError

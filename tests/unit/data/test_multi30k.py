@@ -1,19 +1,26 @@
-"""Multi30k: what is read, where it is found, what is fetched, and every way in which that can fail."""
+"""Multi30k: what is read, where it is found, how it is fetched, and every way in which that can fail."""
 
 import gzip
 import hashlib
 import os
 import re
 import socket
+import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.data.corpora import Corpus, multi30k, open_corpus
+from transformer_cli.data import multi30k
+from transformer_cli.data.corpora import Corpus, open_corpus
 from transformer_cli.errors import DataError, DownloadError
 
 TEXTS = {
@@ -37,26 +44,71 @@ GERMAN_ENGLISH = {name for name in FILES if ".cs." not in name}
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No named folder, no proxy, a cache of our own, and a Multi30k of our own."""
+    """No named folder, no proxy, no pauses, a cache of our own, and a Multi30k of our own."""
     monkeypatch.delenv(multi30k.FOLDER_VARIABLE, raising=False)
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / "cache" / name))
     monkeypatch.setattr(multi30k, "SUMS", SUMS)
+    monkeypatch.setattr(multi30k, "PAUSES_S", (0.0, 0.0))
+
+
+@dataclass(frozen=True)
+class Cut:
+    """An answer of which only the first bytes come; then the server hangs up, or falls silent."""
+
+    n_bytes: int
+    silent: bool = False
+
+
+class Server(ThreadingHTTPServer):
+    """Answers with what `answers` holds, one after the other: a status, bytes, or a Cut; then with our Multi30k."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: list[int | bytes | Cut] = []
+        self.asked: list[str] = []
+        self.released = threading.Event()
+        self.address = f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path[1:])
+        content = FILES[self.path[1:]]
+        answer = self.server.answers.pop(0) if self.server.answers else content
+        if isinstance(answer, int):
+            self.send_error(answer)
+        elif isinstance(answer, bytes):
+            self._send(answer, len(answer))
+        else:
+            if answer.n_bytes:
+                self._send(content[: answer.n_bytes], len(content))
+            if answer.silent:
+                self.server.released.wait(10)
+
+    def _send(self, content: bytes, promised: int) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(promised))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        pass
 
 
 @pytest.fixture
-def fetched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """A network that always works; what is fetched from it."""
-    addresses = []
-
-    def download(address: str, path: Path, expected: str, *, otherwise: str) -> None:
-        assert expected == SUMS[path.name]
-        addresses.append(address)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(FILES[path.name])
-
-    monkeypatch.setattr(multi30k, "download", download)
-    return addresses
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Where Multi30k is fetched from."""
+    with Server() as server:
+        monkeypatch.setattr(multi30k, "ADDRESS", server.address)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.released.set()
+        server.shutdown()
+        thread.join()
 
 
 @pytest.fixture
@@ -99,13 +151,6 @@ def test_multi30k_in_the_other_direction_swaps_the_sides(folder: Path) -> None:
     assert list(corpus.splits["valid"]()) == [("A child .", "Ein Kind .")]
 
 
-def test_every_pass_is_fresh(folder: Path) -> None:
-    new_pass = open_corpus(DataConfig(), source_dir=folder).splits["train"]
-    first, second = new_pass(), new_pass()
-    assert next(first) == next(second)
-    assert list(first) == list(second) != []
-
-
 def test_a_test_set_that_a_pair_does_not_have_is_not_missed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     corpus = open_corpus(DataConfig(source="en", target="cs"), source_dir=folder)
     assert list(corpus.splits) == ["train", "valid", "test_2016_flickr"]
@@ -139,7 +184,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     nowhere = tmp_path / "nowhere"
     with pytest.raises(DataError, match=rf"^{nowhere}: no such folder; --source-dir must name one that holds"):
         open_corpus(DataConfig(), source_dir=nowhere)
-    with pytest.raises(DataError, match=r"^~nobody-at-all/a: .* --source-dir must name a folder that holds"):
+    with pytest.raises(DataError, match=r"^~nobody-at-all/a: no such folder; --source-dir must name one that holds"):
         open_corpus(DataConfig(), source_dir=Path("~nobody-at-all/a"))
     monkeypatch.setenv("TFM_MULTI30K_DIR", str(nowhere))
     with pytest.raises(DataError, match=rf"^{nowhere}: no such folder; TFM_MULTI30K_DIR must name one that holds"):
@@ -174,33 +219,75 @@ def test_the_real_table_has_each_file_of_each_pair_of_languages() -> None:
 # Multi30k from the cache
 
 
-def test_multi30k_is_fetched_once(fetched: list[str], cache: Path) -> None:
+def test_multi30k_is_fetched_once(server: Server, cache: Path) -> None:
     corpus = open_corpus(DataConfig())
     assert everything(corpus)["train"] == [("Ein Hund läuft .", "A dog runs ."), ("Zwei Männer .", "Two men .")]
-    assert sorted(fetched) == sorted(f"{multi30k.ADDRESS}/{name}" for name in GERMAN_ENGLISH)
-    assert {path.name for path in cache.iterdir()} == GERMAN_ENGLISH
+    assert sorted(server.asked) == sorted(GERMAN_ENGLISH)
+    assert {path.name: path.read_bytes() for path in cache.iterdir()} == {name: FILES[name] for name in GERMAN_ENGLISH}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in cache.iterdir()} == {0o644}  # a cache may be shared
     assert open_corpus(DataConfig()).sums == corpus.sums
-    assert len(fetched) == len(GERMAN_ENGLISH)
+    assert len(server.asked) == len(GERMAN_ENGLISH)
 
 
-def test_a_file_in_the_cache_is_checked_at_every_use_and_fetched_again_if_it_is_damaged(
-    fetched: list[str], cache: Path, caplog: pytest.LogCaptureFixture
+def test_a_file_in_the_cache_is_checked_at_every_use_and_replaced_by_a_whole_one(
+    server: Server, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     open_corpus(DataConfig())
     (cache / "val.de.gz").write_bytes(b"damaged")
-    fetched.clear()
+    server.asked.clear()
+    server.answers = [b"other"]
+    with pytest.raises(DownloadError):
+        open_corpus(DataConfig())
+    assert (cache / "val.de.gz").read_bytes() == b"damaged"
     assert list(open_corpus(DataConfig()).splits["valid"]()) == [("Ein Kind .", "A child .")]
-    assert fetched == [f"{multi30k.ADDRESS}/val.de.gz"]
-    found = hashlib.sha256(b"damaged").hexdigest()
-    wanted = SUMS["val.de.gz"]
-    assert caplog.messages == [f"{cache}/val.de.gz: SHA-256 is {found}, expected {wanted}; fetching it again"]
+    assert server.asked == ["val.de.gz"] * 2
+    found, wanted = hashlib.sha256(b"damaged").hexdigest(), SUMS["val.de.gz"]
+    assert caplog.messages == [f"{cache}/val.de.gz: SHA-256 is {found}, expected {wanted}; fetching it again"] * 2
+
+
+@pytest.mark.parametrize(
+    ("answers", "reasons"),
+    [
+        ([503, 429], ["HTTP 503 Service Unavailable", "HTTP 429 Too Many Requests"]),
+        ([Cut(40), Cut(3)], ["the answer broke off"] * 2),
+    ],
+)
+def test_a_server_is_asked_again_where_that_may_help(
+    server: Server, answers: list[int | bytes | Cut], reasons: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    server.answers = [*answers]
+    assert everything(open_corpus(DataConfig()))["valid"] == [("Ein Kind .", "A child .")]
+    assert caplog.messages == [f"{server.address}/train.de.gz: {reason}; trying again" for reason in reasons]
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ([404], "HTTP 404 Not Found"),
+        ([b"<html>please log in</html>"], f"SHA-256 is [0-9a-f]{{64}}, expected {SUMS['train.de.gz']}"),
+        ([503, 502, 500], "HTTP 500 Internal Server Error"),
+        ([Cut(5)] * 3, "the answer broke off"),
+        ([Cut(0)] * 3, "Remote end closed connection without response"),
+        ([Cut(0, silent=True)] * 3, r"no answer for 0\.1 s"),
+        ([Cut(5, silent=True)] * 3, r"no answer for 0\.1 s"),
+    ],
+    ids=str,
+)
+def test_a_download_that_fails_leaves_nothing(
+    server: Server, cache: Path, answers: list[int | bytes | Cut], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multi30k, "TIMEOUT_S", 0.1)
+    server.answers = [*answers]
+    with pytest.raises(DownloadError, match=f"cannot be fetched into {cache}: {reason}; try again later, or use a"):
+        open_corpus(DataConfig())
+    assert len(server.asked) == len(answers)
+    assert list(cache.iterdir()) == []
 
 
 def test_without_a_network_one_line_says_what_to_do(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"http://127.0.0.1:{taken.getsockname()[1]}"
     monkeypatch.setattr(multi30k, "ADDRESS", address)
-    monkeypatch.setattr("transformer_cli.data.corpora.download.PAUSES_S", ())
     message = (
         rf"^{address}/train\.de\.gz: cannot be fetched into {cache}: \[Errno \d+\] Connection refused; "
         r"try again later, or use a folder that holds the files \(--source-dir FOLDER or TFM_MULTI30K_DIR\), text of "
@@ -212,15 +299,38 @@ def test_without_a_network_one_line_says_what_to_do(cache: Path, monkeypatch: py
     assert list(cache.iterdir()) == []
 
 
+def test_an_unknown_host_is_asked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def no_names(*arguments: Any, **_: Any) -> None:
+        asked.append(arguments[0])
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", no_names)
+    with pytest.raises(DownloadError, match=r": the host's name is not known here \(Temporary failure in name reso"):
+        open_corpus(DataConfig())
+    assert asked == ["raw.githubusercontent.com"]
+
+
+def test_ctrl_c_leaves_nothing(server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> None:
+        assert len(list(cache.iterdir())) == 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("transformer_cli.system.progress.Lines.update", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        open_corpus(DataConfig())
+    assert list(cache.iterdir()) == []
+
+
 def test_what_is_in_the_cache_needs_no_library_for_the_network(cache: Path) -> None:
     cache.mkdir(parents=True)
     for name, content in FILES.items():
         (cache / name).write_bytes(content)
     probe = (
-        "import sys, platformdirs; from pathlib import Path; from transformer_cli.data.corpora import multi30k as m; "
+        "import sys, platformdirs; from pathlib import Path; from transformer_cli.data import multi30k as m; "
         f"m.SUMS = {SUMS!r}; platformdirs.user_cache_dir = lambda name: Path({str(cache.parents[1])!r}, name); "
-        "from transformer_cli.config.schema import DataConfig; m.open_multi30k(DataConfig()); "
-        "print(*{'requests', 'urllib3'} & set(sys.modules))"
+        "m.find_files('de', 'en'); print(*{'requests', 'urllib3'} & set(sys.modules))"
     )
     environment = {key: value for key, value in os.environ.items() if key != multi30k.FOLDER_VARIABLE}
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, env=environment)

@@ -1,4 +1,4 @@
-"""A corpus of one's own files: what is read, and every way in which that can fail."""
+"""Corpora of one's own files and of the captions: what is read, and every way in which that can fail."""
 
 import gc
 import gzip
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.data.corpora import open_corpus
+from transformer_cli.data.corpora import open_corpus, read_captions
 from transformer_cli.errors import DataError
 
 
@@ -83,17 +83,6 @@ def test_an_own_file_that_is_not_there(tmp_path: Path, split: str, side: str) ->
     path = tmp_path / f"{split}.{side}"
     path.unlink()
     with pytest.raises(DataError, match=rf"^data\.files\.{split}\.{side}: {path}: no such file; correct the path in"):
-        open_corpus(data)
-
-
-def test_an_own_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> str:
-        raise PermissionError(13, "Permission denied", str(path))
-
-    data = own(tmp_path)
-    monkeypatch.setattr("transformer_cli.data.corpora.corpus.sha256", refuse)
-    message = f"^{tmp_path}/train.source: cannot be read: Permission denied; correct the path or the permissions$"
-    with pytest.raises(DataError, match=message):
         open_corpus(data)
 
 
@@ -224,3 +213,29 @@ def test_no_pass_holds_a_file_in_memory(tmp_path: Path) -> None:
 def test_a_folder_for_multi30k_is_ignored_elsewhere_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     open_corpus(own(tmp_path), source_dir=tmp_path)
     assert caplog.messages == [f"--source-dir {tmp_path} is ignored: it applies to corpus multi30k, not to files"]
+
+
+# Captions
+
+
+@pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "de")])
+def test_captions_come_in_either_direction_with_one_sum(source: str, target: str) -> None:
+    settings = {"corpus": "captions", "source": source, "target": target, "captions": {"sentences": 100}}
+    corpus = open_corpus(DataConfig.model_validate(settings))
+    written = read_captions(100)
+    step = 1 if source == "de" else -1
+    assert [(split, list(new_pass())) for split, new_pass in corpus.splits.items()] == [
+        (split, [pair[::step] for pair in written[split]]) for split in ("train", "valid", "test")
+    ]
+    assert corpus.sizes == {split: len(pairs) for split, pairs in written.items()}
+    text = "".join(f"{split}\t{de}\t{en}\n" for split, pairs in written.items() for de, en in pairs)
+    assert corpus.sums == {"captions": hashlib.sha256(text.encode()).hexdigest()}
+
+
+def test_a_larger_train_split_begins_with_the_smaller_and_leaves_the_others_alone() -> None:
+    small, most = read_captions(100), read_captions(20_000)
+    assert [len(pairs) for pairs in most.values()] == [20_000, 500, 500]
+    assert most["train"][:100] == small["train"]
+    assert (most["valid"], most["test"]) == (small["valid"], small["test"])
+    with pytest.raises(ValueError, match="less than or equal to 20000"):
+        DataConfig.model_validate({"corpus": "captions", "captions": {"sentences": 20_001}})

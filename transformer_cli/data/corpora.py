@@ -1,0 +1,106 @@
+"""Where parallel text comes from: Multi30k, files of the user's own, or the captions that come with the package.
+
+A new kind of corpus is a function here, from the settings to a Corpus, and a case in `open_corpus`.
+"""
+
+import bz2
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from transformer_cli.config.schema import DataConfig, FilePair
+from transformer_cli.data import multi30k
+from transformer_cli.data.lines import Pairs, count_lines, read_pairs
+from transformer_cli.errors import DataError
+from transformer_cli.system.files import kind_of, sha256
+
+CAPTIONS = Path(__file__).with_name("captions.bz2")
+"""UTF-8: all German lines, then the English ones; first valid, then test, then train. scripts/captions wrote it"""
+HELD_OUT = 500  # pairs of valid, and of test
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Parallel text, split by split."""
+
+    sums: Mapping[str, str]
+    """origin of the text → SHA-256: `train.de.gz` (Multi30k), `train.source` (files), `captions`; never a folder"""
+    splits: Mapping[str, Callable[[], Pairs]]
+    """train, valid, then test sets → a function that starts a new pass over the (source, target) lines, without line
+    ends"""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """split → number of pairs, those with an empty side included; only if it is known before the split is read"""
+    left_out: tuple[str, ...] = ()
+    """test sets that exist for this pair of languages, but not in the folder that was named"""
+
+
+def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
+    """Find, if necessary fetch, and verify the text that `data` names.
+
+    source_dir: a folder with the files of Multi30k; for any other corpus it is ignored with a warning.
+
+    Raises DataError if a file is missing or not the expected one, DownloadError if it could not be fetched, OSError if
+    it cannot be read. A pass over a split raises DataError for text that is not UTF-8, for an empty side (unless
+    `data.skip_empty`), for a side that is too long (in the training split, such a pair is left out), if the two sides
+    differ in their number of lines, if there is no pair at all, and for damaged gzip.
+    """
+    if data.corpus == "multi30k":
+        return _open_multi30k(data, source_dir)
+    if source_dir is not None:
+        log.warning("--source-dir %s is ignored: it applies to corpus multi30k, not to %s", source_dir, data.corpus)
+    return _open_files(data) if data.corpus == "files" else _open_captions(data)
+
+
+def _open_multi30k(data: DataConfig, source_dir: Path | None) -> Corpus:
+    files, left_out = multi30k.find_files(data.source, data.target, source_dir)
+    sums = {path.name: multi30k.SUMS[path.name] for pair in files.values() for path in pair}
+    splits = {split: partial(read_pairs, *pair, data.skip_empty, split == "train") for split, pair in files.items()}
+    return Corpus(sums, splits, left_out=left_out)
+
+
+def _open_files(data: DataConfig) -> Corpus:
+    assert data.files is not None  # the config ensures it
+    sums, splits, sizes = {}, {}, {}
+    for split in dict.fromkeys(["train", "valid", *data.files]):
+        pair = data.files[split]
+        for side in FilePair.model_fields:  # source, target
+            path: Path = getattr(pair, side)
+            if (kind := kind_of(path)) != "a file":
+                remedy = "correct the path in the config"
+                if kind in ("a pipe", "a device"):
+                    remedy = "a corpus is read several times, so write the text into a file and name that"
+                raise DataError(f"data.files.{split}.{side}: {path}: {kind}; {remedy}")
+            sums[f"{split}.{side}"] = sha256(path)
+        if pair.source.resolve() == pair.target.resolve():
+            log.warning("data.files.%s: source and target are the same file, %s", split, pair.source)
+        splits[split] = partial(read_pairs, pair.source, pair.target, data.skip_empty, split == "train")
+        if pair.source.suffix != ".gz":  # such a file would have to be unpacked first
+            sizes[split] = count_lines(pair.source)
+    return Corpus(sums, splits, sizes)
+
+
+def _open_captions(data: DataConfig) -> Corpus:
+    """Needs no network. The SHA-256 is taken over both languages, whichever of them is the source."""
+    total, splits, sizes = hashlib.sha256(), {}, {}
+    for split, pairs in read_captions(data.captions.sentences).items():
+        for german, english in pairs:
+            total.update(f"{split}\t{german}\t{english}\n".encode())
+        splits[split] = partial(iter, pairs if data.source == "de" else [(en, de) for de, en in pairs])
+        sizes[split] = len(pairs)
+    return Corpus({"captions": total.hexdigest()}, splits, sizes)
+
+
+def read_captions(sentences: int) -> dict[str, list[tuple[str, str]]]:
+    """Returns the (German, English) pairs of train (the first `sentences`), valid and test.
+
+    No sentence occurs twice in either language. test has constructions that train and valid do not have.
+    """
+    lines = bz2.decompress(CAPTIONS.read_bytes()).decode("utf-8").splitlines()
+    pairs = list(zip(lines[: len(lines) // 2], lines[len(lines) // 2 :], strict=True))
+    valid, test, train = pairs[:HELD_OUT], pairs[HELD_OUT : 2 * HELD_OUT], pairs[2 * HELD_OUT :]
+    return {"train": train[:sentences], "valid": valid, "test": test}
