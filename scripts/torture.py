@@ -61,6 +61,7 @@ SETUPS = {
 }
 SHORT = list(SETUPS)[-1:]
 PARTS = {"weights": "model.safetensors", "moments": "state.safetensors", "history": "history.jsonl", "best": "best"}
+PASSING = re.compile(r"log|.*\.lock|\.latest\.unfinished-.*")
 FULL = re.compile(r"tfm: error: \S+: No space left on device; .*")
 
 
@@ -211,8 +212,11 @@ class Torture:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files below a folder, without what differs between two runs of the same: see `lasting`."""
-    files = (path for path in folder.rglob("*") if path.is_file() and path.name != "log")
+    """All files below a folder, without what differs between two runs of the same: see `lasting`.
+
+    Empty locks may stay, and an unfinished `latest`, which belongs to no run: it is deleted when it is a day old.
+    """
+    files = (path for path in folder.rglob("*") if path.is_file() and not PASSING.fullmatch(path.name))
     return {str(path.relative_to(folder)): lasting(path) for path in files}
 
 

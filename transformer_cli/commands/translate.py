@@ -246,7 +246,8 @@ class _Work:
 
         try:
             with writing(output):
-                shards.finish(shard, _target_of(output), facts, write)
+                # of a link, the file that it points to is replaced, and the shards wait beside that one
+                shards.finish(shard, output.resolve() if output.is_symlink() else output, facts, write)
         except TfmError as error:
             if place.rank is None:
                 raise
@@ -386,7 +387,7 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
             ):
                 yield out
         else:
-            with new_file(_target_of(output)) as whole, _as_text(whole, output) as out:
+            with new_file(output) as whole, _as_text(whole, output) as out:
                 yield out
 
 
@@ -398,11 +399,6 @@ def _sum_of(path: Path) -> dict[str, Any]:
         return file_sum(path)
     except OSError as error:
         raise unreadable(path, error) from None
-
-
-def _target_of(path: Path) -> Path:
-    """Of a link, returns the file that it points to: that one is replaced, and the link stays."""
-    return path.resolve() if path.is_symlink() else path
 
 
 @contextmanager

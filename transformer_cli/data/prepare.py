@@ -5,7 +5,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,9 @@ from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.data.word_corpus import encode_by_words
 from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import new_folder
+from transformer_cli.system.files import new_folder, sweep
+from transformer_cli.system.locks import exclusive
 from transformer_cli.system.sums import file_sums, write_sealed
-from transformer_cli.system.unfinished import sweep
 
 log = logging.getLogger(__name__)
 
@@ -65,16 +65,20 @@ def prepare(
         warn_of_overlap(manifest)
         with suppress(OSError):  # the folder may be somebody else's, or read-only
             os.utime(folder)  # `tfm train` uses the dataset that was prepared last
-        sweep(data_dir)
         return Prepared(folder, manifest, created=False)
+    lock = data_dir / f".{folder.name}.lock"
     try:
-        with new_folder(folder) as unfinished:
-            manifest = _write_dataset(unfinished, config.data, corpus, fingerprint, codec_dir, given)
-    except FileExistsError:
+        with ExitStack() as held:
+            with suppress(BlockingIOError):  # another `tfm prepare` makes the same: the faster one's stays
+                if held.enter_context(exclusive(lock)):
+                    held.callback(lock.unlink)
+                    sweep(data_dir, of=folder.name, idle_s=0)
+            with new_folder(folder) as unfinished:
+                manifest = _write_dataset(unfinished, config.data, corpus, fingerprint, codec_dir, given)
+    except OSError:
         if not folder.is_dir():
             raise
-        # another `tfm prepare` was faster
-        return Prepared(folder, read_manifest(folder), created=False)
+        return Prepared(folder, read_manifest(folder), created=False)  # the other one was faster
     return Prepared(folder, manifest, created=True)
 
 

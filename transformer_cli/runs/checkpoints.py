@@ -33,8 +33,7 @@ from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import AVERAGE, POINTERS, RESTORE, STEP, UNSAVED, Run, steadily, write_latest
 from transformer_cli.runs.state import Average, TrainingState, check_sealed, load_average, load_state, seal
-from transformer_cli.system.files import new_folder, write_json
-from transformer_cli.system.unfinished import delete
+from transformer_cli.system.files import delete, new_folder, write_json
 
 WEIGHTS = "model.safetensors"
 OURS = re.compile(rf"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what training deletes: never a copy by another name

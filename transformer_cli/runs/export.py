@@ -28,7 +28,6 @@ from transformer_cli.runs.checkpoints import load_weights
 from transformer_cli.runs.exported import Exported, Facts, is_exported, read_export, seal_export
 from transformer_cli.runs.run import Run, find_run, steadily, write_config
 from transformer_cli.system.files import new_folder, write_text
-from transformer_cli.system.unfinished import sweep
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +69,6 @@ def export(
         _refuse_another(place, opened, facts)
         found = Exported.open(place)
         log.info("%s: there already, as %s of %s in %s", place, facts.checkpoint, opened.folder, quantization)
-        sweep(place.parent)  # a kill may have left something unfinished
         return found
     if os.path.lexists(place):
         raise ConfigError(f"{place}: there already, and not an exported model; give --output a new name")

@@ -15,17 +15,15 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from transformer_cli.errors import DataError, FileError, MissingFile
-from transformer_cli.system.files import kind_of, new_file
+from transformer_cli.system.files import kind_of, new_file, sweep
 from transformer_cli.system.reading import shown
 from transformer_cli.system.sums import check_file, file_sum, read_sealed, text_sum, write_sealed
 from transformer_cli.system.terminal import counted
-from transformer_cli.system.unfinished import sweep
 
 MOST_SHARDS = 1_000_000
 NAMED = 10  # shards that are not finished, of which the numbers are said
@@ -117,10 +115,13 @@ class _Job:
         """Write a shard, and give it the name of a finished one."""
         part = self.folder / f"{number}-of-{self.facts['shards']}.{self._name}"
         written = part.with_name(f"{part.name}.{secrets.token_hex(4)}.new")  # another process may write the same shard
-        with new_file(written) as file:
-            write(file)
-        with suppress(FileNotFoundError):  # all has been joined, and this been deleted
+        try:
+            with new_file(written) as file:
+                write(file)
             written.rename(f"{part}.{file_sum(written)['crc32']}")
+        except FileNotFoundError:
+            if not self.is_joined():  # else all has been joined, and this been deleted
+                raise
 
     def finished(self) -> dict[int, Path]:
         """Returns the files of the finished shards, by their numbers."""
@@ -177,7 +178,7 @@ class _Job:
         """Delete the finished shards, and what kills have left."""
         for part in self.folder.glob(f"[!.]*.{self._name}.*"):
             part.unlink(missing_ok=True)
-        sweep(self.folder)
+        sweep(self.folder, idle_s=0)
 
     def _read(self) -> dict[str, Any] | None:
         try:

@@ -1,21 +1,29 @@
-"""Files that appear whole or not at all. Knows bytes, names and sums, nothing of what they mean."""
+"""Files that appear whole or not at all, and what killed processes left of them. Knows nothing of what they mean.
+
+What is not whole yet stands beside its place:
+
+.train.txt.unfinished-1a2b3c4d         is to become train.txt
+.step-0000052.unfinished-90a1b2c3/     is to become the folder step-0000052
+"""
 
 import errno
 import gzip
 import hashlib
 import json
 import os
+import secrets
+import shutil
 import stat
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from transformer_cli.system import streams
-from transformer_cli.system.unfinished import begin_file, begin_folder, delete, sweep
+from transformer_cli.system.streams import stream_named
 
-UNSYNCED = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EBADF}  # it cannot be synced at all
-IN_THE_WAY = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR}
+DAY_S = 24 * 3600.0
 
 
 def write_text(path: Path, text: str) -> None:
@@ -25,61 +33,23 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace `path` whole or not at all. A pipe or a device is not replaced but written to, and so is a stream."""
-    if (descriptor := streams.stream_named(path)) is not None:
-        streams.write_to(descriptor, content)
-        return
-    if path.exists() and not path.is_file():
+    """Replace `path` whole or not at all. A pipe or a device is not replaced but written to, and so is a stream.
+
+    To open the name of a stream would begin at the start of its file, over what has been printed.
+    """
+    descriptor = stream_named(path)
+    if descriptor == 1:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    elif descriptor is not None:
+        with open(descriptor, "wb", closefd=False) as stream:
+            stream.write(content)
+    elif path.exists() and not path.is_file():
         path.write_bytes(content)
-        return
-    # of a link, the file that it points to is replaced, and the link stays
-    with new_file(path.resolve() if path.is_symlink() else path) as file:
-        file.write(content)
-
-
-def append_line(path: Path, line: str) -> None:
-    """Append one line of text in a single write: processes that append at the same time do not mix their lines.
-
-    If a full disk cuts the line, or it cannot be synced, what was written of it is taken back. Raises OSError.
-    """
-    content = f"{line}\n".encode()
-    with _named(path, None), path.open("ab", buffering=0) as file:
-        written = file.write(content)
-        end = file.tell()
-        try:
-            if written < len(content):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            _sync(file.fileno())
-        except OSError:
-            if os.fstat(file.fileno()).st_size == end:  # else somebody has appended another line
-                file.truncate(end - written)
-            raise
-
-
-@contextmanager
-def new_file(path: Path) -> Iterator[BinaryIO]:
-    """Write a file that appears at `path`, or replaces it, only if the block ends without an error.
-
-    The file is written beside `path`, synced and renamed; it has the mode of the file that it replaces. After an error
-    nothing of it is left. An OSError of the system names `path`.
-    """
-    with _named(path, None):
-        _make_folder(path.parent)
-        sweep(path.parent)
-        temporary, file = begin_file(path)
-    with _named(path, temporary), file:
-        with suppress(OSError):  # there is none, or the file system has no modes
-            os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
-        try:
-            yield file
-            file.flush()
-            _sync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):  # the error above is the one to tell
-                temporary.unlink(missing_ok=True)
-            raise
-        _sync_folder(path.parent)
+    else:
+        with new_file(path) as file:
+            file.write(content)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -87,30 +57,75 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
+def append_line(path: Path, line: str) -> None:
+    """Append one line of text in a single write: processes that append at the same time do not mix their lines.
+
+    If a full disk cuts the line, what was written of it is taken back. Raises OSError.
+    """
+    content = f"{line}\n".encode()
+    with _named(path, path), path.open("ab", buffering=0) as file:
+        written = file.write(content)
+        if written < len(content):
+            file.truncate(file.tell() - written)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Write a file that appears at `path`, or replaces it, only if the block ends without an error.
+
+    It has the mode of the file that it replaces; of a link, the file that it points to is replaced. After an error
+    nothing is left. An OSError of the system names `path`.
+    """
+    place = path.resolve() if path.is_symlink() else path
+    with _appearing(place) as temporary, temporary.open("xb") as file:
+        with suppress(OSError):  # there is none, or the file system has no modes
+            os.fchmod(file.fileno(), stat.S_IMODE(place.stat().st_mode))
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Fill a folder that appears at `path` only if the block ends without an error; otherwise nothing is left.
 
     Yields a folder to write into, on the same file system. An OSError of the system names the place below `path`.
-    Raises FileExistsError if something is at `path` already, even if it has just appeared: a folder cannot replace
-    another one in one step, so each needs a new name.
+    Raises FileExistsError if something is at `path` already, or another OSError if a folder has just appeared there: a
+    folder cannot replace another one in one step, so each needs a new name.
     """
-    with _named(path, None):
-        _make_folder(path.parent)
-        sweep(path.parent)
-        temporary, lock = begin_folder(path)
-    with _named(path, temporary):
-        try:
-            yield temporary
-            _sync_all(temporary)
-            _rename(temporary, path)
-        except BaseException:
-            with suppress(OSError):  # the next `sweep` tries again
-                delete(temporary)
-            raise
-        finally:
-            os.close(lock)
-        _sync_folder(path.parent)
+    with _appearing(path) as temporary:
+        temporary.mkdir()
+        yield temporary
+        _sync_all(temporary)
+        if os.path.lexists(path):  # an empty folder would be replaced
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+
+
+def sweep(folder: Path, *, of: str = "*", idle_s: float = DAY_S) -> None:
+    """Delete what killed processes left unfinished in `folder`: what has not been written to for so long.
+
+    of: only what is to become a file or folder of this name. idle_s: 0 for whoever holds the lock that all who write
+    there hold. Raises no error: what cannot be deleted is somebody else's.
+    """
+    with suppress(OSError):
+        for left in list(folder.glob(f".{of}.unfinished-{'[0-9a-f]' * 8}")):
+            with suppress(OSError):
+                written = max(path.lstat().st_mtime for path in (left, *left.rglob("*")))
+                if not idle_s or time.time() - written > idle_s:
+                    delete(left)
+
+
+def delete(path: Path) -> None:
+    """Delete a file or a whole folder, if there is one; of a link, the link and not what it points to. Raises OSError.
+
+    Of a folder that cannot be deleted some files may be gone afterwards.
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def kind_of(path: Path) -> str:
@@ -143,40 +158,35 @@ def sha256(path: Path) -> str:
 
 
 @contextmanager
-def _named(path: Path, temporary: Path | None) -> Iterator[None]:
-    """Let errors of the system name what the user knows: `path`, or a file below it, instead of the temporary place.
+def _appearing(path: Path) -> Iterator[Path]:
+    """Yield a place beside `path` for what the block writes and syncs; at the end it is renamed to `path`."""
+    temporary = path.with_name(f".{path.name}.unfinished-{secrets.token_hex(4)}")
+    with _named(path, temporary):
+        if not path.parent.exists():  # else a file in its place would be "File exists", and not "Not a directory"
+            path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path.parent)
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):  # the error above is the one to tell
+                delete(temporary)
+            raise
+        _sync_folder(path.parent)
 
-    temporary: None if any error is about `path` itself.
-    """
+
+@contextmanager
+def _named(path: Path, temporary: Path) -> Iterator[None]:
+    """Let errors of the system name what the user knows: `path`, or a file below it, instead of the temporary place."""
     try:
         yield
     except OSError as error:
         if error.errno is not None:  # else it is somebody's own error, of requests for example
-            if temporary is None or error.filename in (None, -1):
+            if error.filename in (None, -1):
                 raise OSError(error.errno, error.strerror, str(path)) from error
             name = Path(os.fsdecode(error.filename))
             if name.is_relative_to(temporary):
                 raise OSError(error.errno, error.strerror, str(path / name.relative_to(temporary))) from error
-        raise
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, unless they are there. Raises OSError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:  # a file, or a link to nothing, is in its place
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
-
-
-def _rename(folder: Path, path: Path) -> None:
-    """Give a folder its place. Raises FileExistsError if that is taken."""
-    if os.path.lexists(path):  # an empty folder would be replaced
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    try:
-        os.rename(folder, path)
-    except OSError as error:
-        if error.errno in IN_THE_WAY:  # it has just appeared
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
         raise
 
 
@@ -185,25 +195,15 @@ def _sync_all(folder: Path) -> None:
     for name, _, files in os.walk(folder, topdown=False):
         for file in files:
             with open(os.path.join(name, file), "rb") as opened:
-                _sync(opened.fileno())
+                os.fsync(opened.fileno())
         _sync_folder(Path(name))
 
 
 def _sync_folder(folder: Path) -> None:
-    try:
+    """Wait until a folder's list of names is on the disk, as far as its file system can do that."""
+    with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # one may write there, but not list it
-        return
-    try:
-        _sync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync(descriptor: int) -> None:
-    """Wait until a file or folder is on the disk, as far as its file system can do that: some cannot for folders."""
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in UNSYNCED:
-            raise
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -112,21 +112,5 @@ def stream_named(path: Path) -> int | None:
     return int(of_dev or of_proc or [bool(each) for each in standard].index(True))
 
 
-def write_to(descriptor: int, content: bytes) -> None:
-    """Write bytes to an open descriptor, after what has been printed. Raises OSError; ReaderGone for standard output.
-
-    Opening its name instead would begin at the start of the file, over what has been printed.
-    """
-    if descriptor == 1:
-        sys.stdout.flush()
-    try:
-        with open(os.dup(descriptor), "wb") as file:
-            file.write(content)
-    except BrokenPipeError:
-        if descriptor == 1:
-            raise ReaderGone from None
-        raise
-
-
 def _unwritable(error: OSError) -> TfmError:
     return TfmError(f"standard output: cannot be written: {error.strerror}; redirect it to a file with room, or a pipe")

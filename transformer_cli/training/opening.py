@@ -18,6 +18,7 @@ from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
 from transformer_cli.runs.run import Run, find_codec, follow_latest, free_name, is_new, lost, training_lock
 from transformer_cli.runs.state import Validation, read_validations
+from transformer_cli.system.files import sweep
 from transformer_cli.system.locks import exclusive
 from transformer_cli.training.optimisers import state_names
 from transformer_cli.training.pretrained import NOTHING, Initial, read_initial
@@ -50,7 +51,9 @@ def open_run(
     """
     if not folder.parent.exists():
         _usable_dataset(config, config.data, folder.parent, data_dir, device, world)  # what is refused leaves no folder
-    with locked(folder):
+    with locked(folder) as is_held:
+        for place in (folder, folder / "checkpoints") if is_held else ():
+            sweep(place, idle_s=0)  # nobody else writes there
         run = None if fresh or is_new(folder) else Run.open(folder)
         if run:
             _check_settings(run, config, data_dir)  # before the dataset, which need not be there any more
@@ -105,16 +108,19 @@ def load_opened(run: Run, dataset: Dataset) -> Opened:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Make sure that nobody else trains the run in `folder` during the block. Raises ConfigError if somebody does."""
+def locked(folder: Path) -> Iterator[bool]:
+    """Make sure that nobody else trains the run in `folder` during the block. Raises ConfigError if somebody does.
+
+    Yields whether that is sure: some file systems have no locks.
+    """
     with ExitStack() as locks:
         try:
             # of a link both names: --fresh moves the link aside, and makes a folder of that name
-            for lock in sorted({training_lock(folder), folder.with_name(f".{folder.name}.lock")}):
-                locks.enter_context(exclusive(lock))
+            paths = sorted({training_lock(folder), folder.with_name(f".{folder.name}.lock")})
+            are_held = [locks.enter_context(exclusive(path)) for path in paths]
         except BlockingIOError:
             raise _is_trained(folder) from None
-        yield
+        yield all(are_held)
 
 
 def _frozen(config: Config) -> set[str]:

@@ -7,12 +7,22 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from transformer_cli.system.files import append_line, new_folder, sha256, write_json, write_text
+from transformer_cli.system.files import (
+    append_line,
+    delete,
+    new_file,
+    new_folder,
+    sha256,
+    sweep,
+    write_json,
+    write_text,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -106,16 +116,16 @@ def test_a_folder_never_replaces_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_appears_meanwhile_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rename = os.rename
+    replace = os.replace
 
     def overtaken(old: Path, new: Path) -> None:
         (new / "sub").mkdir(parents=True)
-        rename(old, new)  # Linux: ENOTEMPTY
+        replace(old, new)  # Linux: ENOTEMPTY
 
-    monkeypatch.setattr(os, "rename", overtaken)
-    with pytest.raises(FileExistsError) as refused, new_folder(tmp_path / "new"):
+    monkeypatch.setattr(os, "replace", overtaken)
+    with pytest.raises(OSError, match="not empty") as refused, new_folder(tmp_path / "new"):
         pass
-    assert (refused.value.filename, refused.value.strerror) == (str(tmp_path / "new"), "File exists")
+    assert refused.value.filename == str(tmp_path / "new")
     assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["new", "new/sub"]
 
 
@@ -136,18 +146,18 @@ def test_all_of_a_folder_is_synced_before_it_appears_and_its_place_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = []
-    fsync, rename = os.fsync, os.rename
+    fsync, replace = os.fsync, os.replace
 
     def noted_sync(descriptor: int) -> None:
         done.append(os.readlink(f"/proc/self/fd/{descriptor}"))
         fsync(descriptor)
 
-    def noted_rename(old: Path, new: Path) -> None:
+    def noted_replace(old: Path, new: Path) -> None:
         done.append("renamed")
-        rename(old, new)
+        replace(old, new)
 
     monkeypatch.setattr(os, "fsync", noted_sync)
-    monkeypatch.setattr(os, "rename", noted_rename)
+    monkeypatch.setattr(os, "replace", noted_replace)
     with new_folder(tmp_path / "new") as unfinished:
         (unfinished / "sub").mkdir()
         (unfinished / "sub" / "a").write_text("a")
@@ -155,20 +165,23 @@ def test_all_of_a_folder_is_synced_before_it_appears_and_its_place_after(
     assert done == [*inside, "renamed", str(tmp_path)]
 
 
-@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_a_file_system_that_cannot_sync_folders_is_no_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    monkeypatch.setattr(os, "fsync", failing(number))
+def test_a_file_system_that_cannot_sync_folders_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsync = os.fsync
+
+    def refuse_folders(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse_folders)
     write_text(tmp_path / "a.txt", "text")
-    append_line(tmp_path / "a.txt", "line")
     with new_folder(tmp_path / "new"):
         pass
     assert names(tmp_path) == ["a.txt", "new"]
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO])
-@pytest.mark.parametrize("function", ["fsync", "rename", "replace", "mkdir"])
+@pytest.mark.parametrize("function", ["fsync", "replace", "mkdir"])
 def test_errors_name_the_place_that_the_user_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, function: str
 ) -> None:
@@ -181,6 +194,76 @@ def test_errors_name_the_place_that_the_user_knows(
         fill()
     assert refused.value.filename in {str(tmp_path / "new"), str(tmp_path / "new" / "a.txt")}
     assert (refused.value.errno, refused.value.filename2) == (number, None)
+    assert names(tmp_path) == []
+
+
+# What killed processes leave
+
+LEFT = ".file.unfinished-0123abcd"
+LEFT_FOLDER = ".folder.v2.unfinished-ffffffff"
+
+
+def leave(folder: Path, seconds: float) -> None:
+    """What a process left so many seconds ago that was killed while it wrote a file and filled a folder."""
+    (folder / LEFT).write_text("half")
+    (folder / LEFT_FOLDER).mkdir()
+    (folder / LEFT_FOLDER / "half").write_text("half")
+    age(folder, seconds)
+
+
+def age(folder: Path, seconds: float) -> None:
+    then = time.time() - seconds
+    for path in folder.rglob("*"):
+        os.utime(path, (then, then))
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(23 * 3600, [LEFT, LEFT_FOLDER, "new"]), (25 * 3600, ["new"])])
+def test_what_nobody_has_written_to_for_a_day_is_deleted(tmp_path: Path, seconds: float, expected: list[str]) -> None:
+    leave(tmp_path, seconds)
+    write_text(tmp_path / "new", "")
+    assert names(tmp_path) == expected
+    (tmp_path / "new").unlink()
+    with new_folder(tmp_path / "new"):
+        pass
+    assert names(tmp_path) == expected
+
+
+def test_whoever_holds_the_lock_need_not_wait(tmp_path: Path) -> None:
+    leave(tmp_path, 0)
+    sweep(tmp_path, of="folder.v2", idle_s=0)
+    assert names(tmp_path) == [LEFT]
+    sweep(tmp_path, idle_s=0)
+    assert names(tmp_path) == []
+
+
+def test_sweeping_spares_what_is_written_and_what_is_not_ours(tmp_path: Path) -> None:
+    not_ours = [".cache", ".git.old.x", ".notes.123.swp", LEFT[1:], f"{LEFT}x"]
+    for name in not_ours:
+        (tmp_path / name).mkdir()
+    leave(tmp_path, 1e6)
+    with new_folder(tmp_path / "new") as folder, new_file(tmp_path / "other"):
+        (folder / "first").touch()
+        os.utime(folder, (0, 0))  # what was just written in it counts
+        sweep(tmp_path)
+    assert names(tmp_path) == sorted([*not_ours, "new", "other"])
+
+
+@pytest.mark.parametrize("function", ["unlink", "rmdir"])
+def test_what_cannot_be_swept_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+    leave(tmp_path, 1e6)
+    monkeypatch.setattr(os, function, failing(errno.EACCES))
+    sweep(tmp_path)
+    sweep(tmp_path / "gone")
+
+
+def test_deleting_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").touch()
+    (tmp_path / "link").symlink_to("real")
+    delete(tmp_path / "link")
+    delete(tmp_path / "gone")
+    assert names(tmp_path) == ["real"]
+    delete(tmp_path / "real")
     assert names(tmp_path) == []
 
 

@@ -1,6 +1,7 @@
 """Locks: who is kept out, when they are lifted, and what is said where there are none."""
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -9,13 +10,19 @@ from pathlib import Path
 import pytest
 
 from transformer_cli.runs.run import training_lock
-from transformer_cli.system.locks import Lock, exclusive, is_locked, try_lock
+from transformer_cli.system.locks import exclusive, is_locked
 
 
 def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path) -> None:
     path = tmp_path / "runs" / ".mine.lock"
-    with exclusive(path), pytest.raises(BlockingIOError), exclusive(path):
-        pass
+    assert not is_locked(path)
+    assert not path.exists()
+    with exclusive(path) as is_held:
+        assert is_held
+        assert is_locked(path)
+        with pytest.raises(BlockingIOError), exclusive(path):
+            pass
+    assert not is_locked(path)
     with exclusive(path):
         pass
 
@@ -27,19 +34,10 @@ def test_a_run_has_one_lock_under_all_its_names(tmp_path: Path) -> None:
         assert is_locked(training_lock(tmp_path / "elsewhere" / "real"))
 
 
-def test_one_can_ask_whether_a_lock_is_held(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    assert not is_locked(path)
-    assert not path.exists()
-    with exclusive(path):
-        assert is_locked(path)
-    assert not is_locked(path)
-
-
 def test_whoever_only_asks_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "lock"
     with path.open("w") as asking:
-        assert try_lock(asking) is Lock.HELD
+        fcntl.flock(asking, fcntl.LOCK_EX)
         monkeypatch.setattr("time.sleep", lambda _: asking.close())  # it has asked
         with exclusive(path):
             assert is_locked(path)
@@ -51,12 +49,10 @@ def test_the_lock_of_a_killed_process_is_lifted(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()
-        with pytest.raises(BlockingIOError), exclusive(tmp_path / "lock"):
-            pass
+        assert is_locked(tmp_path / "lock")
         process.kill()
         process.wait()
-        with exclusive(tmp_path / "lock"):
-            pass
+    assert not is_locked(tmp_path / "lock")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
@@ -67,16 +63,8 @@ def test_a_file_system_without_locks_is_warned_of(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("fcntl.flock", refuse)
-    reached = False
-    with exclusive(tmp_path / "lock") as _, (tmp_path / "lock").open("a") as file:
-        assert try_lock(file) is Lock.IMPOSSIBLE
-        reached = True
-    assert reached
+    with exclusive(tmp_path / "lock") as is_held:
+        assert not is_held
+        assert not is_locked(tmp_path / "lock")
     message = "this file system has no locks; make sure that nobody else does the same meanwhile"
     assert caplog.messages == [f"{tmp_path}/lock: {message}"]
-
-
-def test_where_python_knows_no_locks_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("transformer_cli.system.locks.fcntl", None)
-    with (tmp_path / "lock").open("a") as file:
-        assert try_lock(file) is Lock.IMPOSSIBLE
