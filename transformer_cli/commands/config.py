@@ -34,14 +34,15 @@ def config(
         raise typer.BadParameter("--run prints a run's own settings; it cannot be used with a config or --set")
     if list_names and (name is not None or run is not None or overrides):
         raise typer.BadParameter("--list prints names; it cannot be used with a config, --run or --set")
-    from transformer_cli.config.commented import PATTERN, as_commented_yaml, summary
+    from transformer_cli.config.commented import PATTERN, as_commented_yaml, heading
     from transformer_cli.config.configfile import SHIPPED, find_config, read_config_text, shipped_configs
     from transformer_cli.config.load import load_config
 
     if list_names:
         shipped = shipped_configs()
         width = max(map(len, shipped))
-        print("\n".join(f"{each:{width}}  {summary(read_config_text(path))}" for each, path in shipped.items()))
+        for each, path in shipped.items():
+            print(f"{each:{width}}  {heading(read_config_text(path)).partition(chr(10))[0].removeprefix('# ')}")
     elif run is not None:
         folder, kept = _of_run(run)
         print(as_commented_yaml(kept, title=f"The settings of {folder}"), end="")
@@ -50,7 +51,7 @@ def config(
         path = SHIPPED / PATTERN if name is None else find_config(name)
         text = read_config_text(path) if path.parent == SHIPPED else ""
         if path == SHIPPED / PATTERN:  # its comments are the schema's
-            text = text.partition("\n\n")[0]
+            text = heading(text)
         print(as_commented_yaml(chosen, text=text, title=f"The settings of {path}"), end="")
 
 

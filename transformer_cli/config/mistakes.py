@@ -1,170 +1,116 @@
 """Says what is wrong with a setting, in one sentence and in a user's words. Knows the schema; reads no file.
 
-The schema's own sentences, for values that do not fit together, pass through. The library that checks types has
-sentences too, but they name its classes and ours; so each kind of mistake that the schema can have gets a sentence
-here.
+The schema's own sentences, for values that do not fit together, pass through. pydantic's sentences name its classes and
+ours, so each kind of mistake that the schema can have has words in `MUST`.
 """
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import date
-from typing import Any, TypeGuard, get_args, get_origin
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from pydantic import ValidationError
 
-from transformer_cli.config.schema import Config, Section
-from transformer_cli.config.yamltext import as_line
+from transformer_cli.config.schema import Config, FilePair
+from transformer_cli.config.yamltext import as_line, compose, line_of
 
 MOST_SHOWN = 80  # characters of a value
+MUST = {
+    "bool_type": "be true or false",
+    "dict_type": "be a section with a key for each split",
+    "finite_number": "be a finite number",
+    "float_type": "be a number",
+    "greater_than": "be greater than {gt:,.12g}",
+    "greater_than_equal": "be at least {ge:,.12g}",
+    "int_type": "be a whole number",
+    "less_than": "be less than {lt:,.12g}",
+    "less_than_equal": "be at most {le:,.12g}",
+    "literal_error": "be {expected}",
+    "model_type": "be a section with keys below it, such as {first}",
+    "path_type": "be a path",
+    "string_too_short": "have at least one character",
+    "string_type": "be text",
+    "too_long": "be a list of {max_length} values",
+    "tuple_type": "be a list in brackets",
+}
 
 Location = tuple[int | str, ...]
+Given = tuple[tuple[str, ...], str]  # the key that an option sets, and the option, as an error names it
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """What is wrong with a setting."""
+def first_mistake(error: ValidationError, *, origin: str, text: str, given: Sequence[Given]) -> str:
+    """Returns where the first mistake of a config stands, what is wrong there, and the number of the others.
 
-    key: str
-    """the dotted key that it is about, as far as it is about one"""
-    sentence: str
-    is_of_section: bool
-    """whether it is about how the values of a section fit together"""
-
-    def is_about(self, key: str) -> bool:
-        """Whether it is about a key, or about something below or above it: training: 5 is about training.epochs."""
-        return f"{self.key}.".startswith(f"{key}.") or (not self.is_of_section and f"{key}.".startswith(f"{self.key}."))
-
-
-def first_mistake(error: ValidationError) -> Mistake:
-    """Returns the first mistake of what does not fit the schema; its sentence has the number of the others.
-
-    Unknown keys come before the keys that are missing for them.
+    Unknown keys come before the keys that are missing for them. A mistake stands in the last option that is about its
+    key, else in a line of the text, which comes from `origin`.
     """
     first, *others = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
     sentence = _sentence(first) + (f" (and {len(others)} more)" if others else "")
-    key = _dotted(tuple(part for part in first["loc"] if isinstance(part, str)))
-    if first["type"] != "value_error":
-        return Mistake(key, sentence, is_of_section=False)
-    named = re.match(r"[\w.]+(?=: )", str(first["ctx"]["error"]))  # "num_heads: 7 does not divide …", of model
-    return Mistake(".".join(filter(None, (key, named and named[0]))), sentence, is_of_section=True)
+    location, is_of_several = first["loc"], first["type"] == "value_error"  # of several values that do not fit together
+    if is_of_several and (named := re.match(r"[\w.]+(?=: )", str(first["ctx"]["error"]))):
+        location += tuple(named[0].split("."))  # "num_heads: 7 does not divide …", of model
+    for key, option in reversed(given):
+        is_below = key[: len(location)] == location and not is_of_several
+        if is_below or location[: len(key)] == key:
+            return f"{option}: {sentence}"
+    line = line_of(compose(text), location)
+    return f"{origin}: line {line}: {sentence}" if line else f"{origin}: {sentence}"
 
 
-def shown(value: Any) -> str:
+def _sentence(mistake: Mapping[str, Any]) -> str:
+    kind, location, given, context = mistake["type"], mistake["loc"], mistake["input"], mistake.get("ctx", {})
+    if kind in ("extra_forbidden", "invalid_key"):
+        return f"{_dotted(location)}: unknown key{_nearest(location)}"
+    if location and location[-1] == "[key]":  # of data.files, the only mapping whose keys the user chooses
+        location = location[:-2]
+    place = ""
+    if location and isinstance(location[-1], int):  # of a list
+        location, place = location[:-1], f" value {location[-1] + 1}"
+    subject = f"{_dotted(location)}:{place}" if location else ""
+    if kind == "value_error":
+        return f"{subject} {context['error']}".strip()
+    if kind == "missing":
+        return f"{subject} missing"
+    first = f"{_dotted(location)}.{_known(location)[0]}"
+    must = MUST.get(kind, "be another kind of value").format(**context, first=first).replace("'", "")
+    quotes = "; put quotes around it" if kind in ("string_type", "path_type") and isinstance(given, float | int) else ""
+    return f"{subject} must {must}, not {_shown(given)}{quotes}"
+
+
+def _shown(value: Any) -> str:
     """Returns a value as YAML, or the beginning of a long one; without the characters that would steer a terminal."""
     line = as_line(value)
     return line if len(line) <= MOST_SHOWN else f"{line[:MOST_SHOWN]}…"
 
 
-def _sentence(mistake: Mapping[str, Any]) -> str:
-    kind, location, given = mistake["type"], mistake["loc"], mistake["input"]
-    if kind in ("extra_forbidden", "invalid_key"):
-        return f"{_dotted(location)}: unknown key{_nearest(location)}"
-    if kind == "value_error":
-        where = f"{_dotted(location)}: " if location else ""
-        return f"{where}{mistake['ctx']['error']}"
-    if location[-1] == "[key]":  # of data.files, the only mapping whose keys the user chooses
-        return f"{_dotted(location[:-2])}: {shown(location[-2])} cannot name a split; put quotes around it"
-    *parents, last = location
-    annotation = _annotation(tuple(parents))
-    if isinstance(last, int) and kind == "missing":
-        return f"{_dotted(tuple(parents))}: must be a list of {len(get_args(annotation))} values, not {shown(given)}"
-    if kind == "missing":
-        return f"{_dotted(location)}: missing"
-    subject = f"{_dotted(location)}:" if isinstance(last, str) else f"{_dotted(tuple(parents))}: value {last + 1}"
-    return f"{subject} must {_requirement(mistake)}, not {shown(given)}{_advice(kind, given)}"
-
-
-def _requirement(mistake: Mapping[str, Any]) -> str:
-    """What a value must be, after the word "must"."""
-    kind, context = mistake["type"], mistake.get("ctx", {})
-    for bound, words in (("ge", "at least"), ("le", "at most"), ("gt", "greater than"), ("lt", "less than")):
-        if bound in context:
-            return f"be {words} {_number(context[bound])}"
-    if kind == "model_type":
-        first = next(iter(_section(mistake["loc"]).model_fields))
-        return f"be a section with keys below it, such as {_dotted(mistake['loc'])}.{first}"
-    if kind == "literal_error":
-        return f"be {context['expected']}".replace("'", "")
-    if kind == "too_long":
-        return f"be a list of {context['max_length']} values"
-    return {
-        "int_type": "be a whole number",
-        "float_type": "be a number",
-        "finite_number": "be a finite number",
-        "bool_type": "be true or false",
-        "string_type": "be text",
-        "path_type": "be a path",
-        "string_too_short": "have at least one character",
-        "string_too_long": f"have at most {context.get('max_length')} characters",
-        "tuple_type": "be a list in brackets",
-        "dict_type": "be a section with a key for each split",
-    }.get(kind, "be another kind of value")
-
-
-def _advice(kind: str, given: Any) -> str:
-    """What to do, where a value is nearly right."""
-    if kind in ("string_type", "path_type") and isinstance(given, int | float | date):  # bool is an int
-        return "; put quotes around it"
-    is_quoted = isinstance(given, str) and re.fullmatch(r"\s*[-+]?[\d.]+(e[-+]?\d+)?\s*|true|false", given)
-    if kind in ("int_type", "float_type", "bool_type") and is_quoted:
-        return "; take the quotes off"
-    return ""
-
-
-def _number(bound: float) -> str:
-    return f"{int(bound):,}" if bound == int(bound) else f"{bound:g}"
-
-
 def _dotted(location: Location) -> str:
-    return ".".join(shown(part) for part in location)
+    return ".".join(_shown(part) for part in location)
 
 
 def _nearest(location: Location) -> str:
     """The key that was meant: one of this name elsewhere, a similar one here, or one that it begins or resembles."""
-    key, here = str(location[-1]), _section(location[:-1]).model_fields
-    everywhere = dict(_keys(Config))
-    named = [dotted for dotted, name in everywhere.items() if name == key]
-    named = named or difflib.get_close_matches(key, here, n=1, cutoff=0.55)
-    named = named or [dotted for dotted, name in everywhere.items() if name.startswith(f"{key}_")]
-    near = difflib.get_close_matches(key, everywhere.values(), n=1, cutoff=0.75)
-    named = named or [dotted for dotted, name in everywhere.items() if name in near]
-    return f"; did you mean {' or '.join(named)}?" if named else f"; known here: {', '.join(here)}"
+    name, known, everywhere = str(location[-1]), _known(location[:-1]), list(_keys(Config().model_dump()))
+    last = {key: key.rpartition(".")[2] for key in everywhere}
+    similar = difflib.get_close_matches(name, last.values(), n=1, cutoff=0.75)
+    found = (
+        [key for key in everywhere if last[key] == name]
+        or difflib.get_close_matches(name, known, n=1, cutoff=0.55)
+        or [key for key in everywhere if last[key].startswith(f"{name}_") or last[key] in similar]
+    )
+    return f"; did you mean {' or '.join(found)}?" if found else f"; known here: {', '.join(known)}"
 
 
-def _keys(section: type[Section], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The dotted name and the last part of every key below a section: training.epochs, epochs."""
-    for name, field in section.model_fields.items():
-        yield f"{prefix}{name}", name
-        for inner in _sections_in(field.annotation):
-            if inner is field.annotation:  # data.files has keys of the user's
-                yield from _keys(inner, f"{prefix}{name}.")
+def _known(location: Location) -> list[str]:
+    """The keys below a section."""
+    section: Any = Config().model_dump()
+    for key in location:
+        section = section.get(key) if isinstance(section, dict) else None
+    return [*(section if isinstance(section, dict) else FilePair.model_fields)]  # whose splits the user names
 
 
-def _section(location: Location) -> type[Section]:
-    """The section at a place of the config, such as ("data", "files", "train")."""
-    found = _sections_in(_annotation(location))
-    return next(iter(found), Config)
-
-
-def _annotation(location: Location) -> Any:
-    """The type at a place of the config; of a mapping's or a list's items, the mapping's or the list's own type."""
-    annotation: Any = Config
-    for part in location:
-        if _is_section(annotation):
-            if part not in annotation.model_fields:
-                break
-            annotation = annotation.model_fields[str(part)].annotation
-    return annotation
-
-
-def _sections_in(annotation: Any) -> list[type[Section]]:
-    """The section that a type is, or that it holds: dict[str, FilePair] | None holds FilePair."""
-    if _is_section(annotation):
-        return [annotation]
-    return [section for inner in get_args(annotation) for section in _sections_in(inner)]
-
-
-def _is_section(annotation: Any) -> TypeGuard[type[Section]]:
-    return get_origin(annotation) is None and isinstance(annotation, type) and issubclass(annotation, Section)
+def _keys(tree: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Every dotted key, also of sections."""
+    for key, value in tree.items():
+        yield f"{prefix}{key}"
+        if isinstance(value, dict):
+            yield from _keys(value, f"{prefix}{key}.")

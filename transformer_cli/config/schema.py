@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
@@ -19,6 +19,28 @@ Layers = Annotated[int, Field(ge=1, le=1000)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 MOST_OF_A_NAME = 100  # characters: file names are made of it, and may have 255 bytes
 NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{MOST_OF_A_NAME - 1}}}")
+
+
+def _text(pattern: str, otherwise: str) -> Any:
+    """Text of a pattern. otherwise: what is said of other text, after the text itself."""
+
+    def check(text: str) -> str:
+        if not re.fullmatch(pattern, text):
+            raise ValueError(f"{text!r} {otherwise}")
+        return text
+
+    return AfterValidator(check)
+
+
+_NAMES = "use up to 100 letters, digits, '.', '_' and '-'"
+RunName = Annotated[str, _text(rf"(?!latest$){NAME.pattern}", f"cannot name a run; {_NAMES}, and not 'latest'")]
+SplitName = Annotated[str, _text(NAME.pattern, f"cannot name a split; {_NAMES}")]
+Language = Annotated[str, _text(NAME.pattern, "cannot name a language; give a code such as de or en")]
+Fingerprint = Annotated[str, _text("[0-9a-f]{8}", "is not the last 8 characters of a dataset's folder")]
+Device = Annotated[
+    str, _text(r"auto|cpu|cuda(:\d{1,9})?|mps", "is not a device; choose auto, cpu, cuda, cuda:N or mps")
+]
+Place = Annotated[str, Field(min_length=1)]  # a file, a folder, or the name of something that lies elsewhere
 Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
 MULTI30K_LANGUAGES = ("de", "en", "fr", "cs")
 CAPTIONS_LANGUAGES = ("de", "en")
@@ -47,18 +69,6 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
-
-
-def _fingerprint(text: str) -> str:
-    if not re.fullmatch(r"[0-9a-f]{8}", text):
-        raise ValueError(f"{text!r} cannot be a fingerprint; it is the last 8 characters of a dataset's folder")
-    return text
-
-
-def _device(name: str) -> str:
-    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,9})?|mps", name):
-        raise ValueError(f"{name!r} is not a device; choose auto, cpu, cuda, cuda:N or mps")
-    return name
 
 
 class FilePair(Section):
@@ -102,9 +112,9 @@ class DataConfig(Section):
 
     corpus: Literal["multi30k", "files", "captions"] = "multi30k"
     """downloaded, or read from a folder; your own; or embedded, which needs no network"""
-    source: Annotated[str, Shapes.CODEC] = "de"
+    source: Annotated[Language, Shapes.CODEC] = "de"
     """the language to translate from, as a spaCy code"""
-    target: Annotated[str, Shapes.CODEC] = "en"
+    target: Annotated[Language, Shapes.CODEC] = "en"
     """the language to translate into, as a spaCy code"""
     tokens: Annotated[Literal["words", "subwords"], Shapes.CODEC] = "words"
     """spaCy's words, or pieces of words learned by SentencePiece, with which any text can be written"""
@@ -118,16 +128,16 @@ class DataConfig(Section):
     """with tokens: words, the most frequent so many words of a vocabulary stay, the others become <unk> (null: all)"""
     joint_vocabulary: Annotated[bool, Shapes.CODEC] = False
     """one vocabulary for both languages (needed to tie all embeddings)"""
-    codec: Annotated[Annotated[str, Field(min_length=1)] | None, Shapes.PLACE] = None
+    codec: Annotated[Place | None, Shapes.PLACE] = None
     """encode the text with the codecs of this run (a name under runs/, or a folder), instead of learning new ones"""
     skip_empty: bool = False
     """leave out pairs with an empty side, counted in a warning, instead of stopping at the first"""
-    files: Annotated[dict[str, FilePair] | None, Shapes.PLACE] = None
+    files: Annotated[dict[SplitName, FilePair] | None, Shapes.PLACE] = None
     """with corpus: files, the source and the target file for train, for valid and for each test set, under its name:
     {train: {source: a.en, target: a.fr}, valid: {…}, any_test_name: {…}}"""
     captions: CaptionsConfig = CaptionsConfig()
     """with corpus: captions, how much of it"""
-    fingerprint: Annotated[Annotated[str, AfterValidator(_fingerprint)] | None, Shapes.TRAINING] = None
+    fingerprint: Annotated[Fingerprint | None, Shapes.TRAINING] = None
     """train on exactly this dataset (null: the newest one with these settings); a run records its dataset here"""
 
     @property
@@ -144,44 +154,28 @@ class DataConfig(Section):
         return {**used, "data.lowercase": self.lowercased}
 
     @model_validator(mode="after")
-    def _settings_are_of_the_kind_of_tokens(self) -> "DataConfig":
+    def _values_fit(self) -> "DataConfig":
         if self.tokens == "subwords":
             for key, value in (("min_freq", self.min_freq), ("max_words", self.max_words)):
                 if value != DataConfig.model_fields[key].default:
                     raise ValueError(f"{key}: {value} applies to words only, but tokens is subwords; take it out")
-        if self.tokens == "words":
+        else:
             for key, value in self.subwords:
                 if value != SubwordsConfig.model_fields[key].default:
-                    raise ValueError(
-                        f"subwords.{key}: {value} is for subwords, but tokens is words; set tokens: subwords"
-                    )
-        for key, language in (("source", self.source), ("target", self.target)):
-            if not NAME.fullmatch(language):
-                raise ValueError(f"{key}: {language!r} cannot name a language; give a code such as de or en")
-        return self
-
-    @model_validator(mode="after")
-    def _languages_and_files(self) -> "DataConfig":
-        known = {"multi30k": MULTI30K_LANGUAGES, "captions": CAPTIONS_LANGUAGES}.get(self.corpus)
-        if known is not None:
-            for key, language in (("source", self.source), ("target", self.target)):
-                if language not in known:
-                    raise ValueError(
-                        f"{key}: {language!r} is not a language of {self.corpus}; it has {', '.join(known)}"
-                    )
-            if self.source == self.target:
-                raise ValueError(f"source and target are both {self.source!r}; choose two languages")
-        if self.files is not None and self.corpus != "files":
-            raise ValueError(f"files is set, but corpus is {self.corpus}; set corpus: files, or take files out")
+                    raise ValueError(f"subwords.{key}: {value} needs tokens: subwords, but tokens is words")
         if self.corpus == "files":
             missing = [split for split in ("train", "valid") if split not in (self.files or {})]
             if missing:
                 raise ValueError(f"corpus: files needs files.{missing[0]} with a source and a target path")
-        for split in self.files or {}:
-            if not NAME.fullmatch(split):
-                raise ValueError(
-                    f"files: {split!r} cannot name a split; use up to 100 letters, digits, '.', '_' and '-'"
-                )
+            return self
+        if self.files is not None:
+            raise ValueError(f"files is set, but corpus is {self.corpus}; set corpus: files, or take files out")
+        known = MULTI30K_LANGUAGES if self.corpus == "multi30k" else CAPTIONS_LANGUAGES
+        for key, language in (("source", self.source), ("target", self.target)):
+            if language not in known:
+                raise ValueError(f"{key}: {language!r} is not a language of {self.corpus}; it has {', '.join(known)}")
+        if self.source == self.target:
+            raise ValueError(f"source and target are both {self.source!r}; choose two languages")
         return self
 
 
@@ -190,10 +184,10 @@ class VectorsConfig(Section):
 
     shapes = Shapes.TRAINING
 
-    source: Annotated[Annotated[str, Field(min_length=1)] | None, Shapes.PLACE] = None
+    source: Annotated[Place | None, Shapes.PLACE] = None
     """vectors for the source embedding: a path (with a "/" or a ".", from the config's own folder on), or a
     name such as glove-wiki-gigaword-100"""
-    target: Annotated[Annotated[str, Field(min_length=1)] | None, Shapes.PLACE] = None
+    target: Annotated[Place | None, Shapes.PLACE] = None
     """vectors for the target embedding, likewise"""
     freeze: bool = False
     """keep the vectors as they are; words without a vector still learn"""
@@ -313,7 +307,7 @@ class TrainingConfig(Section):
     """stop after this many validations without a new best one (null: never)"""
     average: Annotated[int, Field(ge=2, le=1000)] | None = None
     """at the end, validate the mean of the last so many epochs' weights as well (section 6.1; null: do not)"""
-    initialize_from: Annotated[Annotated[str, Field(min_length=1)] | None, Shapes.PLACE] = None
+    initialize_from: Annotated[Place | None, Shapes.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
     """parts of the model that stay as they begin (of source_embedding, target_embedding, encoder, decoder, output); so
@@ -329,7 +323,7 @@ class TrainingConfig(Section):
     and in the random numbers that dropout draws)"""
     precision: Annotated[Literal["auto", "float32", "bfloat16"], Shapes.NOTHING] = "auto"
     """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
-    device: Annotated[str, AfterValidator(_device), Shapes.NOTHING] = "auto"
+    device: Annotated[Device, Shapes.NOTHING] = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
     num_threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, Shapes.NOTHING] = None
     """CPU threads (null: torch's choice)"""
@@ -380,7 +374,7 @@ class Config(Section):
 
     shapes = Shapes.NOTHING
 
-    name: str | None = None
+    name: RunName | None = None
     """the run's folder under runs/ (null: named after corpus and languages, such as multi30k or captions.de-en)"""
     data: DataConfig = DataConfig()
     """what is translated into what"""
@@ -390,15 +384,6 @@ class Config(Section):
     """how it learns"""
     decoding: DecodingConfig = DecodingConfig()
     """how it translates"""
-
-    @field_validator("name")
-    @classmethod
-    def _is_a_folder_name(cls, name: str | None) -> str | None:
-        if name is not None and (not NAME.fullmatch(name) or name == "latest"):
-            raise ValueError(
-                f"{name!r} cannot name a run; use up to 100 letters, digits, '.', '_' and '-', and not 'latest'"
-            )
-        return name
 
     @property
     def run_name(self) -> str:
@@ -413,29 +398,24 @@ class Config(Section):
             return data.corpus
         return f"{data.corpus}.{data.source}-{data.target}"[:MOST_OF_A_NAME]
 
-    @property
-    def _held(self) -> set[str]:
-        """The parts that learn nothing: frozen ones, and embeddings that are nothing but a frozen output's matrix."""
-        held: set[str] = set(self.training.freeze)
-        if "output" in held and self.model.positions == "sinusoidal":
-            tied = {"none": (), "target+output": ("target_embedding",), "all": ("source_embedding", "target_embedding")}
-            held.update(tied[self.model.tie_embeddings])
-        return held
-
     @model_validator(mode="after")
     def _sections_fit(self) -> "Config":
-        if self.model.pretrained and self.data.tokens == "subwords":
+        model, training = self.model, self.training
+        if model.pretrained and self.data.tokens == "subwords":
             raise ValueError(
-                "model.vectors: they are vectors of words, but data.tokens is subwords; take them out, or set "
-                "data.tokens: words"
+                "model.vectors: they are vectors of words, but data.tokens is subwords; take one of them out"
             )
-        if self.model.tie_embeddings == "all" and not self.data.joint_vocabulary:
+        if model.tie_embeddings == "all" and not self.data.joint_vocabulary:
             raise ValueError(
                 "model.tie_embeddings: all three need one vocabulary for both sides; set data.joint_vocabulary: true"
             )
-        if self.training.initialize_from is not None and self.model.pretrained:
+        if training.initialize_from is not None and model.pretrained:
             raise ValueError("training.initialize_from: its embeddings would replace model.vectors; name only one")
-        if self._held == set(get_args(Part)):
+        frozen: set[str] = set(training.freeze)
+        if "output" in frozen and model.positions == "sinusoidal":  # then tied embeddings have no weights of their own
+            frozen |= {"target_embedding"} if model.tie_embeddings != "none" else set()
+            frozen |= {"source_embedding"} if model.tie_embeddings == "all" else set()
+        if frozen == set(get_args(Part)):
             raise ValueError("training.freeze: every part is frozen, so nothing can be learned; leave one out")
         return self
 

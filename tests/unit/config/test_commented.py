@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from transformer_cli.config.commented import WIDTH, as_commented_yaml, summary
+from transformer_cli.config.commented import WIDTH, as_commented_yaml, heading
 from transformer_cli.config.configfile import shipped_configs
 from transformer_cli.config.load import differences, load_config
 from transformer_cli.config.schema import Config
@@ -67,8 +67,8 @@ def test_the_users_files_are_written_below_each_other(tmp_path: Path) -> None:
     assert load_config(tmp_path / "again.yaml") == config
 
 
-def test_every_shipped_config_has_a_summary_that_fits_beside_its_name() -> None:
-    summaries = {name: summary(text) for name, text in SHIPPED.items()}
-    assert len({*summaries.values()}) == len(SHIPPED)
-    assert all(said.endswith(".") for said in summaries.values())
-    assert max(map(len, SHIPPED)) + len("  ") + max(map(len, summaries.values())) <= WIDTH
+def test_every_shipped_config_says_in_a_line_what_it_is_for() -> None:
+    said = {name: heading(text).split("\n")[0] for name, text in SHIPPED.items()}
+    assert len({*said.values()}) == len(SHIPPED)
+    assert all(line.startswith("# ") and line.endswith(".") for line in said.values())
+    assert max(map(len, SHIPPED)) + max(map(len, said.values())) <= WIDTH

@@ -1,4 +1,4 @@
-"""Configs that are no regular files: pipes are read, but nobody waits for ever, and endless devices end."""
+"""Configs that are no regular files: pipes are read, and endless devices end."""
 
 import os
 import threading
@@ -32,21 +32,10 @@ def test_a_pipe_of_a_shell_is_a_config() -> None:
     os.close(reading)
 
 
-def test_nobody_waits_for_ever_for_a_pipe(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(configfile, "PATIENCE_S", 0.1)
-    message = f"^{pipe}: a pipe into which nothing is written; name a file, or check what writes into it$"
-    with pytest.raises(ConfigError, match=message):
-        load_config(pipe)
-    writer = os.open(pipe, os.O_RDWR)
-    with pytest.raises(ConfigError, match=message):  # somebody has opened it, but writes nothing
-        load_config(pipe)
-    os.close(writer)
-
-
 def test_what_a_failed_command_leaves_is_not_the_defaults() -> None:
     reading, writing = os.pipe()
     os.close(writing)
-    with pytest.raises(ConfigError, match="a pipe into which nothing is written"):
+    with pytest.raises(ConfigError, match="a pipe into which nothing was written"):
         load_config(f"/dev/fd/{reading}")
     os.close(reading)
 
@@ -70,10 +59,14 @@ def test_a_large_file_is_no_config(tmp_path: Path) -> None:
 
 
 def test_a_name_that_no_file_can_have() -> None:
-    with pytest.raises(ConfigError, match=r"^'a\\x00b': cannot name a file; correct the path$"):
+    with pytest.raises(
+        ConfigError, match=r"^'a\\x00b': cannot be read: embedded null byte; correct the path or permissions$"
+    ):
         load_config("a\0b")
 
 
 def test_a_file_in_a_file() -> None:
-    with pytest.raises(ConfigError, match=f"^{__file__}/a: cannot be read: Not a directory; correct the path or perm"):
+    with pytest.raises(
+        ConfigError, match=f"^'{__file__}/a': cannot be read: Not a directory; correct the path or perm"
+    ):
         load_config(f"{__file__}/a")

@@ -28,7 +28,7 @@ def test_a_wrong_config_gets_its_sentence(tmp_path: Path, wrong: str, said: str)
     else:
         path = tmp_path / "own.yaml"
         path.write_text(wrong, encoding="utf-8")
-        assert mistake(path) == f"{path}: {said}"
+        assert mistake(path) == f"{path}: line 1: {said}"
 
 
 def test_no_sentence_names_a_class() -> None:

@@ -128,7 +128,7 @@ def test_a_folder_without_a_run(tmp_path: Path) -> None:
         ("run.json", "[" * 100_000, "{}/run.json: not JSON that tfm has written: its brackets are nested too deeply;"),
         ("run.json", "\xff", "{}/run.json: line 1: byte 0xff is not UTF-8; restore it"),
         ("config.yaml", "", "{0}: damaged run: {0}/config.yaml: empty; restore it"),
-        ("config.yaml", "nmae: a", "{0}: damaged run: {0}/config.yaml: nmae: unknown key; did you mean name?"),
+        ("config.yaml", "nmae: a", "{0}: damaged run: {0}/config.yaml: line 1: nmae: unknown key; did you mean name?"),
         ("config.yaml", None, "{0}: damaged run: {0}/config.yaml: missing; restore it"),
         ("source.vocab.txt", None, "{0}: damaged run: {0}/source.vocab.txt: missing; restore it"),
         ("target.vocab.txt", "a\n", "{0}: damaged run: {0}/target.vocab.txt: damaged: it has 2 bytes, and was"),
