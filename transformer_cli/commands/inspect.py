@@ -121,7 +121,6 @@ def inspect(
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
     translator = load_translator([run], device)
-    from transformer_cli.inspection.as_json import inspection_as_json
     from transformer_cli.inspection.numbers import KINDS, inspect_sentence
     from transformer_cli.translator import Options
 
@@ -130,7 +129,7 @@ def inspect(
     kinds = [each for each in KINDS if not kind or KindChoice(each) in kind]
     maps = inspection.maps(kinds, layer=layer, heads=head or ())
     if as_json:
-        print(inspection_as_json(inspection, maps))
+        print(json.dumps(inspection.as_record(maps), ensure_ascii=False, allow_nan=False))
     elif picture is None:
         print(f"{inspection.translation}\n\n{maps_as_blocks(maps, columns=shutil.get_terminal_size().columns)}")
     else:

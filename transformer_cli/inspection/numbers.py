@@ -7,13 +7,14 @@ import logging
 import math
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from transformer_cli.data.lines import TOO_LONG, is_too_long
@@ -28,6 +29,9 @@ from transformer_cli.translator import Options, Translation, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
+Floats = NDArray[np.floating[Any]]
+
+TINY = 1e-30  # stands in for the variance if all vectors are the same
 
 
 _drawn: "WeakKeyDictionary[Translator, Transformer]" = WeakKeyDictionary()  # what `_untrained` has drawn
@@ -136,6 +140,42 @@ class Inspection:
                 scores, weights = attention.scores[head - 1], attention.weights[head - 1]
                 maps.append(AttentionMap(kind, chosen, head, target_tokens, source_tokens, scores, weights))
         return maps
+
+    def as_record(self, maps: Sequence[AttentionMap], *, digits: int | None = None) -> dict[str, Any]:
+        """Returns an inspection and its maps as JSON has them: tensors as nested lists, and null for -inf.
+
+        digits: to which decimal place numbers are rounded (None: not at all).
+        """
+        repetitions = [asdict(each) for each in self.repetitions()]
+        if digits is not None:
+            repetitions = [
+                {name: round(value, digits) if isinstance(value, float) else value for name, value in each.items()}
+                for each in repetitions
+            ]
+        return {
+            "source": self.sentence,
+            "translation": self.translation,
+            "source_tokens": self.source_tokens,
+            "source_ids": self.source_ids,
+            "target_tokens": self.target_tokens,
+            "target_ids": self.target_ids,
+            "attention": [
+                {
+                    "kind": each.kind,
+                    "layer": each.layer,
+                    "head": each.head,
+                    "scores": each.scores if each.scores is None else _finite(rounded(each.scores, digits)),
+                    "weights": rounded(each.weights, digits),
+                }
+                for each in maps
+            ],
+            "vectors": {
+                "without_positions": rounded(self.without_positions, digits),
+                "before": rounded(self.before, digits),
+                "after": rounded(self.after, digits),
+            },
+            "repetitions": repetitions,
+        }
 
     def repetitions(self) -> list[Repetition]:
         """Returns every pair of occurrences of a word that the source has more than once, in the sentence's order."""
@@ -273,6 +313,27 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
     scores = queries @ vectors.T / (math.sqrt(vectors.shape[1]) if is_scaled else 1.0)
     weights = scores.softmax(dim=-1)
     return WordAttention(words, missing, positions, is_scaled, vectors, scores, weights, weights @ vectors)
+
+
+def in_the_plane(vectors: Floats) -> tuple[Floats, Floats]:
+    """Project vectors, (n, dimension), on their two principal components: (n, 2).
+
+    Also returns the part of the variance that each component explains: (2,).
+    """
+    centred = vectors.astype(np.float64) - vectors.mean(axis=0)
+    centred = np.pad(centred, ((0, 0), (0, 2)))  # at least two components, even for a single number
+    _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
+    return centred @ directions[:2].T, sizes[:2] ** 2 / max((sizes**2).sum(), TINY)
+
+
+def rounded(numbers: Tensor, digits: int | None) -> list[list[float]]:
+    """Returns a matrix as nested lists, rounded to so many decimal places (None: not rounded)."""
+    return (numbers if digits is None else torch.round(numbers.double(), decimals=digits)).tolist()
+
+
+def _finite(rows: list[list[float]]) -> list[list[float | None]]:
+    """JSON has no -inf, the score of what may not be attended to: null stands for it."""
+    return [[None if score == -math.inf else score for score in row] for row in rows]
 
 
 def _untrained(translator: Translator) -> Transformer:

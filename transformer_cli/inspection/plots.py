@@ -32,7 +32,6 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
 from transformer_cli.inspection.picture_files import picture_format
-from transformer_cli.inspection.plane import in_the_plane
 from transformer_cli.system.files import write_bytes
 
 if TYPE_CHECKING:
@@ -445,6 +444,8 @@ def draw_vectors(
 
     before (tokens, dimension). moved: the positions of the tokens that have a row in after (moved, dimension).
     """
+    from transformer_cli.inspection.numbers import in_the_plane  # imports torch, which curves need not wait for
+
     left = 0.8
     axes = add_axes(figure, left, 3 * LINE, figure.get_figwidth() - left - 0.3, VECTORS_HEIGHT - 5 * LINE)
     ends = before.copy()

@@ -7,39 +7,48 @@ page, 408 and 413 for a body that is too slow or too long, 503 if too much is wa
 import asyncio
 import hmac
 import logging
+import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fastapi import FastAPI, HTTPException, Request
+import torch
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+from torch import Tensor, nn
 
-from transformer_cli.errors import MemoryShortage, TfmError
-from transformer_cli.serve import answers
-from transformer_cli.serve.gate import Guard, Journal, Receive, Send
-from transformer_cli.serve.languages import Directions
+from transformer_cli.config.load import override_decoding
+from transformer_cli.errors import DataError, MemoryShortage, TfmError
+from transformer_cli.inspection.choices import decoder_choices, translate_from
+from transformer_cli.inspection.numbers import in_the_plane, inspect_translation, rounded
+from transformer_cli.serve.gate import Gate, Receive, Send
+from transformer_cli.serve.languages import AUTO, Directions
 from transformer_cli.serve.questions import (
     GONE,
-    Asked,
     AttentionQuestion,
+    BoundedRoute,
+    Detected,
     DetectQuestion,
+    DirectedQuestion,
+    Failure,
     Limits,
     Question,
     SentenceQuestion,
+    Translated,
     TranslateQuestion,
-    form_of,
-    read,
+    also_as_form,
+    words_for,
 )
-from transformer_cli.serve.workers import Busy, Ending, Workers
-from transformer_cli.translator import Translator
+from transformer_cli.serve.waiting import Busy, Workers
+from transformer_cli.translator import Options, Translation, Translator
 
 PAGE = Path(__file__).with_name("page.html")
-RETRY = {"Retry-After": "1"}
-PIECE = 1 << 16  # bytes of a long answer that are written at a time
 PAGE_HEADERS = {  # the page loads nothing from elsewhere, and no other page may show it as a part of itself
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -47,20 +56,16 @@ PAGE_HEADERS = {  # the page loads nothing from elsewhere, and no other page may
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": answers.Failure, "description": why}
-    for status, why in (
-        (400, "What is asked is wrong, or there is no key."),
-        (403, "The key is wrong, or the page of another site asks."),
-        (408, "The body did not come in time."),
-        (413, "The body is too long."),
-        (503, "Too much is waiting; try again after the seconds of Retry-After."),
-    )
-}
+DIGITS = 4  # of weights, scores and vectors: more cannot be seen
+PIECE = 1 << 16  # bytes of a long answer that are written at a time
+ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Failure} for status in (400, 403, 408, 413, 503)}
 
 Result = TypeVar("Result")
+Look = Callable[[Translator, Translation], dict[str, Any]]
+"""What a worker computes about a sentence's translation; it becomes JSON"""
 
 log = logging.getLogger(__name__)
+router = APIRouter(route_class=BoundedRoute)
 
 
 @dataclass
@@ -82,7 +87,7 @@ class Service:
     def looking(self) -> Iterator[None]:
         """Hold one of the few places for long answers during the block. Raises Busy."""
         if self.n_looks >= self.limits.looks:
-            raise Busy
+            raise Busy("too many sentences are being looked into; try again later")
         self.n_looks += 1
         try:
             yield
@@ -125,9 +130,16 @@ def create_app(
         yield
         await asyncio.to_thread(service.workers.close)
 
-    app = FastAPI(title="tfm", lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
-    app.state.service = service  # no docs_url, redoc_url: those pages load from elsewhere
-    app.add_middleware(Guard, hosts=hosts, origins=cors_origins)
+    handlers: dict[Any, Any] = dict.fromkeys((HTTPException, RequestValidationError, TfmError), _refused)
+    app = FastAPI(
+        title="tfm",
+        lifespan=lifespan,
+        exception_handlers=handlers,
+        docs_url=None,  # that page and the next one load from elsewhere
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.state.service = service
     if cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -135,92 +147,172 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    app.add_middleware(Journal, ended=service.note_end)
-    for status in (400, 403, 404, 405, 408, 413, GONE, 503):  # by number: the router raises a class of its own
-        app.add_exception_handler(status, _refused)
-    for path, got in (("/health", health), ("/languages", languages)):
-        app.add_api_route(path, got, response_class=JSONResponse)
-        app.add_api_route(path, got, methods=["HEAD"], include_in_schema=False)
-    app.add_api_route("/", page, methods=["GET", "HEAD"], include_in_schema=False)
-    posted: tuple[tuple[str, Any, type[Question], Any], ...] = (
-        ("/translate", translate, TranslateQuestion, answers.Translated),
-        ("/detect", detect, DetectQuestion, list[answers.Detected]),
-        ("/inspect", inspect, AttentionQuestion, dict[str, Any]),
-        ("/inspect/steps", steps, SentenceQuestion, dict[str, Any]),
-        ("/inspect/attention", attention, AttentionQuestion, dict[str, Any]),
-        ("/inspect/vectors", vectors, SentenceQuestion, dict[str, Any]),
-    )
-    for path, function, question, answer in posted:
-        described = {200: {"model": answer}, **ERRORS}
-        app.add_api_route(path, function, methods=["POST"], responses=described, openapi_extra=form_of(question))
+    app.add_middleware(Gate, hosts=hosts, origins=cors_origins, ended=service.note_end)
+    app.include_router(router)
     return app
 
 
+@router.head("/", include_in_schema=False)
+@router.get("/", include_in_schema=False)
 async def page() -> Response:
     """The page for people."""
     return Response(PAGE.read_bytes(), media_type="text/html; charset=utf-8", headers=PAGE_HEADERS)
 
 
-async def health() -> Response:
+@router.head("/health", include_in_schema=False)
+@router.get("/health")
+async def health() -> JSONResponse:
     """Whether the server answers."""
     return JSONResponse({"status": "ok"})
 
 
-async def languages(request: Request) -> Response:
+@router.head("/languages", include_in_schema=False)
+@router.get("/languages")
+async def languages(request: Request) -> JSONResponse:
     """The languages, and into which ones each is translated."""
-    return JSONResponse(_service(request).directions.languages())
+    return JSONResponse(request.app.state.service.directions.languages())
 
 
-async def translate(request: Request) -> Response:
-    """Translate a text or a list of texts, line by line."""
-    service = _service(request)
-    asked = answers.read_translate(await _asked(request, TranslateQuestion), service.directions, service.limits)
-    with _refusing():
-        future = service.workers.translate(asked.chosen.translator, asked.lines, asked.options, asked.settings)
-        translations = await _computed(request, future)
-    if service.log_text:
-        for translation in translations:
-            log.info("%s→%s: %s → %s", asked.chosen.source, asked.chosen.target, translation.source, translation.text)
-    return Response(asked.answer(translations), media_type="application/json")
-
-
-async def detect(request: Request) -> Response:
+@router.post("/detect", response_model=list[Detected], responses=ERRORS, openapi_extra=also_as_form(DetectQuestion))
+async def detect(asked: DetectQuestion, request: Request) -> Response:
     """Tell the one language that is translated: there is nothing that could detect another."""
-    await _asked(request, DetectQuestion)
-    with _refusing():
-        language = _service(request).directions.only_source()
+    language = _admitting(request, asked).directions.only_source()
     return JSONResponse([{"confidence": 100.0, "language": language}])
 
 
-async def inspect(request: Request) -> Response:
+@router.post("/translate", response_model=Translated, responses=ERRORS, openapi_extra=also_as_form(TranslateQuestion))
+async def translate(asked: TranslateQuestion, request: Request) -> Response:
+    """Translate a text or a list of texts, line by line."""
+    service = _admitting(request, asked)
+    texts = asked.q if isinstance(asked.q, list) else [asked.q]
+    lines_of = [[line.removesuffix("\r") for line in text.split("\n")] for text in texts]
+    lines = [line for each in lines_of for line in each]
+    _refuse_beyond(len(lines), service.limits.lines, "lines")
+    _refuse_beyond(sum(map(len, texts)), service.limits.characters, "characters")
+    translator, source = _chosen(service, asked, lines)
+    if asked.format not in (None, "", "text"):
+        raise DataError(f"{asked.format[:50]} format is not supported; send plain text, and format text")
+    most = asked.alternatives or 0
+    if not 0 <= most <= service.limits.alternatives:
+        what = f"alternatives parameter ({most}) exceeds limit ({service.limits.alternatives})"
+        raise DataError(f"Invalid request: {what}; ask for fewer")
+    settings = replace(translator.settings, scores=False)
+    if most:
+        decoding = settings.decoding
+        if not decoding.sample:
+            decoding = override_decoding(decoding, beam_size=max(decoding.beam_size, most + 1))
+        settings = replace(settings, n_best=most + 1, decoding=decoding)
+    translations = await _computed(request, service.workers.translate(translator, lines, Options(), settings))
+    if service.log_text:
+        for each in translations:
+            log.info("%s→%s: %s → %s", source, asked.target, each.source, each.text)
+    found = iter(translations)
+    found_of = [[next(found) for _ in each] for each in lines_of]
+
+    def as_asked(of_texts: list[Any]) -> Any:
+        return of_texts if isinstance(asked.q, list) else of_texts[0]
+
+    answer = {"translatedText": as_asked(["\n".join(line.text for line in text) for text in found_of])}
+    if asked.source == AUTO:
+        answer["detectedLanguage"] = as_asked([{"confidence": 100.0, "language": source}] * len(texts))
+    if asked.alternatives is not None:
+        answer["alternatives"] = as_asked([_alternatives(text, most) for text in found_of])
+    return JSONResponse(answer)
+
+
+@router.post("/inspect", responses=ERRORS, openapi_extra=also_as_form(AttentionQuestion))
+async def inspect(asked: AttentionQuestion, request: Request) -> Response:
     """Look into the translation of a sentence: `tfm inspect --json` for one kind of attention, in 4 digits."""
-    return await _looked(request, AttentionQuestion, answers.read_inspect)
+    limits: Limits = request.app.state.service.limits
+
+    def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        inspection = inspect_translation(translator, translation)
+        maps = inspection.maps([asked.kind], layer=asked.layer, heads=_heads(asked))
+        n_numbers = sum(2 * each.weights.numel() for each in maps) + 3 * inspection.after.numel()
+        if n_numbers > limits.numbers:
+            raise DataError(
+                f"the answer would have {n_numbers:,} numbers, but at most {limits.numbers:,} are sent; "
+                "name a head, split the sentence, or use tfm inspect"
+            )
+        return inspection.as_record(maps, digits=DIGITS)
+
+    return await _looked(request, asked, look)
 
 
-async def steps(request: Request) -> Response:
+@router.post("/inspect/steps", responses=ERRORS, openapi_extra=also_as_form(SentenceQuestion))
+async def steps(asked: SentenceQuestion, request: Request) -> Response:
     """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
-    return await _looked(request, SentenceQuestion, answers.read_steps)
+
+    def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        choices, config = decoder_choices(translator, translation), translator.model.config
+        return {
+            "source": translation.source,
+            "translation": translation.text,
+            "source_tokens": ["<sos>", *translation.source_tokens, "<eos>"],
+            "log_prob": translation.log_prob,
+            "alignment": [source + 1 for source in translation.alignment],  # as in source_tokens, after <sos>
+            "steps": [asdict(step) for step in choices.steps],
+            "attention": rounded(choices.attention, DIGITS),
+            "layers": {"encoder": config.num_encoder_layers, "decoder": config.num_decoder_layers},
+            "heads": config.num_heads,
+            "tokens": translator.run.config.data.tokens,
+        }
+
+    return await _looked(request, asked, look)
 
 
-async def attention(request: Request) -> Response:
-    """Tell what one head attends to, or all heads of a layer together."""
-    return await _looked(request, AttentionQuestion, answers.read_attention)
+@router.post("/inspect/attention", responses=ERRORS, openapi_extra=also_as_form(AttentionQuestion))
+async def attention(asked: AttentionQuestion, request: Request) -> Response:
+    """Tell what one head attends to, or all heads of a layer together: the mean of their weights."""
+
+    def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        inspection = inspect_translation(translator, translation, with_untrained=False)
+        maps = inspection.maps([asked.kind], layer=asked.layer, heads=_heads(asked))
+        return {
+            "kind": asked.kind,
+            "layer": maps[0].layer,
+            "head": asked.head,
+            "target_tokens": maps[0].target_tokens,
+            "source_tokens": maps[0].source_tokens,
+            "weights": rounded(torch.stack([each.weights for each in maps]).mean(dim=0), DIGITS),
+        }
+
+    return await _looked(request, asked, look)
 
 
-async def vectors(request: Request) -> Response:
+@router.post("/inspect/vectors", responses=ERRORS, openapi_extra=also_as_form(SentenceQuestion))
+async def vectors(asked: SentenceQuestion, request: Request) -> Response:
     """Place the vectors of a sentence in the plane, before and after the encoder."""
-    return await _looked(request, SentenceQuestion, answers.read_vectors)
+
+    def plane(vectors: Tensor) -> dict[str, Any]:  # of their directions: their lengths differ too much
+        places, explained = in_the_plane(nn.functional.normalize(vectors.double(), dim=1).numpy())
+        return {"places": rounded(torch.from_numpy(places), DIGITS), "explained": explained.tolist()}
+
+    def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        inspection = inspect_translation(translator, translation)
+        return {
+            "source_tokens": inspection.source_tokens,
+            "before": plane(inspection.before),
+            "after": plane(inspection.after),
+            "repetitions": inspection.as_record([], digits=DIGITS)["repetitions"],
+        }
+
+    return await _looked(request, asked, look)
 
 
-async def _looked(
-    request: Request, model: type[Asked], read_look: Callable[[Asked, Directions, Limits], answers.Look]
-) -> Response:
-    """Returns the JSON of a function that a worker calls. read_look: question → that function."""
-    service = _service(request)
-    look = read_look(await _asked(request, model), service.directions, service.limits)
-    with _refusing(), ExitStack() as held:
+async def _looked(request: Request, asked: SentenceQuestion, look: Look) -> Response:
+    """Translate a sentence from its prefix on, and return what a worker finds when it looks into that."""
+    service = _admitting(request, asked)
+    _refuse_beyond(len(asked.q), service.limits.characters, "characters")
+    translator, _ = _chosen(service, asked, [asked.q])
+
+    def compute() -> bytes:
+        translation = translate_from(translator, asked.q, asked.prefix, most_tokens=service.limits.inspected)
+        return bytes(JSONResponse(look(translator, translation)).body)
+
+    with ExitStack() as held:
         held.enter_context(service.looking())
-        body = await _computed(request, service.workers.call(look, service.limits.look_lines))
+        body = await _computed(request, service.workers.call(compute, service.limits.look_lines))
         return _Long(body, held.pop_all())
 
 
@@ -240,47 +332,53 @@ class _Long(Response):
                 await send({"type": "http.response.body", "body": piece, "more_body": at + PIECE < len(self.body)})
 
 
-def _service(request: Request) -> Service:
-    found: Service = request.app.state.service
-    return found
+def _admitting(request: Request, asked: Question) -> Service:
+    """Returns what the addresses share, if a request has the key. Raises HTTPException.
 
-
-async def _asked(request: Request, model: type[Asked]) -> Asked:
-    """Returns what a request asks for, if it has the key. Raises HTTPException.
-
-    A right key in the header is enough; a wrong one there may be a proxy's, so the one in the body counts then.
+    One right key is enough: a wrong one in the header may be a proxy's.
     """
-    service = _service(request)
-    kind, _, token = request.headers.get("authorization", "").partition(" ")
-    in_header = token.encode("latin-1").strip() if kind.lower() == "bearer" else b""
-    asked = await read(request, model, service.limits)
-    if service.api_key is None or _is_key(in_header, service.api_key):
-        return asked
-    given = (asked.api_key or "").encode()
-    if not given and not in_header:
-        raise HTTPException(400, "Please contact the server operator to get an API key")
-    if not _is_key(given, service.api_key):
-        raise HTTPException(403, "Invalid API key")
-    return asked
+    service: Service = request.app.state.service
+    if service.api_key is not None:
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        in_header = token.encode("latin-1").strip() if kind.lower() == "bearer" else b""
+        keys = [key for key in (in_header, (asked.api_key or "").encode()) if key]
+        if not keys:
+            raise HTTPException(400, "Please contact the server operator to get an API key")
+        if not any(hmac.compare_digest(key, service.api_key.encode()) for key in keys):
+            raise HTTPException(403, "Invalid API key")
+    return service
 
 
-def _is_key(given: bytes, key: str) -> bool:
-    return hmac.compare_digest(given, key.encode())  # in a time that does not tell how far
+def _refuse_beyond(size: int, limit: int, unit: str) -> None:
+    if size > limit:
+        raise DataError(f"Invalid request: request ({size}) exceeds text limit ({limit}) of {unit}; send it in parts")
 
 
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """What the workers do not accept during the block, or refuse, becomes an answer."""
-    try:
-        yield
-    except Busy:
-        raise HTTPException(503, "too much is waiting to be translated; try again later", RETRY) from None
-    except Ending:
-        raise HTTPException(503, "the server ends before this is answered; try again later", RETRY) from None
-    except MemoryShortage as error:
-        raise HTTPException(503, str(error), RETRY) from None
-    except TfmError as error:
-        raise HTTPException(400, str(error)) from None
+def _chosen(service: Service, asked: DirectedQuestion, lines: Sequence[str]) -> tuple[Translator, str]:
+    """Returns the translator that is asked for, and the code of its source.
+
+    Raises DataError, also for what would keep a tokeniser of words, and the whole process, busy for seconds.
+    """
+    translator, source = service.directions.choose(asked.source, asked.target)
+    if translator.run.config.data.tokens == "words":
+        most = service.limits.unspaced
+        for number, line in enumerate(lines, start=1):
+            if re.search(rf"\S{{{most + 1}}}", line):
+                raise DataError(f"line {number}: more than {most} characters without a space; split the sentence")
+    return translator, source
+
+
+def _heads(asked: AttentionQuestion) -> list[int]:
+    return [] if asked.head is None else [asked.head]
+
+
+def _alternatives(lines: Sequence[Translation], most: int) -> list[str]:
+    """Returns further translations of a text. A line that has fewer of them, such as a blank one, stays."""
+    n_found = max(len(line.alternatives) for line in lines)
+    return [
+        "\n".join((line.alternatives[n] if n < len(line.alternatives) else line).text for line in lines)
+        for n in range(min(most, n_found))
+    ]
 
 
 async def _computed(request: Request, future: "Future[Result]") -> Result:
@@ -304,4 +402,9 @@ async def _client_has_gone(request: Request) -> None:
 
 
 async def _refused(_: Request, error: Any) -> Response:
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    """What is wrong with a request → an answer."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+    if isinstance(error, Busy | MemoryShortage):
+        return JSONResponse({"error": str(error)}, 503, {"Retry-After": "1"})
+    return JSONResponse({"error": words_for(error) if isinstance(error, RequestValidationError) else str(error)}, 400)

@@ -4,16 +4,18 @@ ASGI middleware. Knows no addresses.
 """
 
 import ipaddress
-import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from fastapi.responses import JSONResponse
+
 from transformer_cli.system import reports
 
 LONGEST = 100  # characters of an address in the log
+APOLOGY = "an error that nobody foresaw; the server's log names a file that describes it"
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -23,52 +25,24 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 log = logging.getLogger(__name__)
 
 
-class Guard:
-    """Refuses what the pages of other sites ask through somebody's browser.
+class Gate:
+    """Refuses what the pages of other sites ask through somebody's browser, and writes a line for each request.
 
     A browser tells whose page asks (Origin). Where a site has let its own name point at this machine, both have the
     same name, so requests by a name that is not the server's own are refused too; an address of digits is no name.
     Starlette's TrustedHostMiddleware would refuse those as well, and does not answer in JSON.
     """
 
-    def __init__(self, app: App, hosts: Collection[str], origins: Collection[str]) -> None:
-        """hosts: the server's public names, or * for all; localhost is one anyway. origins: pages that may ask."""
+    def __init__(
+        self, app: App, hosts: Collection[str], origins: Collection[str], ended: Callable[[int], object]
+    ) -> None:
+        """hosts: the server's public names, or * for all; localhost is one anyway. origins: pages that may ask.
+
+        ended: is told the status of each answer; 0 if there was none.
+        """
         self._app = app
         self._hosts = {host.lower() for host in hosts}
         self._origins = set(origins)
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] == "http" and (refused := self._refused(dict(scope["headers"]))):
-            status, why = refused
-            await _answer(send, status, why)
-        else:
-            await self._app(scope, receive, send)
-
-    def _refused(self, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
-        """Returns a status and what is wrong, or None."""
-        asked = (
-            headers.get(b"host", b"localhost").decode("latin-1").lower()
-        )  # HTTP/1.0 has none, but no browser is so old
-        host = _name(asked)
-        if not ({host, "*"} & self._hosts or host == "localhost" or host.endswith(".localhost") or _is_number(host)):
-            what = f"{asked[:LONGEST]!r} is not a name of this server"
-            return 400, f"Invalid request: {what}; its operator may add --allow-host {host[:LONGEST]}"
-        origin = headers.get(b"origin", b"").decode("latin-1")
-        if not origin or {origin, "*"} & self._origins or origin.lower().partition("://")[2] == asked:
-            return None
-        if _name(origin.partition("://")[2]) in self._hosts:  # a proxy asks by another name than its clients
-            return None
-        what = f"pages of {origin[:LONGEST]} may not use this server"
-        return 403, f"Invalid request: {what}; its operator may add --cors-origin {origin[:LONGEST]}"
-
-
-class Journal:
-    """Writes a line for each request, without its text, and a report where something failed that nobody foresaw."""
-
-    def __init__(self, app: App, ended: Callable[[int], object]) -> None:
-        """ended: is told the status of each answer; 0 if there was none."""
-        self._app = app
         self._ended = ended
         self._reported: set[tuple[type[Exception], int]] = set()
 
@@ -85,18 +59,37 @@ class Journal:
             await send(message)
 
         try:
-            await self._app(scope, receive, noting)
+            if refused := self._refused(dict(scope["headers"])):
+                await refused(scope, receive, noting)
+            else:
+                await self._app(scope, receive, noting)
         except Exception as error:
             self._report(error)
             if not status:
-                await _answer(
-                    noting, 500, "an error that nobody foresaw; the server's log names a file that describes it"
-                )
+                await JSONResponse({"error": APOLOGY}, 500)(scope, receive, noting)
         finally:
             self._ended(status)
             now, client = time.strftime("%Y-%m-%d %H:%M:%S"), (scope.get("client") or ("-",))[0]
             what, took = f"{scope['method']} {scope['path'][:LONGEST]}", (time.monotonic() - started) * 1000
             log.info("%s %s %s %d %.0f ms", now, client, what, status, took)
+
+    def _refused(self, headers: dict[bytes, bytes]) -> JSONResponse | None:
+        """Returns what is wrong with whose page asks, or by which name; None if nothing is."""
+        asked = headers.get(b"host", b"localhost").decode("latin-1").lower()  # HTTP/1.0 has none, but all browsers have
+        host = _name(asked)
+        if not ({host, "*"} & self._hosts or host == "localhost" or host.endswith(".localhost") or _is_number(host)):
+            what = f"{asked[:LONGEST]!r} is not a name of this server"
+            remedy = f"its operator may add --allow-host {host[:LONGEST]}"
+            return JSONResponse({"error": f"Invalid request: {what}; {remedy}"}, 400)
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        address = origin.lower().partition("://")[2]
+        if not origin or {origin, "*"} & self._origins or address == asked:
+            return None
+        if _name(address) in self._hosts:  # a proxy asks by another name than its clients
+            return None
+        what = f"pages of {origin[:LONGEST]} may not use this server"
+        remedy = f"its operator may add --cors-origin {origin[:LONGEST]}"
+        return JSONResponse({"error": f"Invalid request: {what}; {remedy}"}, 403)
 
     def _report(self, error: Exception) -> None:
         """Write a report, once for each kind and place of an error: a client may repeat it a thousand times."""
@@ -107,12 +100,6 @@ class Journal:
         if where not in self._reported:
             self._reported.add(where)
             log.error("%s", reports.tell(error))
-
-
-async def _answer(send: Send, status: int, why: str) -> None:
-    headers = [(b"content-type", b"application/json")]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps({"error": why}, ensure_ascii=False).encode()})
 
 
 def _name(host: str) -> str:

@@ -1,7 +1,6 @@
 """Which languages a server's runs translate from and into, and what they are called. Knows no HTTP."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.translator import Translator
@@ -20,15 +19,6 @@ te:Telugu th:Thai tl:Tagalog tr:Turkish uk:Ukrainian ur:Urdu uz:Uzbek vi:Vietnam
 zu:Zulu
 """
 NAMES = {code: name.replace("_", " ") for code, name in (pair.split(":") for pair in _LIST.split())}
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The run that a request wants."""
-
-    translator: Translator
-    source: str
-    target: str
 
 
 class Directions:
@@ -67,21 +57,22 @@ class Directions:
             )
         return sources[0] if sources else AUTO
 
-    def choose(self, source: str, target: str) -> Chosen:
-        """Returns the translator for two languages. source: a code, or "auto" if only one leads to the target.
+    def choose(self, source: str, target: str) -> tuple[Translator, str]:
+        """Returns the translator for two languages, and the code of the source.
 
-        Raises DataError in LibreTranslate's words, which its clients may look for, and what there is instead.
+        source: a code, or "auto" if only one leads to the target. Raises DataError in LibreTranslate's words, which its
+        clients may look for, and what there is instead.
         """
         known = {code for pair in self._by_pair for code in pair}
-        for code in (source, target):
-            if code not in known and (code, code is source) != (AUTO, True):
+        for code in [target] if source == AUTO else [source, target]:
+            if code not in known:
                 raise DataError(f"{code[:50]} is not supported; this server translates {self}")
         if source == AUTO:
             source = self.only_source(target)
         if (source, target) not in self._by_pair:
             what = f"{_name_of(target)} ({target}) is not available as a target language from {_name_of(source)}"
             raise DataError(f"{what} ({source}); this server translates {self}")
-        return Chosen(self._by_pair[source, target], source, target)
+        return self._by_pair[source, target], source
 
 
 def _name_of(code: str) -> str:

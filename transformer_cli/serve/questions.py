@@ -1,25 +1,30 @@
-"""A request's body → what it asks for: JSON or a form, as LibreTranslate's clients send them.
+"""What may be asked, and how much of it: the bodies of requests and answers, and how bodies are read.
 
-Everything is bounded before or while it is parsed. Knows no translators. What is wrong is an HTTPException, in
-LibreTranslate's words where it has some.
+FastAPI reads JSON into these models and describes them in /openapi.json. LibreTranslate's clients send forms too, which
+become JSON here. Everything is bounded before or while it is parsed. Knows no translators.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
-from urllib.parse import parse_qsl
+from typing import Annotated, Any, Literal
+from urllib.parse import parse_qs
 
-from fastapi import HTTPException, Request
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
-from python_multipart.exceptions import FormParserError
-from starlette.formparsers import MultiPartException, MultiPartParser
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, BeforeValidator, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from transformer_cli.errors import DataError
 
 GONE = 499  # nginx's status for a client that has gone; nobody reads it
 MOST_FIELDS = 1000  # of a form
 MOST_TEXTS = 1000  # in a list
 MOST_IDS = 1000  # of a prefix
-FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
 
 
 @dataclass(frozen=True)
@@ -71,14 +76,6 @@ Number = Annotated[int | None, BeforeValidator(_none_if_empty)]
 class Question(BaseModel):
     """What every address that computes reads."""
 
-    wanted: ClassVar[dict[str, str]] = {
-        "q": "text or a list of texts",
-        "alternatives": "a number",
-        "layer": "a number",
-        "head": "a number",
-        "prefix": "a list of numbers",
-        "kind": "encoder, decoder or cross",
-    }
     api_key: str | None = Field(
         None, description="The key, if the server has one; or the header Authorization: Bearer KEY."
     )
@@ -110,7 +107,6 @@ class TranslateQuestion(DirectedQuestion):
 class SentenceQuestion(DirectedQuestion):
     """What is asked about one sentence, and perhaps the beginning of its translation."""
 
-    wanted: ClassVar[dict[str, str]] = {**Question.wanted, "q": "one sentence on one line"}
     q: Annotated[str, Field(min_length=1, pattern="^[^\n]*$")] = Field(description="A sentence on one line.")
     prefix: Annotated[list[int], Field(max_length=MOST_IDS), BeforeValidator(_split_if_text)] = Field(
         [], description="The ids that the translation begins with; <eos> as the last one ends it there."
@@ -125,46 +121,69 @@ class AttentionQuestion(SentenceQuestion):
     head: Number = Field(None, description="Which head, counted from 1. Default: all of them.")
 
 
-Asked = TypeVar("Asked", bound=Question)
+class Detected(BaseModel):
+    """A language, and how sure that is."""
+
+    confidence: float
+    language: str
 
 
-async def read(request: Request, model: type[Asked], limits: Limits) -> Asked:
-    """Returns what a request asks for. Raises HTTPException.
+class Translated(BaseModel):
+    """LibreTranslate's answer: one text, or a list if a list was sent."""
 
-    A form's fields are text, or lists of it where a name is repeated; what it does not have is looked for in the
-    address.
-    """
-    body = await _read_body(request, limits)
-    content_type = request.headers.get("content-type", FORMS[0])
-    kind = content_type.partition(";")[0].strip().lower()
-    try:
-        if kind == "application/json" or kind.endswith("+json"):
-            return model.model_validate_json(body)
-        if kind in FORMS:
-            return model.model_validate(await _fields(request, content_type, body))
-    except ValidationError as error:
-        raise HTTPException(400, _words(error, model)) from None
-    except UnicodeDecodeError:
-        raise HTTPException(400, "Invalid request: the form is not UTF-8; encode it in UTF-8") from None
-    except (ValueError, FormParserError, MultiPartException):
-        raise HTTPException(400, "Invalid request: not a form that can be read; send JSON or a form") from None
-    raise HTTPException(400, f"Invalid request: {kind[:50]} is not read; send JSON or a form")
+    translatedText: str | list[str]
+    detectedLanguage: Detected | list[Detected] | None = None
+    alternatives: list[str] | list[list[str]] | None = None
 
 
-def form_of(model: type[Question]) -> dict[str, Any]:
-    """Returns what OpenAPI says of a request with this body, for the routes: FastAPI would read only one kind of it."""
-    kinds = ("application/json", *FORMS)
-    return {
-        "requestBody": {"required": True, "content": {kind: {"schema": model.model_json_schema()} for kind in kinds}}
-    }
+class Failure(BaseModel):
+    """What was wrong."""
+
+    error: str
 
 
-async def _read_body(request: Request, limits: Limits) -> bytes:
-    """Raises HTTPException if it is too long, or does not come in time.
+def also_as_form(question: type[Question]) -> dict[str, Any]:
+    """Returns what OpenAPI says of an address with this body, besides JSON, which FastAPI describes."""
+    schema = {"schema": {"$ref": f"#/components/schemas/{question.__name__}"}}
+    return {"requestBody": {"content": {FORM: schema, PARTS: schema}}}
+
+
+class BoundedRoute(APIRoute):
+    """An address whose body is read within the server's limits; FastAPI gets it as JSON, whatever it was."""
+
+    def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+        """Returns what answers a request."""
+        answer = super().get_route_handler()
+
+        async def answer_bounded(request: Request) -> Response:
+            if request.method != "POST":
+                return await answer(request)
+            body = await _read(request)
+            kind = request.headers.get("content-type", FORM).partition(";")[0].strip().lower()
+            try:
+                body.decode()
+                if kind in (FORM, PARTS):
+                    body = json.dumps(await _fields(request, kind, body)).encode()
+                elif kind != "application/json" and not kind.endswith("+json"):
+                    raise DataError(f"Invalid request: {kind[:50]} is not read; send JSON or a form")
+            except UnicodeDecodeError:
+                raise DataError("Invalid request: its body is not UTF-8; encode it in UTF-8") from None
+            except (ValueError, HTTPException):
+                raise DataError("Invalid request: not a form that can be read; send JSON or a form") from None
+            headers = [each for each in request.scope["headers"] if each[0] != b"content-type"]
+            headers.append((b"content-type", b"application/json"))
+            return await answer(_request(request, body, headers))
+
+        return answer_bounded
+
+
+async def _read(request: Request) -> bytes:
+    """Returns the body. Raises HTTPException if it is too long, or does not come in time.
 
     Of a body that is too long all is read and thrown away, since few clients listen while they send; but one that asks
     before it sends (Expect: 100-continue, as curl does) gets its answer at once.
     """
+    limits: Limits = request.app.state.service.limits
     why = f"Invalid request: its body has more than {limits.body:,} bytes; send it in parts"
     too_long = HTTPException(413, why, {"Connection": "close"})
     said = request.headers.get("content-length", "0")
@@ -173,16 +192,13 @@ async def _read_body(request: Request, limits: Limits) -> bytes:
     body = bytearray()
 
     async def collect() -> None:
-        is_last = False
-        while not is_last:
-            message = await request.receive()
-            if message["type"] == "http.disconnect":
-                raise HTTPException(GONE, "gone")
-            body.extend(message.get("body", b"")[: limits.body + 1 - len(body)])
-            is_last = not message.get("more_body", False)
+        async for piece in request.stream():
+            body.extend(piece[: limits.body + 1 - len(body)])
 
     try:
         await asyncio.wait_for(collect(), limits.body_seconds)
+    except ClientDisconnect:
+        raise HTTPException(GONE, "gone") from None
     except asyncio.TimeoutError:
         if len(body) <= limits.body:
             why = f"Invalid request: its body did not come within {limits.body_seconds:g} seconds; send it faster"
@@ -192,51 +208,60 @@ async def _read_body(request: Request, limits: Limits) -> bytes:
     return bytes(body)
 
 
-async def _fields(request: Request, content_type: str, body: bytes) -> dict[str, str | list[str]]:
-    r"""Returns a form's fields by name; browsers send their line ends as "\r\n". Raises ValueError for what is no form.
+def _request(request: Request, body: bytes, headers: list[tuple[bytes, bytes]]) -> Request:
+    """Returns a request with this body, whose client is that of another, which has been read."""
+    unread = [body]
 
-    A form in one line is parsed here: curl -d sends UTF-8 as it is, and Starlette would take it for Latin-1.
+    async def receive() -> Any:
+        return {"type": "http.request", "body": unread.pop()} if unread else await request.receive()
+
+    return Request({**request.scope, "headers": headers}, receive)
+
+
+async def _fields(request: Request, kind: str, body: bytes) -> dict[str, str | list[str]]:
+    r"""Returns a form's fields by name, as lists where a name is repeated; browsers send their line ends as "\r\n".
+
+    What a form does not have is looked for in the address. A form in one line is parsed by the standard library: curl
+    -d sends UTF-8 as it is, and Starlette would take it for Latin-1. Raises ValueError or HTTPException for what is no
+    form.
     """
-    text = body.decode()
-    pairs = _pairs(request.url.query)
-    named = {name for name, _ in pairs}
-    if content_type.lower().lstrip().startswith(FORMS[1]):
-        if "charset" in content_type.lower() and "utf-8" not in content_type.lower():
-            raise ValueError("some charsets take minutes to decode")
-        parser = MultiPartParser(
-            request.headers, _once(body), max_files=0, max_fields=MOST_FIELDS, max_part_size=len(body)
-        )
-        in_body = [(name, value) for name, value in (await parser.parse()).multi_items() if isinstance(value, str)]
+    content_type = request.headers.get("content-type", "").lower()
+    bounds: dict[str, Any] = {"keep_blank_values": True, "errors": "strict", "max_num_fields": MOST_FIELDS}
+    found: dict[str, list[Any]] = parse_qs(request.url.query, **bounds)
+    if kind == FORM:
+        found |= parse_qs(body.decode(), **bounds)
+    elif "charset" in content_type and "utf-8" not in content_type:
+        raise ValueError("some charsets take minutes to decode")
     else:
-        in_body = _pairs(text)
-    named &= {name for name, _ in in_body}
-    found: dict[str, list[str]] = {}
-    for name, value in [*(pair for pair in pairs if pair[0] not in named), *in_body]:
-        found.setdefault(name, []).append(value.replace("\r\n", "\n"))
-    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+        parts = _request(request, body, request.scope["headers"])
+        form = await parts.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=len(body))
+        found |= {name: form.getlist(name) for name in form}
+    texts = {name: [value.replace("\r\n", "\n") for value in values] for name, values in found.items()}
+    return {name: values[0] if len(values) == 1 else values for name, values in texts.items()}
 
 
-def _pairs(encoded: str) -> list[tuple[str, str]]:
-    return parse_qsl(encoded, keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
+WANTED = {
+    "q": "one sentence on one line",
+    "alternatives": "a number",
+    "layer": "a number",
+    "head": "a number",
+    "prefix": "a list of numbers",
+    "kind": "encoder, decoder or cross",
+}
 
 
-async def _once(body: bytes) -> AsyncGenerator[bytes, None]:
-    yield body
-
-
-def _words(error: ValidationError, model: type[Question]) -> str:
-    """Returns the first thing that is wrong, in LibreTranslate's words."""
-    first = min(
-        error.errors(include_url=False), key=lambda each: each["type"] != "too_long"
-    )  # of a union, the telling one
-    kind = first["type"]
-    if not first["loc"]:
-        if kind == "json_invalid":
-            return f"Invalid JSON format: {first['msg'].removeprefix('Invalid JSON: ')}"
+def words_for(wrong: RequestValidationError) -> str:
+    """Returns the first thing that is wrong with a body, in LibreTranslate's words."""
+    first = min(wrong.errors(), key=lambda each: each["type"] != "too_long")  # of a union, the telling one
+    if first["type"] == "json_invalid":
+        return f"Invalid JSON format: {first['ctx']['error']} at character {first['loc'][-1]}"
+    _, *inside = first["loc"]  # q, or of a union ("q", "constrained-str"), and the index in a list
+    if not inside:
         return "Invalid JSON format: not an object with keys such as q, source and target"
-    name = str(first["loc"][0])
-    if kind == "too_long":
+    name = str(inside[0])
+    if first["type"] == "too_long":
         return f"Invalid request: {name} parameter exceeds limit ({first['ctx']['max_length']}) of entries; send fewer"
-    if kind == "missing" or (first["input"] in (None, "", []) and not isinstance(first["loc"][-1], int)):
+    if first["type"] == "missing" or (first["input"] in (None, "", []) and not isinstance(inside[-1], int)):
         return f"Invalid request: missing {name} parameter"
-    return f"Invalid request: {name} parameter is not {model.wanted.get(name, 'text')}"
+    wanted = "text or a list of texts" if name == "q" and len(inside) > 1 else WANTED.get(name, "text")
+    return f"Invalid request: {name} parameter is not {wanted}"

@@ -9,12 +9,11 @@ import ipaddress
 import json
 import logging
 import os
-import queue
 import resource
 import socket
 import threading
-import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any
@@ -76,15 +75,13 @@ def is_local(bound: socket.socket) -> bool:
 
 
 class Server(uvicorn.Server):
-    """Serves an ASGI application until it is told to stop."""
-
-    signal_number: int | None = None
-    """the signal that told it so"""
+    """Serves an ASGI application until a signal tells it to stop. See `signals.Listener`."""
 
     def __init__(self, app: Any, bound: socket.socket) -> None:
         """app: what `create_app` returns."""
         self._bound = bound
         self._service = app.state.service
+        self._signal_number: int | None = None
         bound.listen(BACKLOG)  # from now on clients wait, instead of being refused
         super().__init__(
             uvicorn.Config(
@@ -112,7 +109,7 @@ class Server(uvicorn.Server):
         """Serve. Returns the signal that ended it, once what was asked before has been answered, or is lost."""
         _quiet()
         watch = signals.current_watch()
-        with nullcontext() if watch is None else watch.listening(_Stop(self)):
+        with nullcontext() if watch is None else watch.listening(self):
             self.run(sockets=[self._bound])
         return self.signal_number
 
@@ -132,22 +129,15 @@ class Server(uvicorn.Server):
         """Leave signals to `transformer_cli.system.signals`."""
         yield
 
-
-class _Stop:
-    """What becomes of a signal while a server runs. See `signals.Listener`."""
-
-    def __init__(self, server: Server) -> None:
-        self._server = server
-
     @property
     def signal_number(self) -> int | None:
         """The first signal; from then on the server accepts nothing more, and ends."""
-        return self._server.signal_number
+        return self._signal_number
 
     @signal_number.setter
     def signal_number(self, number: int | None) -> None:
-        self._server.signal_number = number
-        self._server.should_exit = True
+        self._signal_number = number
+        self.should_exit = True
 
     def rescue(self) -> str | None:
         """Wait: what runs will be answered."""
@@ -161,14 +151,13 @@ class _Stop:
 class _Protocol(H11Protocol):
     """HTTP/1.1 that answers in JSON even to what is not HTTP, does not wait for ever, and has not too many clients."""
 
-    _head_timer: asyncio.TimerHandle | None = None
-    _unread_timer: asyncio.TimerHandle | None = None
     _idle_since: float
 
     def __init__(self, most: int, *arguments: Any, **named: Any) -> None:
         """most: how many connections there may be."""
         super().__init__(*arguments, **named)
         self._most = most
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def connection_made(self, transport: Any) -> None:
         """Expect the head of a request. If there are too many connections, close the one that has been idle longest."""
@@ -176,7 +165,7 @@ class _Protocol(H11Protocol):
         transport.set_write_buffer_limits(high=0)  # so that the unread timer runs for every byte that is not read
         self._idle_since = self.loop.time()
         if len(self.connections) > self._most:
-            others = [each for each in self.connections if isinstance(each, _Protocol) and each is not self]
+            others: list[Any] = [each for each in self.connections if each is not self]
             others = [each for each in others if not each.transport.is_closing()]
             idle = min((each for each in others if each.is_idle), key=lambda each: each._idle_since, default=None)
             if idle is not None:
@@ -196,32 +185,43 @@ class _Protocol(H11Protocol):
         super().data_received(data)
         self._watch_head()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
-        self._unwatch_head()
-        self._unwatch_unread()
-        super().connection_lost(exc)
+    def _watch_head(self) -> None:
+        is_between = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]  # between two requests
+        if self.cycle is not None and (is_between or not self.cycle.response_complete):
+            self._unwatch("head")
+        elif "head" not in self._timers:
+            self._timers["head"] = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _unwatch(self, what: str) -> None:
+        if (timer := self._timers.pop(what, None)) is not None:
+            timer.cancel()
+
+    def pause_writing(self) -> None:
+        """Drop a client that does not read its answer."""
+        super().pause_writing()
+        self._timers["answer"] = self.loop.call_later(READ_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on with the answer."""
+        self._unwatch("answer")
+        super().resume_writing()
 
     def on_response_complete(self) -> None:
         """Go on to the next request."""
         self._idle_since = self.loop.time()
         super().on_response_complete()
 
-    def pause_writing(self) -> None:
-        """Drop a client that does not read its answer."""
-        super().pause_writing()
-        self._unread_timer = self.loop.call_later(READ_SECONDS, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """Go on with the answer."""
-        self._unwatch_unread()
-        super().resume_writing()
-
     def timeout_keep_alive_handler(self) -> None:
         """Close a connection that has been idle, even if its client has not read all."""
         super().timeout_keep_alive_handler()
         if self.transport.get_write_buffer_size():
             self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self._unwatch("head")
+        self._unwatch("answer")
+        super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
         """Answer to what is not HTTP."""
@@ -233,23 +233,6 @@ class _Protocol(H11Protocol):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
-    def _watch_head(self) -> None:
-        is_idle = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]  # between two requests
-        if self.cycle is not None and (is_idle or not self.cycle.response_complete):
-            self._unwatch_head()
-        elif self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
-
-    def _unwatch_head(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _unwatch_unread(self) -> None:
-        if self._unread_timer is not None:
-            self._unread_timer.cancel()
-            self._unread_timer = None
-
 
 def _most_connections() -> int:
     """Returns how many connections the process may have, by the files that it may open and has open."""
@@ -259,58 +242,44 @@ def _most_connections() -> int:
     return max(1, min(MOST_CONNECTIONS, most - len(os.listdir("/dev/fd")) - SPARE_FILES))
 
 
-class _Once(logging.Filter):
-    """Lets a line through once: what is wrong with the machine is wrong for each of a thousand connections."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._said: set[str] = set()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is new."""
-        is_new = record.msg not in self._said and len(self._said) < LOG_LINES
-        if is_new:
-            self._said.add(record.msg)
-        return is_new
-
-
-class _Waiting(logging.Handler):
-    """Hands lines to a thread that writes them. If nobody reads them, they are dropped, and the next one says so."""
+class Waiting(logging.Handler):
+    """Keeps lines for a thread that writes them. If nobody reads them, they are dropped, and the next one says so."""
 
     def __init__(self, handlers: list[logging.Handler]) -> None:
         super().__init__()
         self._handlers = handlers
-        self._queue: queue.Queue[logging.LogRecord | None] = queue.Queue(LOG_LINES)
+        self._records: deque[logging.LogRecord] = deque()
         self._n_dropped = 0
+        self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._write, name="log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a line until it can be written."""
-        try:
-            if self._n_dropped:
-                said = f"{self._n_dropped:,} lines of the log are missing here: nobody had read those before"
-                self._queue.put_nowait(
-                    logging.makeLogRecord({"msg": said, "levelno": logging.WARNING, "levelname": "WARNING"})
-                )
-                self._n_dropped = 0
-            self._queue.put_nowait(record)
-        except queue.Full:
+        if len(self._records) >= LOG_LINES:
             self._n_dropped += 1
+            return
+        if self._n_dropped:
+            said = f"{self._n_dropped:,} lines of the log are missing here: nobody had read those before"
+            missing = {"msg": said, "levelno": logging.WARNING, "levelname": "WARNING"}
+            self._records.append(logging.makeLogRecord(missing))
+            self._n_dropped = 0
+        self._records.append(record)
 
     def finish(self, seconds: float) -> bool:
         """Wait for a while until all is written. Returns whether it is."""
-        with suppress(queue.Full):
-            self._queue.put(None, timeout=seconds)
-            self._thread.join(seconds)
+        self._is_over.set()
+        self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def _write(self) -> None:
-        while (record := self._queue.get()) is not None:
-            for handler in self._handlers:
-                handler.handle(record)
-            if self._queue.empty():
-                time.sleep(LOG_SECONDS)  # a thread that wakes for each line would slow the server down
+        is_last = False
+        while not is_last:
+            is_last = self._is_over.wait(LOG_SECONDS)  # a thread that wakes for each line would slow the server down
+            while self._records:
+                record = self._records.popleft()
+                for handler in self._handlers:
+                    handler.handle(record)
 
 
 @contextmanager
@@ -318,7 +287,7 @@ def log_that_never_waits(seconds: float = 2.0) -> Iterator[None]:
     """During the block nobody waits for the log's reader; at its end, for so many seconds at most."""
     package = logging.getLogger("transformer_cli")
     before = package.handlers
-    waiting = _Waiting(before)
+    waiting = Waiting(before)
     package.handlers = [waiting]
     try:
         yield
@@ -329,6 +298,19 @@ def log_that_never_waits(seconds: float = 2.0) -> Iterator[None]:
         package.handlers = before
 
 
+def once() -> Callable[[logging.LogRecord], bool]:
+    """Returns a filter that lets each line through once: what is wrong here is wrong for each of a thousand clients."""
+    said: set[str] = set()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        if record.msg in said or len(said) >= LOG_LINES:
+            return False
+        said.add(record.msg)
+        return True
+
+    return is_new
+
+
 def _quiet() -> None:
     """Let uvicorn and asyncio say only what is wrong with the server, on one line each, and once."""
     package = logging.getLogger("transformer_cli")
@@ -337,6 +319,6 @@ def _quiet() -> None:
     for name in ("uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers = package.handlers or [LineHandler()]
-        logger.filters = [_Once()]
+        logger.filters = [once()]
         logger.setLevel(logging.ERROR)
         logger.propagate = False

@@ -13,7 +13,6 @@ from transformer_cli.commands.translate import translation_as_json
 from transformer_cli.data.prepare import Prepared
 from transformer_cli.evaluation.evaluate import LengthScore, Result
 from transformer_cli.evaluation.metrics import Interval
-from transformer_cli.inspection.as_json import inspection_as_json
 from transformer_cli.inspection.numbers import Attention, Inspection, WordAttention
 from transformer_cli.translator import Translation
 
@@ -174,7 +173,7 @@ def test_a_prepared_dataset_is_a_table() -> None:
 
 def test_an_inspection_is_numbers_and_null_where_nothing_may_be_attended_to(inspection: Inspection) -> None:
     maps = inspection.maps(["decoder"])
-    text = inspection_as_json(inspection, maps)
+    text = json.dumps(inspection.as_record(maps), ensure_ascii=False, allow_nan=False)
     found = json.loads(text)
     (head,) = found["attention"]
     assert (head["kind"], head["layer"], head["head"]) == ("decoder", 1, 1)

@@ -14,7 +14,7 @@ import pytest
 
 from served import JSON, Running, running
 from transformer_cli.errors import ConfigError
-from transformer_cli.serve import answers, app, server
+from transformer_cli.serve import app, server
 from transformer_cli.serve.app import create_app
 from transformer_cli.serve.questions import Limits
 from transformer_cli.serve.server import bind, url_of
@@ -101,7 +101,7 @@ def test_a_client_that_does_not_read_is_dropped(single: Translator, monkeypatch:
     monkeypatch.setattr(server, "READ_SECONDS", 0.2)
     monkeypatch.setattr(app, "PIECE", 1 << 20)
     with running(single, limits=Limits(looks=1)) as small:
-        monkeypatch.setattr(answers, "_as_json", lambda found: b"[" + b" " * (20 << 20) + b"]")
+        monkeypatch.setattr(app, "rounded", lambda *_: " " * (20 << 20))
         where = urlsplit(small.url)
         with socket.create_connection((where.hostname, where.port)) as deaf:
             head = HEAD.replace(b"/translate", b"/inspect/steps")
@@ -348,19 +348,17 @@ def test_a_log_that_nobody_reads_stops_nobody(monkeypatch: pytest.MonkeyPatch) -
         for number in range(10):
             package.error("line %d", number)
         is_read.set()
-        (waiting,) = package.handlers
-        assert isinstance(waiting, server._Waiting)
-        while waiting._queue.qsize():
+        while len(written) < 2:
             time.sleep(0.01)
         package.error("last")
     assert written[-1] == "last"
-    assert re.fullmatch("[678] lines of the log are missing here: nobody had read those before", written[-2])
+    assert re.fullmatch("[78] lines of the log are missing here: nobody had read those before", written[-2])
 
 
 def test_what_is_wrong_with_the_machine_is_said_once() -> None:
-    once = server._Once()
+    is_new = server.once()
     records = [logging.makeLogRecord({"msg": "socket.accept() out of system resource"}) for _ in range(3)]
-    assert [once.filter(record) for record in records] == [True, False, False]
+    assert [is_new(record) for record in records] == [True, False, False]
 
 
 def test_text_is_logged_if_asked(single: Translator, caplog: pytest.LogCaptureFixture) -> None:

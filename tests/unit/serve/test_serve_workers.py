@@ -13,9 +13,9 @@ from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.serve import workers
+from transformer_cli.serve import waiting
 from transformer_cli.serve.questions import Limits
-from transformer_cli.serve.workers import Busy, Ending, Workers
+from transformer_cli.serve.waiting import Busy, Workers
 from transformer_cli.translator import Options, Translation, Translator
 
 LINES = ["Der kleine Hund läuft im Park.", "Das Kind singt.", "", "Die alte Frau wartet am Strand."]
@@ -84,7 +84,7 @@ def test_an_idle_worker_waits_a_moment_for_others(single: Translator, batches: l
 def test_a_long_job_lets_others_pass(
     single: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "BATCH_LINES", 4)
+    monkeypatch.setattr(waiting, "BATCH_LINES", 4)
     long = [f"Satz {n}" for n in range(6)]
     with started() as them, held(them):
         first = them.translate(single, long, Options(), single.settings)
@@ -113,7 +113,7 @@ def test_only_what_is_searched_for_alike_goes_together(single: Translator, batch
 
 
 def test_samples_do_not_depend_on_who_else_asks(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "BATCH_LINES", 2)
+    monkeypatch.setattr(waiting, "BATCH_LINES", 2)
     sampled = SearchSettings(decoding=DecodingConfig(sample=True, temperature=5.0))
     with started() as them, held(them):
         futures = [them.translate(single, LINES, Options(), sampled) for _ in range(3)]
@@ -187,7 +187,7 @@ def test_what_is_abandoned_says_so_at_once(single: Translator) -> None:
         with held(them):
             futures = [them.translate(single, LINES, Options(), single.settings), them.call(int)]
             them.abandon()
-            assert [type(future.exception(timeout=1)) for future in futures] == [Ending] * 2
+            assert [type(future.exception(timeout=1)) for future in futures] == [Busy] * 2
         with pytest.raises(Busy):
             them.call(int)
 

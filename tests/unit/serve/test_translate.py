@@ -105,7 +105,7 @@ def test_a_server_has_a_longest_line_of_its_own(single: Translator) -> None:
         ({"q": []}, "Invalid request: missing q parameter"),
         ({"q": 7}, "Invalid request: q parameter is not text or a list of texts"),
         ({"q": ["a", None]}, "Invalid request: q parameter is not text or a list of texts"),
-        ({"q": "a\ud800"}, "Invalid JSON format: unexpected end of hex escape at line 1 column 15"),
+        ({"q": "a\ud800"}, "Invalid request: q parameter is not text or a list of texts"),
         ({"q": ["a"] * 1001}, "Invalid request: q parameter exceeds limit (1000) of entries; send fewer"),
         ({"source": None}, "Invalid request: missing source parameter"),
         ({"target": ""}, "Invalid request: missing target parameter"),
@@ -118,7 +118,7 @@ def test_a_server_has_a_longest_line_of_its_own(single: Translator) -> None:
         ),
         ({"format": "html"}, "html format is not supported; send plain text, and format text"),
         ({"alternatives": "some"}, "Invalid request: alternatives parameter is not a number"),
-        ({"alternatives": 11}, "Invalid request: alternatives parameter (11) exceeds limit (10)"),
+        ({"alternatives": 11}, "Invalid request: alternatives parameter (11) exceeds limit (10); ask for fewer"),
         (
             {"q": "Hund\n" * 1000},
             "Invalid request: request (1001) exceeds text limit (1000) of lines; send it in parts",
@@ -145,22 +145,26 @@ def test_what_is_wrong_is_said_in_one_line(served: Running, changed: dict[str, A
 @pytest.mark.parametrize(
     ("body", "kind", "error"),
     [
-        (b"{", "application/json", "Invalid JSON format: EOF while parsing an object at line 1 column 1"),
-        (b"", "application/json", "Invalid JSON format: EOF while parsing a value at line 1 column 0"),
+        (
+            b"{",
+            "application/json",
+            "Invalid JSON format: Expecting property name enclosed in double quotes at character 1",
+        ),
+        (b"", "application/json", "Invalid JSON format: not an object with keys such as q, source and target"),
         (b"[1]", "application/json", "Invalid JSON format: not an object with keys such as q, source and target"),
-        (b'{"q": "\xff"}', "application/json", "Invalid JSON format: invalid unicode code point at line 1 column 8"),
-        (b"q=%ff", "application/x-www-form-urlencoded", "Invalid request: the form is not UTF-8; encode it in UTF-8"),
+        (b'{"q": "\xff"}', "application/json", "Invalid request: its body is not UTF-8; encode it in UTF-8"),
+        (b"q=%ff", "application/x-www-form-urlencoded", "Invalid request: its body is not UTF-8; encode it in UTF-8"),
         (b"junk", "multipart/form-data", "Invalid request: not a form that can be read; send JSON or a form"),
         (
             b'--b\r\nContent-Disposition: form-data; name="q"; filename="f"\r\n\r\nHund\r\n--b--\r\n',
             "multipart/form-data; boundary=b",
             "Invalid request: not a form that can be read; send JSON or a form",
         ),
-        (b"[" * 100_000, "application/json", "Invalid JSON format: recursion limit exceeded at line 1 column 202"),
+        (b"[" * 100_000, "application/json", "There was an error parsing the body"),
         (
             b'{"q": ' + b"9" * 5000 + b"}",
             "application/json",
-            "Invalid JSON format: number out of range at line 1 column 4308",
+            "There was an error parsing the body",
         ),
         (b"q=Hund&source=de&target=en", "text/plain", "Invalid request: text/plain is not read; send JSON or a form"),
         (

@@ -22,7 +22,7 @@ from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting
 from transformer_cli.decoding.decoder import before_each_step
 from transformer_cli.decoding.settings import SearchSettings
-from transformer_cli.errors import DataError
+from transformer_cli.errors import DataError, TfmError
 from transformer_cli.serve.questions import Limits
 from transformer_cli.system import progress
 from transformer_cli.translator import Options, Translation, Translator
@@ -31,12 +31,8 @@ SPLIT = "split the sentence"  # what a client can do about one that is too long
 BATCH_LINES = 128  # lines that are translated together: about as many as Translator decodes at once
 
 
-class Busy(Exception):
-    """So much is waiting that nothing more is accepted."""
-
-
-class Ending(Exception):
-    """The server had to end before this was computed."""
+class Busy(TfmError):
+    """Too much is waiting, or the server ends: what is asked is not computed now."""
 
 
 class _Unwanted(Exception):
@@ -44,28 +40,34 @@ class _Unwanted(Exception):
 
 
 @dataclass(eq=False)
-class _Lines:
-    """Lines of one request, of which the first `taken` are being translated, or have been."""
+class _Job:
+    """What one request waits for."""
+
+    future: "Future[Any]"
+    n_left: int
+    """how many lines of it no worker has taken yet, or how many a function counts for"""
+    arrived: float
+
+
+@dataclass(eq=False)
+class _Call(_Job):
+    """A function that a worker calls: what is not translation of lines."""
+
+    function: Callable[[], Any]
+
+
+@dataclass(eq=False)
+class _Lines(_Job):
+    """Lines to be translated; workers take them from the front."""
 
     translator: Translator
     lines: Sequence[str]
     options: Options
     settings: SearchSettings
-    future: "Future[list[Translation]]"
-    arrived: float
-    taken: int = 0
-    done: dict[int, Translation] = field(default_factory=dict)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    found: dict[int, Translation] = field(default_factory=dict)
+    """the translations by the index of their line"""
 
-    @property
-    def n_left(self) -> int:
-        return len(self.lines) - self.taken
-
-    def take(self, most: int) -> "_Slice":
-        first, self.taken = self.taken, min(self.taken + most, len(self.lines))
-        return _Slice(self, first, self.lines[first : self.taken])
-
-    def goes_with(self, other: "_Lines | _Call") -> bool:
+    def goes_with(self, other: _Job) -> bool:
         """Whether both can be translated together. Samples depend on a line's number, which is that in its request."""
         return (
             isinstance(other, _Lines)
@@ -85,17 +87,6 @@ class _Slice:
     lines: Sequence[str]
 
 
-@dataclass(eq=False)
-class _Call:
-    """A function that a worker calls: what is not translation of lines."""
-
-    function: Callable[[], Any]
-    future: "Future[Any]"
-    arrived: float
-    n_left: int
-    """as many lines as it counts for"""
-
-
 class Workers:
     """Threads that live as long as the server, and the queue that they take work from."""
 
@@ -103,7 +94,7 @@ class Workers:
         """n_workers: how many batches are translated at a time. They share torch's threads."""
         self._n_workers = n_workers
         self._limits = limits
-        self._queue: deque[_Lines | _Call] = deque()
+        self._queue: deque[_Job] = deque()
         self._n_waiting = 0
         self._is_closing = False
         self._open: set[Future[Any]] = set()
@@ -122,13 +113,13 @@ class Workers:
         self._thread.join()
 
     def abandon(self) -> None:
-        """Give up what waits and what is being computed: the futures raise Ending."""
+        """Give up what waits and what is being computed: the futures raise Busy."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
             abandoned = list(self._open)
         for future in abandoned:
-            _fail(future, Ending())
+            _end(future, Busy("the server ends before this is answered; try again later"))
 
     def translate(
         self, translator: Translator, lines: Sequence[str], options: Options, settings: SearchSettings
@@ -137,39 +128,33 @@ class Workers:
 
         Raises Busy. The future raises DataError, which names the line that is too long, or what decoding raises.
         """
-        future: Future[list[Translation]] = Future()
-        self._add(_Lines(translator, lines, options, settings, future, monotonic()))
-        return future
+        return self._add(_Lines(Future(), len(lines), monotonic(), translator, lines, options, settings))
 
     def call(self, function: Callable[[], Any], n_lines: int = 1) -> "Future[Any]":
         """Have a function called in a worker, which has its share of torch's threads. Raises Busy.
 
         n_lines: how many lines it counts for in the queue.
         """
-        future: Future[Any] = Future()
-        self._add(_Call(function, future, monotonic(), n_lines))
-        return future
+        return self._add(_Call(Future(), n_lines, monotonic(), function))
 
-    def _add(self, job: _Lines | _Call) -> None:
-        if not job.n_left:
-            job.future.set_result([])
-            return
+    def _add(self, job: _Job) -> "Future[Any]":
         with self._changed:
             self._drop_cancelled()
             if self._n_waiting + job.n_left > self._limits.waiting or self._is_closing:
-                raise Busy
+                raise Busy("too much is waiting to be translated; try again later")
             self._queue.append(job)
             self._n_waiting += job.n_left
             self._open.add(job.future)
             self._changed.notify()
         job.future.add_done_callback(self._open.discard)
+        return job.future
 
     def _run(self) -> None:
         with SideBySide(self._n_workers) as side:
-            for _ in side.run(lambda _: self._work(), range(self._n_workers)):
+            for _ in side.run(self._work, range(self._n_workers)):
                 pass
 
-    def _work(self) -> None:
+    def _work(self, _: int) -> None:
         """A worker: take what waits until the server ends."""
         with progress.hidden():
             while (work := self._next()) is not None:
@@ -204,18 +189,22 @@ class Workers:
             self._queue.popleft()
             self._n_waiting -= head.n_left
             return head
-        slices = []
-        n_lines = 0
-        for job in [each for each in self._queue if each is head or head.goes_with(each)]:
-            assert isinstance(job, _Lines)
-            slices.append(job.take(BATCH_LINES - n_lines))
-            n_lines += len(slices[-1].lines)
+        slices: list[_Slice] = []
+        room = BATCH_LINES
+        for job in [
+            each for each in self._queue if isinstance(each, _Lines) and (each is head or each.goes_with(head))
+        ]:
+            first = len(job.lines) - job.n_left
+            part = job.lines[first : first + room]
+            slices.append(_Slice(job, first, part))
+            room -= len(part)
+            job.n_left -= len(part)
+            self._n_waiting -= len(part)
             self._queue.remove(job)
             if job.n_left:
                 self._queue.append(job)
-            if n_lines == BATCH_LINES:
+            if not room:
                 break
-        self._n_waiting -= n_lines
         return slices
 
     def _drop_cancelled(self) -> None:
@@ -243,11 +232,9 @@ def _while_wanted(futures: "Sequence[Future[Any]]") -> Iterator[None]:
 def _call(call: _Call) -> None:
     try:
         with _while_wanted([call.future]):
-            result = call.function()
+            _end(call.future, call.function())
     except Exception as error:
-        _fail(call.future, error)
-    else:
-        _succeed(call.future, result)
+        _end(call.future, error)
 
 
 def _translate(slices: Sequence[_Slice], limits: Limits) -> None:
@@ -255,7 +242,7 @@ def _translate(slices: Sequence[_Slice], limits: Limits) -> None:
     read = {each: encoded for each in slices if (encoded := _read(each, limits)) is not None}
     if not read:
         return
-    job, *others = (each.job for each in read)
+    job = next(iter(read)).job
     try:
         with _while_wanted([each.job.future for each in read]):
             translations = job.translator.translate_encoded(
@@ -266,56 +253,46 @@ def _translate(slices: Sequence[_Slice], limits: Limits) -> None:
                 first_line=slices[0].first + 1,  # it matters only for samples, which come from one slice
             )
     except _Unwanted:
-        pass
+        return
     except Exception as error:
-        if not others:
-            _fail(job.future, error)
+        if len(read) == 1:
+            _end(job.future, error)
             return
         for each in read:
             _translate([each], limits)
-    else:
-        found = iter(translations)
-        for each in read:
-            _finish(each, [next(found) for _ in each.lines])
+        return
+    found = iter(translations)
+    for each in read:
+        job = each.job
+        job.found.update({index: next(found) for index in range(each.first, each.first + len(each.lines))})
+        if len(job.found) == len(job.lines):  # two workers may see that; the second one's result is not taken
+            _end(job.future, [job.found[index] for index in range(len(job.lines))])
 
 
 def _read(part: _Slice, limits: Limits) -> list[Encoded] | None:
     """Returns what the encoder reads of each line; None if the job's future has ended, or ends now with an error."""
     job = part.job
     fitting = Fitting(job.translator.run.codecs.source, job.translator.max_length, job.options.on_error, SPLIT)
-    read = []
-    for number, line in enumerate(part.lines, start=part.first + 1):
-        if job.future.done():
-            return None
-        try:
+    read: list[Encoded] = []
+    try:
+        for line in part.lines:
+            if job.future.done():
+                return None
             encoded = fitting.line(line).read
             if len(encoded) > limits.tokens:
                 raise DataError(f"{len(encoded)} tokens, but this server takes at most {limits.tokens}; {SPLIT}")
-        except DataError as error:
-            _fail(job.future, DataError(f"line {number}: {error}"))
-            return None
-        except Exception as error:
-            _fail(job.future, error)
-            return None
-        read.append(encoded)
-    return read
+            read.append(encoded)
+        return read
+    except Exception as error:
+        where = f"line {part.first + len(read) + 1}"
+        _end(job.future, DataError(f"{where}: {error}") if isinstance(error, DataError) else error)
+        return None
 
 
-def _finish(part: _Slice, translations: Sequence[Translation]) -> None:
-    """Keep a slice's translations; the last slice of a job ends its future."""
-    job = part.job
-    with job.lock:
-        job.done.update(enumerate(translations, start=part.first))
-        is_whole = len(job.done) == len(job.lines)
-    if is_whole:
-        _succeed(job.future, [job.done[index] for index in range(len(job.lines))])
-
-
-def _succeed(future: "Future[Any]", result: Any) -> None:
-    with suppress(InvalidStateError):  # cancelled: the client has gone
-        future.set_result(result)
-
-
-def _fail(future: "Future[Any]", error: Exception) -> None:
+def _end(future: "Future[Any]", found: Any) -> None:
+    """End a future with a result or an error, unless it has ended: its client may have gone."""
     with suppress(InvalidStateError):
-        future.set_exception(error)
+        if isinstance(found, Exception):
+            future.set_exception(found)
+        else:
+            future.set_result(found)
