@@ -11,7 +11,7 @@ from transformer_cli.config.configfile import shipped_configs
 from transformer_cli.config.load import load_config
 from transformer_cli.runs.run import Run
 
-README = Path(__file__).parents[3] / "README.md"
+SETTINGS = Path(__file__).parents[3] / "docs" / "settings.md"
 
 Tfm = Callable[..., tuple[int, str, str]]
 
@@ -57,7 +57,7 @@ def test_the_shipped_ones_are_listed(tfm: Tfm, tmp_path: Path) -> None:
     code, out, err = tfm("config", "--list", cwd=tmp_path)
     assert (code, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()] == [*shipped_configs()]
-    assert f"\n```\n{out}```\n" in README.read_text(encoding="utf-8")
+    assert f"\n```\n{out}```\n" in SETTINGS.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

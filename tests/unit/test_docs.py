@@ -1,0 +1,53 @@
+"""README and docs/: their links lead somewhere, every page is found from the index, and the commands exist."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from transformer_cli.commands.app import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them: "From Python" → from-python."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if not link.startswith(("http://", "https://")):
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            assert target.exists(), link
+            assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_is_found_from_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text("utf-8"))}
+    assert {page for page in PAGES if page.parent == index.parent} - linked <= {index}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_and_their_options_exist(page: Path) -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for _, block in FENCE.findall(page.read_text(encoding="utf-8")):
+        for line in block.replace("\\\n", " ").split("\n"):
+            if match := re.match(r"\s*\$?\s*tfm ([a-z]+)(.*)", line):
+                options = {option for each in commands[match[1]].params for option in each.opts}
+                words = shlex.split(match[2].split("#")[0].split(" | ")[0].split(" > ")[0])
+                used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+                assert used <= options | {"--help", "-h"}, line
