@@ -40,7 +40,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "safetensors": "runs.checkpoints",
     "sentencepiece": "data.subwords",
     "spacy": "data.words",
-    "tensorboard": "training.events",
+    "tensorboard": "training.record",
     "torch.distributed": "compute.world",
     "torch.nn.parallel": "compute.world",
     "torchtext": "data.vocabulary",

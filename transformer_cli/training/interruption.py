@@ -18,21 +18,21 @@ from transformer_cli.system.signals import NUMBERS, Stopped, current_watch
 class Stop:
     """The signal that has arrived, if any, and how far the run has been saved."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, save_rest: Callable[[], bool] = lambda: True, *, saved_step: int | None = None, was_fresh: bool = False
+    ) -> None:
+        """save_rest: saves what has been done since the last save; whether this process is the one that saves.
+
+        saved_step: the step of the last save; None if there is none yet. was_fresh: --fresh was given, and the old run
+        has been moved aside: given again, it would begin anew once more.
+        """
         self.signal_number: int | None = None
-        self.was_fresh = False
-        """whether --fresh was given and the old run has been moved aside: given again, it would begin anew once more"""
-        self.saved_step: int | None = None
-        """the step of the last save; None if there is none yet"""
-        self.save_rest: Callable[[], bool] = lambda: True
-        """saves what has been done since the last save; whether this process is the one that saves"""
+        self.save_rest = save_rest
+        self.saved_step = saved_step
+        self.without = " without --fresh" if was_fresh else ""
+        """what is to be left out of the command that goes on, in words"""
         self._changing = threading.RLock()
         self._is_over = False
-
-    @property
-    def without(self) -> str:
-        """What is to be left out of the command that goes on, in words."""
-        return " without --fresh" if self.was_fresh else ""
 
     @contextmanager
     def held_off(self) -> Iterator[None]:

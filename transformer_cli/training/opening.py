@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -11,17 +12,17 @@ import torch
 from transformer_cli.compute.devices import choose_precision, fast_at_bfloat16
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences
-from transformer_cli.config.schema import Config, DataConfig, FilePair, Shapes, TrainingConfig, is_file, keys_that_shape
+from transformer_cli.config.schema import Config, DataConfig, FilePair, Shapes, is_file, keys_that_shape
 from transformer_cli.data.dataset import Dataset, find_dataset, is_text_of, read_manifest
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
-from transformer_cli.runs.run import Run, find_codec, follow_latest, free_name, is_new, lost, training_lock
+from transformer_cli.runs.run import Run, find_codec, follow_latest, free_name, is_new, training_lock
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import sweep
 from transformer_cli.system.locks import exclusive
 from transformer_cli.training.optimisers import state_names
-from transformer_cli.training.pretrained import NOTHING, Initial, read_initial
+from transformer_cli.training.pretrained import Initial, read_initial
 
 log = logging.getLogger(__name__)
 
@@ -49,37 +50,42 @@ def open_run(
     other settings or somebody else is training it, MemoryShortage if the memory cannot hold what training needs; in all
     of these cases nothing but the lock has been written, and nothing has been moved.
     """
+
+    def open_dataset(data: DataConfig) -> Dataset:
+        codec_dir = find_codec(data, folder.parent) if data.fingerprint is None else None
+        dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))
+        refuse_without_room(
+            config.model,
+            (len(dataset.codecs.source), len(dataset.codecs.target)),
+            device=device,
+            frozen=config.training.freeze,
+            by_muon=config.training.optimizer == "muon",
+            processes=world.local_size,
+        )
+        return dataset
+
     if not folder.parent.exists():
-        _usable_dataset(config, config.data, folder.parent, data_dir, device, world)  # what is refused leaves no folder
-    with locked(folder) as is_held:
+        open_dataset(config.data)  # what is refused leaves no folder
+    with _locked(folder) as is_held:
         for place in (folder, folder / "checkpoints") if is_held else ():
             sweep(place, idle_s=0)  # nobody else writes there
-        run = None if fresh or is_new(folder) else Run.open(folder)
-        if run:
-            _check_settings(run, config, data_dir)  # before the dataset, which need not be there any more
-        data = run.config.data if run else config.data
-        dataset = _usable_dataset(config, data, folder.parent, data_dir, device, world)
-        if run:
-            yield _resume(run, config, dataset, device)
+        if fresh or is_new(folder):
+            dataset = open_dataset(config.data)
+            initial = read_initial(config, dataset, folder.parent)  # its errors leave the old run in place
+            if fresh and folder.exists():
+                log.info("moved the old run to %s", _move_aside(folder))
+            data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
+            resolved = _resolved(config, data, choose_precision(config.training.precision, device))
+            run = Run.create(folder, resolved, dataset)
+            yield new_opened(run, dataset, initial)
         else:
-            yield _begin(folder, config, dataset, device, fresh=fresh)
-
-
-def _usable_dataset(
-    config: Config, data: DataConfig, runs_dir: Path, data_dir: Path, device: torch.device, world: World
-) -> Dataset:
-    """Returns the dataset that `data` names. Raises MemoryShortage if a model for it cannot be trained here."""
-    codec_dir = find_codec(data, runs_dir) if data.fingerprint is None else None
-    dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))
-    refuse_without_room(
-        config.model,
-        (len(dataset.codecs.source), len(dataset.codecs.target)),
-        device=device,
-        frozen=_frozen(config),
-        by_muon=config.training.optimizer == "muon",
-        processes=world.local_size,
-    )
-    return dataset
+            run = Run.open(folder)
+            _check_settings(run, config, data_dir)  # before the dataset, which need not be there any more
+            opened = load_opened(run, open_dataset(run.config.data))
+            data = run.config.data.model_copy(update={"files": config.data.files})
+            precision = _precision(run.config.training.precision, config.training.precision, device)
+            finish_save(run, opened.start.state)  # which a kill may have cut off
+            yield replace(opened, run=run.with_config(_resolved(config, data, precision)))
 
 
 def join_run(folder: Path, data_dir: Path) -> Opened:
@@ -89,10 +95,11 @@ def join_run(folder: Path, data_dir: Path) -> Opened:
     return load_opened(run, dataset) if run.has_checkpoint("last") else new_opened(run, dataset)
 
 
-def new_opened(run: Run, dataset: Dataset, initial: Initial = NOTHING) -> Opened:
+def new_opened(run: Run, dataset: Dataset, initial: Initial | None = None) -> Opened:
     """Returns a run with a model that has learned nothing yet. initial: what replaces its random weights."""
     start = Checkpoint(run.new_model())
-    initial.fill(start.model)
+    if initial:
+        initial.fill(start.model)
     return Opened(run, dataset, start)
 
 
@@ -101,14 +108,12 @@ def load_opened(run: Run, dataset: Dataset) -> Opened:
     start = load_last(run, state_names=lambda model: state_names(model, run.config.training))
     validations = read_validations(run, start.state)
     if start.state.epoch > 1 and not start.state.is_best:  # else there is no best save yet, or it is the last one
-        if not run.has_checkpoint("best"):
-            raise lost(run.folder, "best")
         run.checkpoint("best")
     return Opened(run, dataset, start, validations)
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[bool]:
+def _locked(folder: Path) -> Iterator[bool]:
     """Make sure that nobody else trains the run in `folder` during the block. Raises ConfigError if somebody does.
 
     Yields whether that is sure: some file systems have no locks.
@@ -119,55 +124,25 @@ def locked(folder: Path) -> Iterator[bool]:
             paths = sorted({training_lock(folder), folder.with_name(f".{folder.name}.lock")})
             are_held = [locks.enter_context(exclusive(path)) for path in paths]
         except BlockingIOError:
-            raise _is_trained(folder) from None
+            raise ConfigError(
+                f"{folder} is being trained by another process; wait for it, or give --set name={free_name(folder)} to "
+                "train another run"
+            ) from None
         yield all(are_held)
 
 
-def _frozen(config: Config) -> set[str]:
-    """The parts that learn nothing, so that there are no gradients and moments of them."""
-    is_tied = config.model.tie_embeddings != "none"
-    return {*config.training.freeze, *(["target_embedding"] if is_tied and "output" in config.training.freeze else [])}
+def _move_aside(folder: Path) -> Path:
+    names = (folder.with_name(f"{folder.name}.old-{number}") for number in count(1))
+    aside = next(path for path in names if not path.exists())
+    folder.rename(aside)
+    follow_latest(folder, aside)
+    return aside
 
 
-def _begin(folder: Path, config: Config, dataset: Dataset, device: torch.device, *, fresh: bool) -> Opened:
-    initial = read_initial(config, dataset, folder.parent)  # its errors leave the old run in place
-    if fresh and folder.exists():
-        log.info("moved the old run to %s", _move_aside(folder))
-    return new_opened(Run.create(folder, _resolve(config, dataset, device), dataset), dataset, initial)
-
-
-def _resolve(config: Config, dataset: Dataset, device: torch.device) -> Config:
-    """Returns the config as the run keeps it, with the name, the dataset and the precision that were chosen."""
-    precision = choose_precision(config.training.precision, device)
-    return config.model_copy(
-        update={
-            "name": config.run_name,
-            "data": config.data.model_copy(update={"fingerprint": dataset.fingerprint}),
-            "training": config.training.model_copy(update={"precision": precision}),
-        }
-    )
-
-
-def _resume(run: Run, config: Config, dataset: Dataset, device: torch.device) -> Opened:
-    """Returns the run on disk; the settings that may change come from `config`, and so do the places of files.
-
-    Completes a save that a kill cut off.
-    """
-    opened = load_opened(run, dataset)
-    update = {key: getattr(config.training, key) for key in keys_that_shape(TrainingConfig, Shapes.NOTHING)}
-    update["precision"] = _precision(run.config.training.precision, config.training.precision, device)
-    training = run.config.training.model_copy(update=update)
-    resolved = run.config.model_copy(
-        update={
-            "name": config.run_name,  # its folder may have got another one
-            "data": run.config.data.model_copy(update={"files": config.data.files}),
-            "model": run.config.model.model_copy(update={"vectors": config.model.vectors}),
-            "training": training,
-            "decoding": config.decoding,
-        }
-    )
-    finish_save(run, opened.start.state)
-    return replace(opened, run=run.with_config(resolved))
+def _resolved(config: Config, data: DataConfig, precision: str) -> Config:
+    """Returns the config as the run keeps it: with its name, the dataset and the precision that were chosen."""
+    training = config.training.model_copy(update={"precision": precision})
+    return config.model_copy(update={"name": config.run_name, "data": data, "training": training})
 
 
 def _precision(before: str, wanted: str, device: torch.device) -> str:
@@ -224,19 +199,3 @@ def _moved(old: Config, new: Config, data_dir: Path) -> list[str]:
         if are_files and Path(before).name == Path(now).name and not Path(before).exists():
             keys.append(f"model.vectors.{side}")
     return keys
-
-
-def _move_aside(folder: Path) -> Path:
-    number = 1
-    while (aside := folder.with_name(f"{folder.name}.old-{number}")).exists():
-        number += 1
-    folder.rename(aside)
-    follow_latest(folder, aside)
-    return aside
-
-
-def _is_trained(folder: Path) -> ConfigError:
-    return ConfigError(
-        f"{folder} is being trained by another process; wait for it, or give --set name={free_name(folder)} to train "
-        "another run"
-    )

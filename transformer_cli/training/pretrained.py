@@ -4,8 +4,8 @@ Knows words, weights and runs, nothing of steps.
 """
 
 import logging
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -28,52 +28,39 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class VectorRows:
-    """The pretrained vectors for one side's vocabulary."""
-
-    side: str
-    """source or target"""
-    ids: Tensor
-    """int64 (n,): the rows of the embedding that they replace"""
-    values: Tensor
-    """float32 (n, d_model): the vectors"""
-
-
-@dataclass(frozen=True)
 class Initial:
     """What replaces random weights when a run begins."""
 
-    vectors: Sequence[VectorRows] = ()
-    """rows of the embeddings, from `model.vectors`"""
+    vectors: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """side (source or target) → rows of its embedding, int64 (n,), and what they begin with, float32 (n, d_model)"""
     model: Transformer | None = None
-    """a model of the same shape, from `training.initialize_from`"""
+    """a model of the same shape, whose weights it begins with"""
 
     @torch.no_grad()
     def fill(self, model: Transformer) -> None:
         """Copy it into a model that has random weights."""
-        load_pretrained(model, self.vectors)
+        embeddings = {"source": model.source_embedding, "target": model.target_embedding}
+        for side, (rows, values) in self.vectors.items():
+            embeddings[side].load_vectors(rows, values)
         if self.model is not None:
             weights = dict(self.model.named_parameters())
             for name, parameter in model.named_parameters():
                 parameter.copy_(weights[name])
 
 
-NOTHING = Initial()
-
-
 def read_initial(config: Config, dataset: Dataset, runs_dir: Path) -> Initial:
-    """Read what the config names; the errors are those of `read_pretrained` and `read_weights`."""
+    """Read what `model.vectors` and `training.initialize_from` name. Raises as the next two functions do."""
     return Initial(read_pretrained(config, dataset), read_weights(config, dataset, runs_dir))
 
 
-def read_pretrained(config: Config, dataset: Dataset) -> list[VectorRows]:
+def read_pretrained(config: Config, dataset: Dataset) -> dict[str, tuple[Tensor, Tensor]]:
     """Read the vectors that model.vectors names, for all words that have one; logs how many words these are.
 
     Raises ConfigError if the vectors are not model.d_model wide, DataError if no word has one; otherwise as
-    `read_vectors` does.
+    `read_vectors` does. Returns what `Initial.vectors` is.
     """
     codecs = {"source": dataset.codecs.source, "target": dataset.codecs.target}
-    found = []
+    found = {}
     for side, where in config.model.pretrained.items():
         all_ids = range(len(SPECIALS), len(codecs[side]))
         words = codecs[side].tokens(all_ids)
@@ -90,15 +77,8 @@ def read_pretrained(config: Config, dataset: Dataset) -> list[VectorRows]:
             )
         log.info("%s vectors: %s", side, _coverage(where, words, vectors))
         ids = torch.tensor([index for index, word in zip(all_ids, words, strict=True) if word in vectors.found])
-        found.append(VectorRows(side, ids, torch.from_numpy(np.stack(list(vectors.found.values())))))
+        found[side] = ids, torch.from_numpy(np.stack(list(vectors.found.values())))
     return found
-
-
-def load_pretrained(model: Transformer, pretrained: Sequence[VectorRows]) -> None:
-    """Replace random rows of the embeddings by pretrained vectors."""
-    embeddings = {"source": model.source_embedding, "target": model.target_embedding}
-    for rows in pretrained:
-        embeddings[rows.side].load_vectors(rows.ids, rows.values)
 
 
 def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transformer | None:
@@ -116,7 +96,10 @@ def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transforme
             f"training.initialize_from: {name} is this run itself; give the new run a name of its own: "
             f"--set name={free_name(run.folder)}"
         )
-    if changed := [each for each in differences(run.config, config) if _is_shape(each, config)]:
+    shape = keys_that_shape(Config, Shapes.MODEL)
+    if config.model.positions == "sinusoidal":
+        shape -= {"model.max_length"}  # there is no table of positions
+    if changed := [each for each in differences(run.config, config) if each.partition(":")[0] in shape]:
         raise ConfigError(
             f"training.initialize_from: {run.folder} has a model of another shape ({'; '.join(changed)}): give these "
             "settings the values of that run"
@@ -127,13 +110,6 @@ def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transforme
             f"with data.codec={name}, and train with that setting too"
         )
     return load_best(run, torch.device("cpu"))
-
-
-def _is_shape(difference: str, config: Config) -> bool:
-    """Whether a difference between two configs is one between shapes of models."""
-    key = difference.partition(":")[0]
-    is_without_table = key == "model.max_length" and config.model.positions == "sinusoidal"
-    return key in keys_that_shape(Config, Shapes.MODEL) and not is_without_table
 
 
 def _coverage(where: str, words: Collection[str], vectors: Vectors) -> str:

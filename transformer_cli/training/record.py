@@ -1,74 +1,122 @@
-"""What a run keeps of its validations: history.jsonl, curves.png and, if enabled, TensorBoard's event file."""
+"""What is shown of a run's validations: lines of the log, curves.png and, if enabled, TensorBoard's event file.
 
+The one owner of tensorboard, an extra that is imported only if it is enabled.
+"""
+
+import io
 import logging
+import time
 from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
+from transformer_cli.errors import ConfigError
+from transformer_cli.evaluation.losses import perplexity
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation, load_average
-from transformer_cli.system.terminal import note
-from transformer_cli.training import events
+from transformer_cli.system.files import write_bytes
+from transformer_cli.system.terminal import counted, note
 
 log = logging.getLogger(__name__)
 
 
-class Record:
-    """The validations of a run in training, and the files that show them."""
+def as_line(found: Validation, epochs: int) -> str:
+    """Returns a validation as a line for the log. epochs: how many epochs the run will have."""
+    return (
+        f"epoch {found.epoch:>{len(str(epochs))}}/{epochs}"
+        f"  train {found.train_loss:.3f} (PPL {perplexity(found.train_loss):.2f})"
+        f"  valid {found.valid_loss:.3f} (PPL {found.valid_ppl:.2f})"
+        f"  {found.train_seconds + found.valid_seconds:.1f} s"
+        + (f"  {counted(found.skipped_steps, 'step')} skipped (gradient not finite)" if found.skipped_steps else "")
+        + ("  best" if found.best else "")
+    )
 
-    def __init__(self, run: Run, validations: Sequence[Validation] = (), *, writes: bool = True) -> None:
-        """writes: whether to write the files: True in one process only, though all of them know the validations."""
-        self.run = run
-        self.validations = list(validations)
-        self.writes = writes
-        self._event_file: events.EventFile | None = None
 
-    def keep(self, validation: Validation) -> None:
-        """Add a line to the history."""
-        self.validations.append(validation)
-        if self.writes:
-            self.run.write_history(self._entries())
+def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
+    """Returns which validation was the best, and where its checkpoint is, as a line for the log."""
+    best = min(validations, key=lambda validation: validation.valid_loss)
+    loss, ppl, where = best.valid_loss, best.valid_ppl, f"in epoch {best.epoch}"
+    if average := load_average(run, "best"):
+        loss, ppl = average.valid_loss, average.valid_ppl
+        where = f"of averaged weights after epoch {average.epochs[-1]}"
+    path = run.checkpoint("best")
+    return f"best validation loss {loss:.3f} (PPL {ppl:.2f}) {where} of {len(validations)}: {path}"
 
-    def show(self) -> None:
-        """Draw the curves, and bring the event file up to date."""
-        if self.writes:
-            self._draw_curves()
-            self.write_events()
 
-    def write_events(self) -> None:
-        """Write all validations to a new event file, or the last one to the file that is open."""
-        if not (self.writes and self.run.config.training.tensorboard):
-            return
-        entries = self._entries()
-        try:
-            if self._event_file is None:
-                self._event_file = events.EventFile(self.run.folder / "tensorboard", entries)
-            else:
-                self._event_file.add(entries[-1])
-        except OSError as error:  # no reason to stop training; the next validation begins a new file
-            self._event_file = None
-            log.warning("TensorBoard's event file could not be written: %s", error)
+def draw_curves(run: Run, validations: Sequence[Validation]) -> None:
+    """Draw curves.png. Where that fails there is a warning, since it is no reason to stop training."""
+    from transformer_cli.inspection import plots  # matplotlib takes half a second: not before the first steps
 
-    def say_best(self) -> None:
-        """Log which validation was the best, and where its checkpoint is."""
-        epochs, path = len(self.validations), self.run.checkpoint("best")
-        if average := load_average(self.run, "best"):
-            where, found = (
-                f"of averaged weights after epoch {average.epochs[-1]}",
-                (average.valid_loss, average.valid_ppl),
-            )
-        else:
-            best = min(self.validations, key=lambda validation: validation.valid_loss)
-            where, found = f"in epoch {best.epoch}", (best.valid_loss, best.valid_ppl)
-        log.info("best validation loss %.3f (PPL %.2f) %s of %d: %s", *found, where, epochs, path)
+    note("drawing curves.png")
+    try:
+        plots.draw_curves({run.config.run_name: [each.as_json() for each in validations]}, run.folder / "curves.png")
+    except (OSError, ValueError) as error:
+        log.warning("curves.png could not be drawn: %s", error)
 
-    def _draw_curves(self) -> None:
-        from transformer_cli.inspection import plots  # matplotlib takes half a second: not before the first steps
 
-        note("drawing curves.png")
-        try:
-            plots.draw_curves({self.run.config.run_name: self._entries()}, self.run.folder / "curves.png")
-        except (OSError, ValueError) as error:  # no reason to stop training
-            log.warning("curves.png could not be drawn: %s", error)
+def check_tensorboard() -> None:
+    """Raises ConfigError if tensorboard is not installed."""
+    try:
+        import tensorboard  # noqa: F401
+    except ImportError:
+        raise ConfigError(
+            "training.tensorboard: tensorboard is not installed; run `pip install 'tensorboard>=2.16'`, "
+            "or set it to false"
+        ) from None
 
-    def _entries(self) -> list[dict[str, Any]]:
-        return [each.as_json() for each in self.validations]
+
+class EventFile:
+    """The validations of a run as TensorBoard reads them: each validation is one point on every curve.
+
+    torch's SummaryWriter writes the same in a thread, which prints a traceback where the disk is full.
+    """
+
+    def __init__(self, folder: Path, history: Sequence[Validation]) -> None:
+        """Write all validations so far to a new file in `folder`, and delete the older files. Raises OSError.
+
+        The older files may hold validations that a resumed run has lost; the history is what counts.
+        """
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+
+        older = list(folder.glob("*.tfevents.*"))
+        seconds = [each.train_seconds + each.valid_seconds for each in history]
+        now = time.time()
+        then = now - sum(seconds)  # as if trained in one sitting that ends now
+        self.path = folder / f"events.out.tfevents.{now:.6f}"
+        events = [
+            Event(wall_time=then, file_version="brain.Event:2"),
+            Event(wall_time=then, session_log=SessionLog(status=SessionLog.START)),  # a running TensorBoard starts over
+            *(_event(each, then + passed) for each, passed in zip(history, accumulate(seconds), strict=True)),
+        ]
+        write_bytes(self.path, b"".join(map(_record, events)))
+        for file in older:
+            file.unlink()
+
+    def add(self, validation: Validation) -> None:
+        """Append one more validation, because TensorBoard keeps reading the file that it has opened."""
+        with self.path.open("ab") as file:
+            file.write(_record(_event(validation, time.time())))
+
+
+def _event(found: Validation, wall_time: float) -> Any:
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    curves = {
+        "loss/train": found.train_loss,
+        "loss/valid": found.valid_loss,
+        "perplexity/valid": found.valid_ppl,
+        "learning_rate": found.learning_rate,
+        "target_tokens_per_second": found.target_tokens / max(found.train_seconds, 0.001),
+    }
+    values = [Summary.Value(tag=name, simple_value=value) for name, value in curves.items()]
+    return Event(wall_time=wall_time, step=found.step, summary=Summary(value=values))
+
+
+def _record(event: Any) -> bytes:
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+    record = io.BytesIO()
+    RecordWriter(record).write(event.SerializeToString())
+    return record.getvalue()

@@ -1,5 +1,8 @@
 """train(config): open a run, take its steps, validate, save, stop. Knows the course of a run, not how a step works.
 
+The life of a run, in the order of this file: `train` opens it, and `Trainer.run_epochs` leads it through its epochs.
+Each epoch takes its steps and ends with a validation and a save. At the end the last epochs' weights may be averaged.
+
 The plan of an epoch follows from (seed, epoch), and a step from the weights, Adam's moments, the batches and its
 number. So a run that was killed and goes on from its last save ends bit for bit like one that was never killed.
 
@@ -12,6 +15,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -20,23 +24,24 @@ from transformer_cli.compute import threads
 from transformer_cli.compute.devices import choose_device_of, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
-from transformer_cli.data.batching import plan_epoch
-from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.batching import plan_epoch, rows_within, target_tokens
+from transformer_cli.data.codec import SIDES
+from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.lengths import Rows
-from transformer_cli.errors import CheckpointError, MemoryShortage
+from transformer_cli.data.sampling import SampledText
+from transformer_cli.errors import CheckpointError, ConfigError, DataError, MemoryShortage
+from transformer_cli.evaluation.losses import corpus_losses
 from transformer_cli.model.transformer import count_frozen, count_parameters
-from transformer_cli.runs.checkpoints import save, set_moments
+from transformer_cli.runs.checkpoints import forget_epochs, keep_average, load_mean, save, save_epoch, set_moments
 from transformer_cli.runs.run import RESTORE, Run
+from transformer_cli.runs.state import Average, Validation, load_average
 from transformer_cli.system import progress
-from transformer_cli.system.terminal import counted
-from transformer_cli.training import averaging, events
+from transformer_cli.system.terminal import counted, note
 from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
 from transformer_cli.training.opening import Opened, join_run, new_opened, open_run
 from transformer_cli.training.optimisers import learning_rate
-from transformer_cli.training.record import Record
-from transformer_cli.training.sentences import training_sentences, usable_sentences
+from transformer_cli.training.record import EventFile, as_line, best_as_line, check_tensorboard, draw_curves
 from transformer_cli.training.step import Learner
-from transformer_cli.training.validation import as_line, diverged, validate
 
 MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 
@@ -56,31 +61,31 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     world = World.from_environment()
     device = choose_device_of(world, config.training.device)
     if config.training.tensorboard:
-        events.check_installed()
+        check_tensorboard()
     threads.set_num_threads(config.training.num_threads)
     folder = runs_dir / config.run_name
-    stop = Stop()
-    with world.joined(device), ExitStack() as held, told_how_to_go_on(stop):
-        with world.together():
-            if world.is_first:
-                opened = held.enter_context(
-                    open_run(folder, config, device=device, data_dir=data_dir, fresh=fresh, world=world)
-                )
-        stop.was_fresh = fresh
-        with world.together():
-            if not world.is_first:
-                opened = join_run(folder, data_dir)
-        trainer = Trainer(opened, device, world, stop)
-        trainer.announce()
-        trainer.run_epochs()
+    with world.joined(device), ExitStack() as held:
+        with told_how_to_go_on(Stop()):
+            with world.together():
+                if world.is_first:
+                    opened = held.enter_context(
+                        open_run(folder, config, device=device, data_dir=data_dir, fresh=fresh, world=world)
+                    )
+            with world.together():
+                if not world.is_first:
+                    opened = join_run(folder, data_dir)
+            trainer = Trainer(opened, device, world, was_fresh=fresh)
+        with told_how_to_go_on(trainer.stop):
+            trainer.announce()
+            trainer.run_epochs()
     return opened.run
 
 
 class Trainer:
     """A run in training, on one device, in one of the world's processes."""
 
-    def __init__(self, opened: Opened, device: torch.device, world: World = ALONE, stop: Stop | None = None) -> None:
-        """Train on from where the run stands, with its model. stop: notes the signals; the trainer saves for it.
+    def __init__(self, opened: Opened, device: torch.device, world: World = ALONE, *, was_fresh: bool = False) -> None:
+        """Train on from where the run stands, with its model. was_fresh: an old run was moved aside for this one.
 
         Raises DataError if no sentence of the dataset fits the model, CheckpointError if the state says more batches
         than an epoch has.
@@ -97,17 +102,16 @@ class Trainer:
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
         world.copy_from_first(self.learner.model)  # it alone may have read vectors, or another run's weights
         self.state = start.state
+        self.validations = list(opened.validations)
+        self._event_file: EventFile | None = None
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
         with world.together():
             if self.state.epoch <= self.settings.epochs and self.state.batch > len(self.plan()):
                 what = f"batch: {self.state.batch}, but an epoch has {len(self.plan())}"
                 raise CheckpointError(f"{run.checkpoint('last') / 'state.json'}: damaged: {what}; {RESTORE}")
-        self.record = Record(run, opened.validations, writes=world.is_first)
         self._saved = self._place()  # a new run has nothing to save
         self._are_alike = True  # the weights of all processes, as far as anybody has looked
-        self.stop = stop or Stop()
-        self.stop.saved_step = self.state.step or None
-        self.stop.save_rest = self._save_rest
+        self.stop = Stop(self._save_rest, saved_step=self.state.step or None, was_fresh=was_fresh)
 
     @staticmethod
     def begin(run: Run, dataset: Dataset, device: torch.device) -> "Trainer":
@@ -118,14 +122,15 @@ class Trainer:
         """Log what the run is, and where it resumes."""
         config, model, world, state = self.run.config, self.learner.model, self.world, self.state
         pairs = len(self.train_sentences.rows)
-        frozen = count_frozen(model)
-        held = sum(each.numel() for each in model.parameters() if not each.requires_grad)
-        held_words = f" and {held:,} frozen ones ({', '.join(self.settings.freeze)})" if held else ""
+        parameters = f"{count_parameters(model):,} parameters"
+        if n_rows := count_frozen(model):
+            parameters += f", {n_rows:,} of them frozen vectors"
+        if n_frozen := sum(each.numel() for each in model.parameters() if not each.requires_grad):
+            parameters += f" and {n_frozen:,} frozen ones ({', '.join(self.settings.freeze)})"
         log.info(
-            "%s: %s parameters%s; %s→%s, %s of %s; %s; %s; %s",
+            "%s: %s; %s→%s, %s of %s; %s; %s; %s",
             config.run_name,
-            f"{count_parameters(model):,}",
-            (f", {frozen:,} of them frozen vectors" if frozen else "") + held_words,
+            parameters,
             config.data.source,
             config.data.target,
             counted(pairs, "pair"),
@@ -148,22 +153,23 @@ class Trainer:
 
     def run_epochs(self) -> None:
         """Train until the epochs or the patience run out. Raises Interrupted, after a save, on a signal."""
-        stop = self.stop
-        if self.record.validations:
-            self.record.write_events()
-        with stop_signals(stop):
+        if self.validations:
+            self._write_events()
+        with stop_signals(self.stop):
             while self.state.epoch <= self.settings.epochs and not self._patience_is_spent():
                 try:
                     self._take_steps()
                     self._end_epoch()
                 except MemoryShortage as shortage:
                     raise self._saved_before(shortage) from None
-                if self._agreed()[0] and self.state.epoch <= self.settings.epochs:
-                    raise stop.interrupted()
-            if self.settings.average and self._agreed()[0]:
-                raise stop.interrupted()
-            averaging.average_epochs(self.run, self.learner, self.valid_sentences, self.state)
-        self.record.say_best()
+                if self.state.epoch <= self.settings.epochs:
+                    self._stop_if_asked()
+            if self.settings.average:
+                self._stop_if_asked()
+                self._average_epochs(self.settings.average)
+        log.info(best_as_line(self.run, self.validations))
+
+    # The steps of an epoch
 
     def plan(self) -> Sequence[Rows]:
         """Returns the batches of the epoch that the state is in, in order."""
@@ -171,6 +177,35 @@ class Trainer:
         if self._planned[0] != epoch:
             self._planned = (epoch, plan_epoch(sentences.split, sentences.rows, self.settings, epoch))
         return self._planned[1]
+
+    def _take_steps(self) -> None:
+        """Take the epoch's remaining steps; save now and then, unless the epoch is about to end, and on a signal."""
+        plan, state, running = self.plan(), self.state, self.state.running
+        n_tokens = self.train_sentences.target_tokens
+        saved = started = time.monotonic()
+        seconds_before = running.seconds
+        with progress.bar(
+            f"epoch {state.epoch}/{self.settings.epochs}",
+            total=n_tokens(plan),
+            unit=" tokens",
+            unit_scale=True,
+            initial=n_tokens(plan[: state.batch]),
+            as_lines=not self.world.is_first,  # the log of the others is muted
+        ) as bar:
+            while state.batch < len(plan):
+                batches = plan[state.batch : state.batch + self.settings.accumulate]
+                self.step(batches)
+                now = time.monotonic()
+                running.seconds = seconds_before + now - started
+                bar.set_postfix_str(f"loss {running.nll / max(1, running.target_tokens):.3f}", refresh=False)
+                bar.update(n_tokens(batches))
+                is_asked_to_stop, save_is_due = self._agreed(now - saved >= self.settings.save_minutes * 60)
+                if is_asked_to_stop:
+                    self._save()
+                    raise self.stop.interrupted()
+                if save_is_due and state.batch < len(plan):  # else the end of the epoch saves
+                    self._save()
+                    saved = time.monotonic()
 
     def step(self, batches: Sequence[Rows]) -> None:
         """Take one optimiser step on these batches of the training sentences; the state counts them as done.
@@ -196,63 +231,116 @@ class Trainer:
             with self.world.together():  # all processes find the same
                 raise diverged(self.learner, f"{how}{state.step:,} with a rate of {self.learner.learning_rate:g}")
 
-    def _take_steps(self) -> None:
-        """Take the epoch's remaining steps; save now and then, unless the epoch is about to end, and on a signal."""
-        plan = self.plan()
-        saved = started = time.monotonic()
-        seconds_before = self.state.running.seconds
-        with self._bar() as bar:
-            while self.state.batch < len(plan):
-                batches = plan[self.state.batch : self.state.batch + self.settings.accumulate]
-                self.step(batches)
-                now = time.monotonic()
-                self.state.running.seconds = seconds_before + now - started
-                self._show(bar, batches)
-                is_asked_to_stop, save_is_due = self._agreed(now - saved >= self.settings.save_minutes * 60)
-                if is_asked_to_stop:
-                    self._save()
-                    raise self.stop.interrupted()
-                if save_is_due and self.state.batch < len(plan):  # else the end of the epoch saves
-                    self._save()
-                    saved = time.monotonic()
-
     def _learning_rate(self, step: int, batch: int) -> float:
-        """Returns the rate of a step of this epoch, which begins with the given batch of the plan."""
+        """Returns the rate of a step of this epoch, which begins with the given batch of the plan.
+
+        For example, in the second of 4 epochs of 10 batches, of which a step takes 2, the step that begins with batch 4
+        comes when (1 + 2/5) / 4 = 0.35 of training is done.
+        """
         done = batch / self.settings.accumulate / self._steps_of_epoch()  # of the epoch
         return learning_rate(self.settings, step, (self.state.epoch - 1 + done) / self.settings.epochs)
 
     def _steps_of_epoch(self) -> int:
         return math.ceil(len(self.plan()) / self.settings.accumulate)
 
-    def _agreed(self, save_is_due: bool = False) -> tuple[bool, bool]:
-        """The same in every process: whether any of them got a signal, and whether a save is due by rank 0's clock."""
-        answers = self.world.gather(self.stop.signal_number or 0, save_is_due)
-        signals = [int(number) for number, _ in answers if number]
-        if signals:
-            self.stop.signal_number = signals[0]
-        return bool(signals), bool(answers[0][1])
+    # The end of an epoch, and of training
 
     def _end_epoch(self) -> None:
         """Validate, record, save, and show the result."""
         first_of_last_step = (self._steps_of_epoch() - 1) * self.settings.accumulate
         self.learner.set_learning_rate(self._learning_rate(self.state.step, first_of_last_step))  # unknown if resumed
-        found = validate(self.learner, self.valid_sentences, self.state)
+        found = self._validate()
+        writes, average = self.world.is_first, self.settings.average
         with self.stop.held_off():
-            self.record.keep(found)
+            self.validations.append(found)
+            if writes:
+                self.run.write_history([each.as_json() for each in self.validations])
             self.state.end_epoch(found.valid_loss, is_best=found.best)
-            averaging.keep_epoch(self.run, self.learner, found.epoch)
+            if writes and average:
+                save_epoch(self.run, self.learner.model, found.epoch)
         self._save()  # not held off for longer than it writes: it waits for all processes
-        averaging.forget_old_epochs(self.run, self.learner, found.epoch)
+        if writes and average:
+            forget_epochs(self.run, before=found.epoch - average + 1)
         log.info(as_line(found, self.settings.epochs))
-        self.record.show()
+        if writes:
+            draw_curves(self.run, self.validations)
+        self._write_events()
 
-    def _saved_before(self, shortage: MemoryShortage) -> MemoryShortage:
-        """Save what was learned before what does not fit in memory. Returns the error, with how to go on."""
-        if self.world.size > 1 or not self.state.step:  # the others are in the middle of a step
-            return shortage
-        self._save_rest()
-        where = f"from the save at step {self.state.step:,}"
-        return MemoryShortage(f"{shortage}; the same command goes on {where} where more memory is free")
+    def _validate(self) -> Validation:
+        """Validate the model at the end of the epoch in progress. All processes return the same.
+
+        Raises ConfigError if training has diverged.
+        """
+        started, state, running = time.monotonic(), self.state, self.state.running
+        note(f"epoch {state.epoch}: validating")
+        valid = corpus_losses(self.learner.model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
+        with self.world.together():  # all processes find the same
+            if not running.batches:
+                raise diverged(self.learner, f"no step of epoch {state.epoch} had a finite loss and gradient")
+            if not math.isfinite(valid.loss):
+                raise diverged(self.learner, f"validation loss {valid.loss} in epoch {state.epoch}")
+        return Validation(
+            epoch=state.epoch,
+            step=state.step,
+            train_loss=running.nll / running.target_tokens,
+            valid_loss=valid.loss,
+            train_loss_batch_mean=running.batch_means / running.batches,
+            valid_loss_batch_mean=valid.loss_batch_mean,
+            valid_ppl=valid.ppl,
+            learning_rate=self.learner.learning_rate,
+            target_tokens=running.target_tokens,
+            train_seconds=round(running.seconds, 3),
+            valid_seconds=round(time.monotonic() - started, 3),
+            skipped_steps=running.skipped_steps,
+            best=state.best_valid_loss is None or valid.loss < state.best_valid_loss,
+        )
+
+    def _patience_is_spent(self) -> bool:
+        patience, n_epochs = self.settings.patience, self.state.validations_since_best
+        spent = patience is not None and n_epochs >= patience
+        if spent:
+            log.info("no better validation loss in %s (patience): stopping", counted(n_epochs, "epoch"))
+        return spent
+
+    def _average_epochs(self, count: int) -> None:
+        """Validate the mean of the last epochs' weights and save it (6.1); it is the best checkpoint if it is better.
+
+        Does nothing if this has been done. Raises CheckpointError if the weights of an epoch are gone.
+        """
+        ended = self.state.epoch - 1
+        epochs = range(max(1, ended - count + 1), ended + 1)  # patience may have ended a run early
+        if self.world.is_first:
+            forget_epochs(self.run, before=epochs[0])  # a kill may have come before
+        with self.world.together():
+            made = load_average(self.run)
+            is_made = made is not None and made.step == self.state.step
+            if not is_made:
+                model = load_mean(self.run, epochs).to(self.learner.device)
+        if is_made:
+            return
+        found = corpus_losses(model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
+        average = Average([*epochs], self.state.step, found.loss, found.loss_batch_mean, found.ppl)
+        is_best = self.world.is_first and keep_average(self.run, model, average, self.state)
+        self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
+        log.info(
+            "mean of the weights of epochs %d to %d  valid %.3f (PPL %.2f)%s",
+            *(epochs[0], epochs[-1], found.loss, found.ppl, "  best" if is_best else ""),
+        )
+
+    def _write_events(self) -> None:
+        """Write all validations to a new event file for TensorBoard, or the last one to the file that is open."""
+        if not (self.settings.tensorboard and self.world.is_first):
+            return
+        try:
+            if self._event_file is None:
+                self._event_file = EventFile(self.run.folder / "tensorboard", self.validations)
+            else:
+                self._event_file.add(self.validations[-1])
+        except OSError as error:  # no reason to stop training; the next validation begins a new file
+            self._event_file = None
+            log.warning("TensorBoard's event file could not be written: %s", error)
+
+    # Saving, and stopping
 
     def _save(self) -> None:
         self._save_rest()
@@ -281,29 +369,87 @@ class Trainer:
         """How far training has come: each save has another place."""
         return self.state.epoch, self.state.batch
 
-    def _patience_is_spent(self) -> bool:
-        patience, n_epochs = self.settings.patience, self.state.validations_since_best
-        spent = patience is not None and n_epochs >= patience
-        if spent:
-            log.info("no better validation loss in %s (patience): stopping", counted(n_epochs, "epoch"))
-        return spent
+    def _saved_before(self, shortage: MemoryShortage) -> MemoryShortage:
+        """Save what was learned before what does not fit in memory. Returns the error, with how to go on."""
+        if self.world.size > 1 or not self.state.step:  # the others are in the middle of a step
+            return shortage
+        self._save_rest()
+        where = f"from the save at step {self.state.step:,}"
+        return MemoryShortage(f"{shortage}; the same command goes on {where} where more memory is free")
 
-    def _bar(self) -> "progress.Bar":
-        """Returns a bar that counts the plan's target tokens, and begins with those that are done."""
-        return progress.bar(
-            f"epoch {self.state.epoch}/{self.settings.epochs}",
-            total=self.train_sentences.target_tokens(self.plan()),
-            unit=" tokens",
-            unit_scale=True,
-            initial=self.train_sentences.target_tokens(self.plan()[: self.state.batch]),
-            as_lines=not self.world.is_first,  # the log of the others is muted
-        )
+    def _stop_if_asked(self) -> None:
+        """Raises Interrupted if any process got a signal. Everything has been saved."""
+        if self._agreed()[0]:
+            raise self.stop.interrupted()
 
-    def _show(self, bar: "progress.Bar", done: Sequence[Rows]) -> None:
-        running = self.state.running
-        loss = running.nll / max(1, running.target_tokens)
-        bar.set_postfix_str(f"loss {loss:.3f}", refresh=False)
-        bar.update(self.train_sentences.target_tokens(done))
+    def _agreed(self, save_is_due: bool = False) -> tuple[bool, bool]:
+        """The same in every process: whether any of them got a signal, and whether a save is due by rank 0's clock."""
+        answers = self.world.gather(self.stop.signal_number or 0, save_is_due)
+        signals = [int(number) for number, _ in answers if number]
+        if signals:
+            self.stop.signal_number = signals[0]
+        return bool(signals), bool(answers[0][1])
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """A split, and the rows of the pairs that the model has enough positions for."""
+
+    split: EncodedSplit
+    rows: Rows
+    sampled: SampledText | None = None
+    """the text of the split, if training cuts it anew each epoch; plans and progress go by the cut in `split`"""
+
+    def target_tokens(self, batches: Sequence[Rows]) -> int:
+        """Returns how many tokens there are to predict in these batches of `split`, <eos> included."""
+        return sum(int(target_tokens(self.split, rows).sum()) for rows in batches)
+
+    def cut(self, batches: Sequence[Rows], *, epoch: int, first: int) -> tuple[EncodedSplit, Sequence[Rows]]:
+        """Returns the sentences that a step learns from, and which rows of them make each of its batches.
+
+        first: the number of the first of these batches in the plan of the epoch, from 0.
+        """
+        if self.sampled is None:
+            return self.split, batches
+        return self.sampled.cut(batches, epoch=epoch, first=first)
+
+
+def usable_sentences(dataset: Dataset, name: str, max_length: int | None) -> Sentences:
+    """Returns the pairs of a split that fit in max_length positions; a warning counts the others.
+
+    Raises DataError if no pair fits.
+    """
+    split = dataset.split(name)
+    rows = rows_within(split, max_length)
+    if n_long := len(split) - len(rows):
+        log.warning("%s: left out %s longer than max_length %s", name, counted(n_long, "pair"), max_length)
+    if not len(rows):
+        raise DataError(f"{dataset.folder}: no pair of {name} fits in model.max_length {max_length}")
+    return Sentences(split, rows)
+
+
+def training_sentences(run: Run, dataset: Dataset) -> Sentences:
+    """Returns the usable pairs of the training split, which are cut anew each epoch if a codec of the run samples.
+
+    Raises DataError if no pair fits the model, or the text is not that of the split.
+    """
+    max_length = run.config.model.max_length
+    usable = usable_sentences(dataset, "train", max_length)
+    codecs = (run.codecs.source, run.codecs.target)
+    if not any(codec.samples for codec in codecs):
+        return usable
+    source, target = (dataset.lines("train", side) for side in SIDES)
+    text = SampledText(usable.split, (source, target), codecs, seed=run.config.training.seed, max_length=max_length)
+    return Sentences(usable.split, usable.rows, text)
+
+
+def diverged(learner: Learner, how: str) -> ConfigError:
+    """Returns the error for a training that has come to numbers that are not finite."""
+    settings = learner.settings
+    rates = f"training.learning_rate: {settings.learning_rate:g}"
+    if settings.optimizer == "muon":
+        rates += f" or muon_learning_rate: {settings.muon_learning_rate:g}"
+    return ConfigError(f"{rates} made training diverge ({how}); lower it and train with --fresh")
 
 
 def bit_sum(model: torch.nn.Module) -> int:

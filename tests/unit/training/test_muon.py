@@ -13,7 +13,7 @@ from transformer_cli.runs.checkpoints import load_last
 from transformer_cli.runs.run import Run
 from transformer_cli.training.optimisers import AdamAndMuon, layer_matrices, make_optimizer, orthogonalized, state_names
 from transformer_cli.training.step import Learner
-from transformer_cli.training.validation import diverged
+from transformer_cli.training.trainer import diverged
 
 TrainTiny = Callable[..., Run]
 

@@ -20,7 +20,7 @@ from transformer_cli.data.vocabulary import PAD, SPECIALS
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.training import pretrained as module
-from transformer_cli.training.pretrained import load_pretrained, read_pretrained
+from transformer_cli.training.pretrained import read_initial, read_pretrained
 from transformer_cli.training.trainer import Trainer, train
 from transformer_cli.translator import Translator
 
@@ -214,5 +214,5 @@ def test_nothing_pretrained_changes_nothing(tiny: Run, project: Path) -> None:
     dataset = Dataset.open(find_dataset(tiny.config.data, project / "data"))
     model = tiny.new_model()
     before = model.source_embedding.tokens.weight.detach().clone()
-    load_pretrained(model, read_pretrained(tiny.config, dataset))
+    read_initial(tiny.config, dataset, project / "runs").fill(model)
     assert model.source_embedding.tokens.weight.equal(before)

@@ -11,10 +11,9 @@ import pytest
 
 from outcomes import PowerCut, outcome
 from transformer_cli.errors import Interrupted
-from transformer_cli.evaluation import losses
 from transformer_cli.runs.run import Run
 from transformer_cli.system import signals
-from transformer_cli.training import averaging
+from transformer_cli.training import trainer
 from transformer_cli.training.step import Learner
 
 TrainTiny = Callable[..., Run]
@@ -25,9 +24,9 @@ MOMENTS = {  # what is going on when the signal arrives: (module or class, its f
     "last step of an epoch": (Learner, "gradient", 2),
     "first step of an epoch": (Learner, "gradient", 3),
     "last step": (Learner, "gradient", 4),
-    "validation": (losses, "corpus_losses", 1),
-    "last validation": (losses, "corpus_losses", 2),
-    "averaging": (averaging, "corpus_losses", 1),
+    "validation": (trainer, "corpus_losses", 1),
+    "last validation": (trainer, "corpus_losses", 2),
+    "averaging": (trainer, "corpus_losses", 3),
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from transformer_cli.runs.state import Validation
 from transformer_cli.system.reading import as_record
-from transformer_cli.training.validation import as_line
+from transformer_cli.training.record import as_line
 
 FOUND = Validation(
     epoch=3,
