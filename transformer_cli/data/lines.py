@@ -67,6 +67,15 @@ def read_pairs(source: Path, target: Path, skip_empty: bool, skip_long: bool) ->
         raise DataError(f"{source} and {target}: not one pair of sentences; a split needs at least one")
 
 
+def said_before(pairs: Pairs) -> Pairs:
+    """A second pass over some text: what there is to say of it was said in the first."""
+    log.disabled = True
+    try:
+        yield from pairs
+    finally:
+        log.disabled = False
+
+
 def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of one file, plain or .gz, without their line ends. Raises DataError, also for a long line."""
     for number, text in enumerate(cut_lines(path), start=1):

@@ -13,12 +13,13 @@ from typing import Any
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data.codec import SIDES, Codecs, codec_sums
 from transformer_cli.data.corpora import Corpus, open_corpus
-from transformer_cli.data.dataset import FORMAT_VERSION, read_manifest, settings, shape
+from transformer_cli.data.dataset import FORMAT_VERSION, Dataset, read_manifest, settings, shape
 from transformer_cli.data.lines import byte_lines
 from transformer_cli.data.subword_corpus import encode_by_subwords
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.data.word_corpus import encode_by_words
 from transformer_cli.data.words import SPACY_VERSION
+from transformer_cli.data.writer import count
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import new_folder, sweep
 from transformer_cli.system.locks import exclusive
@@ -45,23 +46,30 @@ def prepare(
 
     source_dir: a folder with Multi30k's files, instead of the download. codec_dir: with data.codec, the folder of the
     run that it names, as `runs.run.find_codec` finds it (None: data.codec is a folder). Raises DataError or
-    ConfigError; DataError also if the config pins the fingerprint of another dataset.
+    ConfigError; DataError also if the config pins the fingerprint of another dataset. The fingerprint is a hash of all
+    that shapes the files.
     """
-    codec_dir = codec_dir or (Path(config.data.codec) if config.data.codec else None)
-    corpus = open_corpus(config.data, source_dir=source_dir)
-    given = {"codec": codec_sums(codec_dir, config.data)} if codec_dir else {}  # not where they are: what is in them
-    folder, fingerprint = _place(config.data, corpus, given, data_dir)
+    data = config.data
+    codec_dir = codec_dir or (Path(data.codec) if data.codec else None)
+    corpus = open_corpus(data, source_dir=source_dir)
+    given = {"codec": codec_sums(codec_dir, data)} if codec_dir else {}  # not where they are: what is in them
+    library, version = ("spaCy", SPACY_VERSION) if data.tokens == "words" else ("SentencePiece", SENTENCEPIECE_VERSION)
+    shaped_by = {
+        "format": FORMAT_VERSION,
+        "settings": shape(settings(data)),
+        "sums": corpus.sums,
+        library.lower(): version,  # another one may cut text in other ways
+        **given,
+    }
+    fingerprint = hashlib.sha256(json.dumps(shaped_by, sort_keys=True).encode()).hexdigest()[:8]
+    if data.fingerprint not in (None, fingerprint):
+        raise DataError(
+            f"data.fingerprint is {data.fingerprint}, but this text with {library} {version} makes {fingerprint}; use "
+            f"the same files and the same {library}, or copy the dataset's folder to {data_dir}/"
+        )
+    folder = data_dir / f"{data.corpus}.{data.source}-{data.target}-{fingerprint}"
     if folder.exists():
-        manifest = read_manifest(folder)
-        if not folder.name.endswith(f"-{manifest['fingerprint']}"):
-            raise DataError(
-                f"{folder}: its manifest is of another dataset ({manifest['fingerprint']}); delete the folder and run "
-                "`tfm prepare` again"
-            )
-        try:
-            Codecs.load(folder, config.data)
-        except DataError as error:
-            raise DataError(f"{error}; delete the folder and run `tfm prepare` again") from None
+        manifest = Dataset.open(folder).manifest
         warn_of_overlap(manifest)
         with suppress(OSError):  # the folder may be somebody else's, or read-only
             os.utime(folder)  # `tfm train` uses the dataset that was prepared last
@@ -74,7 +82,7 @@ def prepare(
                     held.callback(lock.unlink)
                     sweep(data_dir, of=folder.name, idle_s=0)
             with new_folder(folder) as unfinished:
-                manifest = _write_dataset(unfinished, config.data, corpus, fingerprint, codec_dir, given)
+                manifest = _write_dataset(unfinished, data, corpus, codec_dir, {"fingerprint": fingerprint, **given})
     except OSError:
         if not folder.is_dir():
             raise
@@ -82,63 +90,23 @@ def prepare(
     return Prepared(folder, manifest, created=True)
 
 
-def _place(data: DataConfig, corpus: Corpus, given: Mapping[str, Any], data_dir: Path) -> tuple[Path, str]:
-    """Returns the folder of the dataset, which may exist, and the fingerprint that it gets if it does not.
-
-    given: what the fingerprint and the manifest have of a run's codecs, their files' sums; empty without such a run.
-
-    Raises DataError if `data` pins the fingerprint of another dataset.
-    """
-    found, (library, version) = _fingerprint(data, corpus, given), _library(data)
-    if data.fingerprint not in (None, found):
-        raise DataError(
-            f"data.fingerprint is {data.fingerprint}, but this text with {library} {version} makes {found}; use the "
-            f"same files and the same {library}, or copy the dataset's folder to {data_dir}/"
-        )
-    return data_dir / f"{data.corpus}.{data.source}-{data.target}-{found}", found
-
-
-def _fingerprint(data: DataConfig, corpus: Corpus, given: Mapping[str, Any]) -> str:
-    library, version = _library(data)
-    shaped_by = {
-        "format": FORMAT_VERSION,
-        "settings": shape(settings(data)),
-        "sums": corpus.sums,
-        library.lower(): version,
-        **given,
-    }
-    return hashlib.sha256(json.dumps(shaped_by, sort_keys=True).encode()).hexdigest()[:8]
-
-
-def _library(data: DataConfig) -> tuple[str, str]:
-    """Returns the name and the version of what cuts text into tokens: other versions may cut it in other ways."""
-    return ("spaCy", SPACY_VERSION) if data.tokens == "words" else ("SentencePiece", SENTENCEPIECE_VERSION)
-
-
 def _write_dataset(
-    folder: Path,
-    data: DataConfig,
-    corpus: Corpus,
-    fingerprint: str,
-    codec_dir: Path | None,
-    given: Mapping[str, Any],
+    folder: Path, data: DataConfig, corpus: Corpus, codec_dir: Path | None, identity: Mapping[str, Any]
 ) -> dict[str, Any]:
-    codecs = Codecs.load(codec_dir, data) if codec_dir else None
+    """Returns the manifest. identity: what it keeps of the fingerprint."""
     encode = encode_by_words if data.tokens == "words" else encode_by_subwords
-    encoded = encode(folder, data, corpus, codecs)
-    encoded.codecs.save(folder)
+    codecs, facts = encode(folder, data, corpus, Codecs.load(codec_dir, data) if codec_dir else None)
+    codecs.save(folder)
     manifest = {
         "format_version": FORMAT_VERSION,
-        "fingerprint": fingerprint,
         "settings": settings(data),
         "sources": corpus.sums,
-        "tokenizer": encoded.tokenizer,
-        "vocabulary": {"source": len(encoded.codecs.source), "target": len(encoded.codecs.target)},
-        "splits": encoded.splits,
+        "vocabulary": {"source": len(codecs.source), "target": len(codecs.target)},
+        "splits": {name: count(folder, name) for name in corpus.splits},
         "left_out": list(corpus.left_out),
-        "overlap": count_overlap(folder, encoded.splits),
-        **encoded.facts,
-        **given,
+        "overlap": count_overlap(folder, corpus.splits),
+        **facts,
+        **identity,
     }
     warn_of_overlap(manifest)
     return write_sealed(folder / "manifest.json", {**manifest, "files": file_sums(folder)})

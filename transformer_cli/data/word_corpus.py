@@ -5,20 +5,19 @@ counted, one pass over the ids on disk turns them into the final ones. Memory ho
 """
 
 import logging
-from collections.abc import Iterable, Sequence
-from itertools import chain, islice
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.codec import SIDES, Codecs, WordCodec
 from transformer_cli.data.corpora import Corpus
 from transformer_cli.data.vocabulary import SPECIALS, Vocabulary, import_torchtext
 from transformer_cli.data.words import SPACY_VERSION, Joins, learn_joins
-from transformer_cli.data.workers import Chunk, TokenizedSide, available_cores, tokenizing
-from transformer_cli.data.writer import EncodedCorpus, SplitWriter
+from transformer_cli.data.workers import Chunk, Cutter, cutting, shared_out
+from transformer_cli.data.writer import blocks, writing
 
 log = logging.getLogger(__name__)
 
@@ -28,141 +27,101 @@ MANY_WORDS = 50_000  # above which a warning speaks of subwords
 JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; more would teach only rare pairs
 
 
-def encode_by_words(folder: Path, data: DataConfig, corpus: Corpus, given: Codecs | None = None) -> EncodedCorpus:
-    """Make both codecs from the training split, unless they are given, and write every split of the corpus."""
-    pairs = corpus.splits["train"]()
-    first = list(islice(pairs, FEW + 1))
-    processes = min(available_cores(), MOST_WORKERS) if len(first) > FEW else 1
-    splits, restored = {}, {}
-    with tokenizing(data.source, data.target, lowercase=data.lowercased, processes=processes) as tokenize:
-        training = tokenize(chain(first, pairs))
+def encode_by_words(
+    folder: Path, data: DataConfig, corpus: Corpus, given: Codecs | None = None
+) -> tuple[Codecs, dict[str, Any]]:
+    """Make both codecs from the training split, unless they are given, and write every split of the corpus.
+
+    Returns the codecs, and what the manifest keeps of the tokenising.
+    """
+    pairs, processes = shared_out(corpus.splits["train"](), few=FEW, most=MOST_WORKERS)
+    n_sentences = n_restored = 0
+    with cutting(Cutter("words", data.source, data.target, data.lowercased), processes) as cut:
+        training, left = cut(pairs), list(corpus.splits)
         if given is None:
             import_torchtext()  # while the workers start
-            split = SplitWriter(folder, "train", corpus.sizes.get("train"))
-            codecs = _learn(split, training, data)
-            splits["train"] = split.counts()
+            source, target = _learn(folder, data, training, corpus.sizes.get("train"))
+            left.remove("train")
         else:
-            codecs = [codec for codec in (given.source, given.target) if isinstance(codec, WordCodec)]
-        for name in corpus.splits:
-            if name not in splits:
-                chunks = training if name == "train" else tokenize(corpus.splits[name]())
-                with SplitWriter(folder, name, corpus.sizes.get(name)) as split:
-                    restored[name] = _encode(codecs, split, chunks)
-                splits[name] = split.counts()
-    tokenizer = {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target}
-    joined = {"valid_restored": restored["valid"] / splits["valid"]["sentences"]}
-    return EncodedCorpus(Codecs(*codecs), splits, tokenizer, {"joins": joined})
+            source, target = (codec for codec in (given.source, given.target) if isinstance(codec, WordCodec))
+        for name in left:
+            with writing(folder, name, corpus.sizes.get(name)) as split:
+                for chunk in training if name == "train" else cut(corpus.splits[name]()):
+                    split.add(
+                        chunk,
+                        [
+                            np.array(codec.vocabulary.encode(side.forms), np.int32)[side.ids]
+                            for codec, side in zip((source, target), chunk.sides, strict=True)
+                        ],
+                    )
+                    if name == "valid":
+                        n_sentences += len(chunk)
+                        n_restored += sum(
+                            target.joins.restores(text, tokens, lowercase=target.lowercase)
+                            for text, tokens in zip(chunk.texts[1], chunk.sides[1].sentences(), strict=True)
+                        )
+    return Codecs(source, target), {
+        "tokenizer": {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target},
+        "joins": {"valid_restored": n_restored / n_sentences},
+    }
 
 
-def _learn(split: SplitWriter, chunks: Iterable[Chunk[TokenizedSide]], data: DataConfig) -> list[WordCodec]:
-    """Write the training split; returns the codecs learned from it, [source, target]."""
-    counters = [_FormCounter()] if data.joint_vocabulary else [_FormCounter(), _FormCounter()]
-    with split:
-        joins = _encode_training(split, chunks, counters)
-    source, target = _build_vocabularies(split, counters, data)
-    return [
+def _learn(folder: Path, data: DataConfig, chunks: Iterable[Chunk], size: int | None) -> tuple[WordCodec, WordCodec]:
+    """Write the training split; returns the codecs learned from it, of the source and of the target."""
+    known: list[dict[str, int]] = [{}, {}]  # for each side: word form → provisional id
+    if data.joint_vocabulary:
+        known[1] = known[0]
+    neighbours, n_sentences = [], 0  # which target tokens stand side by side, by their provisional ids
+    with writing(folder, "train", size) as split:
+        for chunk in chunks:
+            ids = [
+                np.array([forms.setdefault(form, len(forms)) for form in side.forms], np.int32)[side.ids]
+                for forms, side in zip(known, chunk.sides, strict=True)
+            ]
+            split.add(chunk, ids)
+            ends = np.cumsum(chunk.sides[1].lengths[: JOIN_SENTENCES - n_sentences])
+            if len(ends):
+                left = np.delete(np.arange(ends[-1]), ends - 1)  # all tokens but the last of each sentence
+                neighbours.append((ids[1][left], ids[1][left + 1], chunk.sides[1].glued[left]))
+                n_sentences += len(ends)
+    left_ids, right_ids, glued = map(np.concatenate, zip(*neighbours, strict=True))
+    joins = learn_joins(list(known[1]), left_ids, right_ids, glued)
+    paths = [folder / f"train.{side}.ids.npy" for side in SIDES]
+    if data.joint_vocabulary:
+        source = target = _vocabulary("joint", data, known[0], paths)
+    else:
+        source, target = (
+            _vocabulary(side, data, forms, [path]) for side, forms, path in zip(SIDES, known, paths, strict=True)
+        )
+    return (
         WordCodec(data.source, data.lowercased, source, Joins()),
         WordCodec(data.target, data.lowercased, target, joins),
-    ]
+    )
 
 
-def _encode_training(
-    split: SplitWriter, chunks: Iterable[Chunk[TokenizedSide]], counters: Sequence["_FormCounter"]
-) -> Joins:
-    """Write the split with provisional ids; returns the joins learned from its target side."""
-    neighbours = _Neighbours()
-    for chunk in chunks:
-        ids = [counter.encode(side) for counter, side in zip((counters[0], counters[-1]), chunk.sides, strict=True)]
-        neighbours.add(ids[1], chunk.sides[1])
-        split.add(chunk, ids)
-    return neighbours.learn(counters[-1].forms())
+def _vocabulary(name: str, data: DataConfig, forms: Collection[str], paths: Sequence[Path]) -> Vocabulary:
+    """Build a vocabulary from the provisional ids in these files, and write its own ids in their place.
 
-
-def _build_vocabularies(train: SplitWriter, counters: list["_FormCounter"], data: DataConfig) -> list[Vocabulary]:
-    """Build the vocabularies, and renumber the training split.
-
-    A counter is large, so each one is taken off the list, and freed, once it has been read.
+    forms: the word form of each provisional id.
     """
-    vocabularies: list[Vocabulary] = []
-    for index, side in enumerate(SIDES):
-        if counters:
-            counter = counters.pop(0)
-            vocabulary = Vocabulary.build(counter.counts(), min_freq=data.min_freq, max_words=data.max_words)
-            final_ids = counter.final_ids(vocabulary)
-            del counter
-        if len(vocabulary) == len(SPECIALS):
-            log.warning("the %s vocabulary is empty: no word occurs %d times; lower data.min_freq", side, data.min_freq)
-        if (n_words := len(vocabulary) - len(SPECIALS)) > MANY_WORDS and (index == 0 or not data.joint_vocabulary):
-            log.warning(
-                "the %s vocabulary has %s words, each with rows of its own in the model: data.max_words keeps the most "
-                "frequent, and data.tokens: subwords writes any text with far fewer",
-                "joint" if data.joint_vocabulary else side,
-                f"{n_words:,}",
-            )
-        train.renumber(index, final_ids)
-        vocabularies.append(vocabulary)
-    return vocabularies
-
-
-def _encode(codecs: Sequence[WordCodec], split: SplitWriter, chunks: Iterable[Chunk[TokenizedSide]]) -> int:
-    """Write a split; returns how many of its target sentences come back exactly from their tokens."""
-    target = codecs[1]
-    n_restored = 0
-    for chunk in chunks:
-        ids = [_ids(codec.vocabulary, side) for codec, side in zip(codecs, chunk.sides, strict=True)]
-        split.add(chunk, ids)
-        for text, tokens in zip(chunk.texts[1], chunk.sides[1].sentences(), strict=True):
-            n_restored += target.joins.restores(text, tokens, lowercase=target.lowercase)
-    return n_restored
-
-
-def _ids(vocabulary: Vocabulary, side: TokenizedSide) -> NDArray[np.int32]:
-    return np.array(vocabulary.encode(side.forms), dtype=np.int32)[side.ids]
-
-
-class _FormCounter:
-    """Gives word forms provisional ids, in the order in which they first appear, and counts them."""
-
-    def __init__(self) -> None:
-        self._ids: dict[str, int] = {}
-        self._counts = np.zeros(0, dtype=np.int64)  # longer than need be: it grows by doubling
-
-    def encode(self, side: TokenizedSide) -> NDArray[np.int32]:
-        """Returns the provisional id of each token, and counts it."""
-        ids = np.array([self._ids.setdefault(form, len(self._ids)) for form in side.forms], dtype=np.int32)
-        if len(self._counts) < len(self._ids):
-            self._counts = np.append(self._counts, np.zeros(len(self._ids), dtype=np.int64))
-        self._counts[ids] += np.bincount(side.ids, minlength=len(ids))
-        return ids[side.ids]
-
-    def forms(self) -> list[str]:
-        """Returns the word forms; their indices are the provisional ids."""
-        return list(self._ids)
-
-    def counts(self) -> dict[str, int]:
-        return dict(zip(self._ids, self._counts.tolist(), strict=False))
-
-    def final_ids(self, vocabulary: Vocabulary) -> NDArray[np.int32]:
-        """Returns an array with final_ids[provisional id] = id in the vocabulary."""
-        return np.array(vocabulary.encode(self._ids), dtype=np.int32)
-
-
-class _Neighbours:
-    """Which tokens stand side by side in the first sentences, by id."""
-
-    def __init__(self) -> None:
-        self._sentences = 0
-        self._chunks: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]] = []
-
-    def add(self, ids: NDArray[np.int32], side: TokenizedSide) -> None:
-        """Note the neighbours in the next sentences, as long as these are among the first JOIN_SENTENCES."""
-        ends = np.cumsum(side.lengths[: JOIN_SENTENCES - self._sentences])
-        self._sentences += len(ends)
-        if len(ends):
-            left = np.delete(np.arange(ends[-1]), ends - 1)  # all tokens but the last of each sentence
-            self._chunks.append((ids[left], ids[left + 1], side.glued[left]))
-
-    def learn(self, forms: Sequence[str]) -> Joins:
-        """Learn joins from the neighbours noted. forms: the word form of each id."""
-        left, right, glued = map(np.concatenate, zip(*self._chunks, strict=True))
-        return learn_joins(forms, left, right, glued)
+    n_times = np.zeros(len(forms), np.int64)
+    for path in paths:
+        for block in blocks(path):
+            n_times += np.bincount(block, minlength=len(forms))
+    counts = dict(zip(forms, n_times.tolist(), strict=True))
+    vocabulary = Vocabulary.build(counts, min_freq=data.min_freq, max_words=data.max_words)
+    n_words = len(vocabulary) - len(SPECIALS)
+    if not n_words:
+        log.warning("the %s vocabulary is empty: no word occurs %d times; lower data.min_freq", name, data.min_freq)
+    if n_words > MANY_WORDS:
+        log.warning(
+            "the %s vocabulary has %s words, each with rows of its own in the model: data.max_words keeps the most "
+            "frequent, and data.tokens: subwords writes any text with far fewer",
+            name,
+            f"{n_words:,}",
+        )
+    final_ids = np.array(vocabulary.encode(forms), np.int32)
+    for path in paths:
+        for block in blocks(path):
+            block[:] = final_ids[block]
+    return vocabulary

@@ -18,9 +18,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from itertools import islice
+from itertools import chain, islice
 from queue import SimpleQueue
-from typing import IO, Any, Generic, Protocol, TypeVar
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,29 +29,19 @@ from transformer_cli.data.subwords import Pieces
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import ConfigError, DataError
 
+CHUNK = 1_000  # pairs that a worker gets at once; it tokenises them in a tenth of a second
+WAITING = 2  # chunks that are handed out per worker before the first result is needed
+START = "import sys; sys.path[:] = sys.argv[1:]; from transformer_cli.data.workers import serve; serve()"
+
 Pair = tuple[str, str]
 Texts = tuple[tuple[str, ...], ...]  # (source texts, target texts) of a chunk
 
 
 @dataclass(frozen=True)
 class CutSide:
-    """One side of some sentences, as the ids of its tokens."""
+    """One side of some sentences, cut into tokens.
 
-    ids: NDArray[np.int32]
-    """(tokens,): all sentences end to end"""
-    lengths: NDArray[np.int64]
-    """(sentences,): how many tokens each sentence has"""
-
-    def pack(self) -> tuple[Any, ...]:
-        """Returns what `unpack_subwords` reads, in types that marshal knows."""
-        return self.ids.tobytes(), self.lengths.tobytes()
-
-
-@dataclass(frozen=True)
-class TokenizedSide(CutSide):
-    """One side of some sentences: the distinct tokens, and which of them is where.
-
-    For example, "Ein Hund, ein Mann." and "Ein Hund", in lower case, are
+    By words, "Ein Hund, ein Mann." and "Ein Hund", in lower case, are
 
         forms    ein  hund  ,  mann  .
         ids      0  1  2  0  3  4    0  1
@@ -59,81 +49,58 @@ class TokenizedSide(CutSide):
         glued    -  x  -  -  x  x    -  x
     """
 
+    ids: NDArray[np.int32]
+    """(tokens,): all sentences end to end; word i is forms[ids[i]], and subwords have the ids of their codec"""
+    lengths: NDArray[np.int64]
+    """(sentences,): how many tokens each sentence has"""
     forms: list[str]
-    """the distinct tokens, in the order in which they first appear; token i is forms[ids[i]]"""
+    """the distinct words, in the order in which they first appear; empty for subwords"""
     glued: NDArray[np.bool_]
-    """(tokens,): True if no space follows the token in the text: glued to the next one, or at the end of the text"""
+    """(tokens,): True if no space follows the word in the text: glued to the next one, or at the end of the text;
+    empty for subwords"""
 
     def sentences(self) -> Iterator[list[str]]:
-        """Yield the tokens of each sentence."""
+        """Yield the words of each sentence."""
         words = [self.forms[index] for index in self.ids.tolist()]
         start = 0
         for length in self.lengths.tolist():
             yield words[start : start + length]
             start += length
 
-    def pack(self) -> tuple[Any, ...]:
-        """Returns what `unpack_words` reads, in types that marshal knows."""
-        return *super().pack(), self.forms, self.glued.tobytes()
-
-
-SideT = TypeVar("SideT", bound=CutSide, covariant=True)
-
 
 @dataclass(frozen=True)
-class Chunk(Generic[SideT]):
+class Chunk:
     """Some sentence pairs and their tokens."""
 
     texts: Texts
-    sides: Sequence[SideT]
+    sides: Sequence[CutSide]
     """[source, target]"""
 
     def __len__(self) -> int:
         return len(self.texts[0])
 
 
-class WordCutter:
-    """The spaCy tokenisers of both sides."""
+@dataclass(frozen=True)
+class Cutter:
+    """What cuts the texts of both sides. Goes to the workers, so it holds only what marshal knows."""
 
-    def __init__(self, source: str, target: str, lowercase: bool) -> None:
-        """source and target are languages. Raises ConfigError as Tokenizer does."""
-        self._tokenizers = [Tokenizer(language, lowercase=lowercase) for language in (source, target)]
+    kind: Literal["words", "subwords"]
+    source: str | bytes
+    """words: the language of spaCy's tokeniser; subwords: SentencePiece's model"""
+    target: str | bytes
+    lowercase: bool
 
-    def cut(self, texts: Texts) -> list[TokenizedSide]:
-        """Tokenise both sides of a chunk; returns [source, target]."""
-        return [_tokenize(*side) for side in zip(self._tokenizers, texts, strict=True)]
-
-
-class SubwordCutter:
-    """The pieces of both sides."""
-
-    def __init__(self, source: bytes, target: bytes, lowercase: bool) -> None:
-        """source and target are models of SentencePiece."""
-        self._lowercase = lowercase
-        self._pieces = [Pieces(model) for model in (source, target)]
-
-    def cut(self, texts: Texts) -> list[CutSide]:
-        """Cut both sides of a chunk into pieces; returns [source, target]."""
-        return [self._cut(*side) for side in zip(self._pieces, texts, strict=True)]
-
-    def _cut(self, pieces: Pieces, texts: Sequence[str]) -> CutSide:
-        lines = [pieces.encode(text.lower() if self._lowercase else text) for text in texts]
-        ids = [index for line in lines for index in line]
-        return CutSide(np.array(ids, dtype=np.int32), np.array([len(line) for line in lines], dtype=np.int64))
+    def opened(self) -> Callable[[Texts], list[CutSide]]:
+        """Returns a function from the texts of a chunk to [source, target]. Raises ConfigError as Tokenizer does."""
+        sides = (self.source, self.target)
+        if self.kind == "words":
+            tokenizers = [Tokenizer(str(language), lowercase=self.lowercase) for language in sides]
+            return lambda texts: [_tokenize(*side) for side in zip(tokenizers, texts, strict=True)]
+        pieces = [Pieces(model) for model in sides if isinstance(model, bytes)]
+        return lambda texts: [_segment(*side, self.lowercase) for side in zip(pieces, texts, strict=True)]
 
 
-def unpack_words(ids: bytes, lengths: bytes, forms: list[str], glued: bytes) -> TokenizedSide:
-    """The inverse of `TokenizedSide.pack`."""
-    side = unpack_subwords(ids, lengths)
-    return TokenizedSide(side.ids, side.lengths, forms, np.frombuffer(glued, np.bool_))
-
-
-def unpack_subwords(ids: bytes, lengths: bytes) -> CutSide:
-    """The inverse of `CutSide.pack`."""
-    return CutSide(np.frombuffer(ids, np.int32), np.frombuffer(lengths, np.int64))
-
-
-def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> TokenizedSide:
+def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> CutSide:
     known: dict[str, int] = {}
     ids: list[int] = []
     lengths: list[int] = []
@@ -143,57 +110,68 @@ def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> TokenizedSide:
         ids += [known.setdefault(word, len(known)) for word in tokens.words]
         lengths.append(len(tokens.words))
         glued += tokens.glued
-    return TokenizedSide(
-        np.array(ids, dtype=np.int32), np.array(lengths, dtype=np.int64), list(known), np.array(glued, dtype=np.bool_)
-    )
+    return CutSide(np.array(ids, np.int32), np.array(lengths, np.int64), list(known), np.array(glued, np.bool_))
 
 
-CHUNK = 1_000  # pairs that a worker gets at once; it tokenises them in a tenth of a second
-WAITING = 2  # chunks that are handed out per worker before the first result is needed
-START = "import sys; sys.path[:] = sys.argv[1:]; from transformer_cli.data.workers import serve; serve()"
-
-
-class Cut(Protocol[SideT]):
-    """A function from pairs to chunks of them, in order, with their tokens."""
-
-    def __call__(self, pairs: Iterable[Pair]) -> Iterator[Chunk[SideT]]: ...
+def _segment(pieces: Pieces, texts: Sequence[str], lowercase: bool) -> CutSide:
+    lines = [pieces.encode(text.lower() if lowercase else text) for text in texts]
+    ids = np.fromiter(chain.from_iterable(lines), np.int32)
+    return CutSide(ids, np.array([len(line) for line in lines], np.int64), [], np.zeros(0, np.bool_))
 
 
 @contextmanager
-def tokenizing(source: str, target: str, *, lowercase: bool, processes: int) -> Iterator[Cut[TokenizedSide]]:
-    """Yields a function from pairs to their words. Its chunks and their order are the same for any `processes`.
+def cutting(cutter: Cutter, processes: int) -> Iterator[Callable[[Iterable[Pair]], Iterator[Chunk]]]:
+    """Yields a function from pairs to chunks of them, in order, with their tokens: the same for any `processes`.
 
-    source and target are languages. If `processes` is 1, this process does the work; otherwise that many workers do,
-    and none of them is left at the end of the block.
+    If `processes` is 1, this process does the work; otherwise that many workers do, and none of them is left at the end
+    of the block. Each chunk goes to an idle worker, and one thread waits for each worker.
 
     Raises ConfigError as Tokenizer does (with workers, at the first chunk), and DataError if a worker dies.
     """
-    with _cutting(unpack_words, ("words", source, target, lowercase), processes) as cut:
-        yield cut
-
-
-@contextmanager
-def segmenting(source: bytes, target: bytes, *, lowercase: bool, processes: int) -> Iterator[Cut[CutSide]]:
-    """Like `tokenizing`, for pieces of words. source and target are models of SentencePiece."""
-    with _cutting(unpack_subwords, ("subwords", source, target, lowercase), processes) as cut:
-        yield cut
-
-
-@contextmanager
-def _cutting(unpack: Callable[..., SideT], settings: tuple[Any, ...], processes: int) -> Iterator[Cut[SideT]]:
     if processes == 1:
-        cutter = _cutter(*settings)
-        yield lambda pairs: (Chunk(texts, cutter.cut(texts)) for texts in _chunks(pairs))
+        cut_here = cutter.opened()
+        yield lambda pairs: (Chunk(texts, cut_here(texts)) for texts in _chunks(pairs))
         return
-    workers = _Workers([_Worker(unpack, settings) for _ in range(processes)])
+    workers = [_start(cutter) for _ in range(processes)]
+    threads = ThreadPoolExecutor(processes)
+    idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+    for worker in workers:
+        idle.put(worker)
+
+    def ask(texts: Texts) -> Chunk:
+        worker = idle.get()
+        try:
+            return Chunk(texts, _answer(worker, texts))
+        finally:
+            idle.put(worker)
+
+    def cut(pairs: Iterable[Pair]) -> Iterator[Chunk]:
+        begun: deque[Future[Chunk]] = deque()
+        for texts in _chunks(pairs):
+            begun.append(threads.submit(ask, texts))
+            if len(begun) == WAITING * processes:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+
     try:
-        yield workers.cut
+        yield cut
     finally:
-        workers.end()
+        for worker in workers:
+            worker.kill()  # even if it is at work: nothing is lost by that
+        threads.shutdown(cancel_futures=True)
+        for worker in workers:
+            with suppress(BrokenPipeError), worker:  # from data that could not be sent
+                pass
 
 
-def _cutter(kind: str, source: Any, target: Any, lowercase: bool) -> Any:
-    return (WordCutter if kind == "words" else SubwordCutter)(source, target, lowercase)
+def shared_out(pairs: Iterator[Pair], *, few: int, most: int) -> tuple[Iterator[Pair], int]:
+    """Returns the same pairs, and how many processes cut them: one for `few` pairs or less, else one for each core.
+
+    few: so many, one process has cut before workers would have started. most: workers that their caller keeps up with.
+    """
+    first = list(islice(pairs, few + 1))
+    return chain(first, pairs), min(available_cores(), most) if len(first) > few else 1
 
 
 def available_cores() -> int:
@@ -202,105 +180,67 @@ def available_cores() -> int:
 
 
 def serve() -> None:
-    """Run a worker: read the settings, then one chunk after another, until the input ends."""
+    """Run a worker: read the cutter's settings, then one chunk after another, until the input ends."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keeps whatever a library prints out of the answers
     if not entry_points(group="spacy_factories"):  # a plug-in for spaCy may need torch
         sys.modules["torch"] = None  # type: ignore[assignment]  # spaCy would import it: seconds, 200 MB
     try:
-        cutter = _cutter(*_receive(requests))
+        cut = Cutter(*_receive(requests)).opened()
         while True:
-            _send(answers, [side.pack() for side in cutter.cut(_receive(requests))])
+            sides = cut(_receive(requests))
+            _send(
+                answers,
+                [(side.ids.tobytes(), side.lengths.tobytes(), side.forms, side.glued.tobytes()) for side in sides],
+            )
     except ConfigError as error:
         _send(answers, str(error))
     except (EOFError, BrokenPipeError):
         os._exit(0)  # the caller is gone: end at once, without writing what is left
 
 
-class _Worker(Generic[SideT]):
-    """A worker process, as its caller sees it. However the caller ends, the worker's input ends with it."""
+def _start(cutter: Cutter) -> "subprocess.Popen[bytes]":
+    """Start a worker. However its caller ends, its input ends with it, and so does the worker.
 
-    def __init__(self, unpack: Callable[..., SideT], settings: tuple[Any, ...]) -> None:
-        self._unpack = unpack
-        command = [sys.executable, "-c", START, *sys.path]
-        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # NumPy would start one per core
-        with _ctrl_c_held_back():
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-        self._request(settings)
+    It ignores Ctrl-C, which a terminal sends to all processes: a signal is held back in a process that is started while
+    it is held back.
+    """
+    command = [sys.executable, "-c", START, *sys.path]
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # NumPy would start one per core
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    _request(worker, (cutter.kind, cutter.source, cutter.target, cutter.lowercase))
+    return worker
 
-    def cut(self, texts: Texts) -> list[SideT]:
-        """Both sides of a chunk, [source, target]; raises DataError if the process is dead or dies."""
-        self._request(texts)
-        assert self._process.stdout
-        try:
-            answer = _receive(self._process.stdout)
-        except EOFError:
-            raise self._death() from None
-        if isinstance(answer, str):
-            raise ConfigError(answer)
-        return [self._unpack(*side) for side in answer]
 
-    def kill(self) -> None:
-        """End the process at once; nothing is lost by that."""
-        self._process.kill()
-
-    def close(self) -> None:
-        """Wait for the end of the process."""
-        with suppress(BrokenPipeError):  # from data that could not be sent
-            self._process.__exit__(None, None, None)
-
-    def _request(self, value: Any) -> None:
-        assert self._process.stdin
-        with suppress(BrokenPipeError):  # the worker has ended; its answer, or the lack of one, says why
-            _send(self._process.stdin, value)
-
-    def _death(self) -> DataError:
-        code = self._process.wait()
+def _answer(worker: "subprocess.Popen[bytes]", texts: Texts) -> list[CutSide]:
+    """Returns both sides of a chunk. Raises DataError if the worker is dead or dies, ConfigError if it says so."""
+    _request(worker, texts)
+    assert worker.stdout
+    try:
+        answer = _receive(worker.stdout)
+    except EOFError:
+        code = worker.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return DataError(
+        raise DataError(
             f"a process that tokenised {how}; if memory ran out, run it again on fewer cores, for example with "
             "`taskset --cpu-list 0 tfm prepare`"
-        )
+        ) from None
+    if isinstance(answer, str):
+        raise ConfigError(answer)
+    return [
+        CutSide(np.frombuffer(ids, np.int32), np.frombuffer(lengths, np.int64), forms, np.frombuffer(glued, np.bool_))
+        for ids, lengths, forms, glued in answer
+    ]
 
 
-class _Workers(Generic[SideT]):
-    """Gives each chunk to an idle worker. One thread waits for each worker; answers come in the order of the chunks."""
-
-    def __init__(self, workers: Sequence[_Worker[SideT]]) -> None:
-        self._workers = workers
-        self._threads = ThreadPoolExecutor(len(workers))
-        self._idle: SimpleQueue[_Worker[SideT]] = SimpleQueue()
-        for worker in workers:
-            self._idle.put(worker)
-
-    def cut(self, pairs: Iterable[Pair]) -> Iterator[Chunk[SideT]]:
-        """See `tokenizing`."""
-
-        def finished(texts: Texts, sides: "Future[list[SideT]]") -> Chunk[SideT]:
-            return Chunk(texts, sides.result())
-
-        begun: deque[tuple[Texts, Future[list[SideT]]]] = deque()
-        for texts in _chunks(pairs):
-            begun.append((texts, self._threads.submit(self._ask, texts)))
-            if len(begun) == WAITING * len(self._workers):
-                yield finished(*begun.popleft())
-        while begun:
-            yield finished(*begun.popleft())
-
-    def end(self) -> None:
-        """Kill all workers, even if they are at work."""
-        for worker in self._workers:
-            worker.kill()
-        self._threads.shutdown(cancel_futures=True)
-        for worker in self._workers:
-            worker.close()
-
-    def _ask(self, texts: Texts) -> list[SideT]:
-        worker = self._idle.get()
-        try:
-            return worker.cut(texts)
-        finally:
-            self._idle.put(worker)
+def _request(worker: "subprocess.Popen[bytes]", value: Any) -> None:
+    assert worker.stdin
+    with suppress(BrokenPipeError):  # the worker has ended; its answer, or the lack of one, says why
+        _send(worker.stdin, value)
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[Texts]:
@@ -312,8 +252,7 @@ def _chunks(pairs: Iterable[Pair]) -> Iterator[Texts]:
 def _send(file: IO[bytes], value: Any) -> None:
     """Write `value` as marshal encodes it, after its length in 8 bytes. Raises BrokenPipeError if nobody reads."""
     content = marshal.dumps(value)
-    file.write(len(content).to_bytes(8, "little"))
-    file.write(content)
+    file.write(len(content).to_bytes(8, "little") + content)
     file.flush()
 
 
@@ -324,16 +263,3 @@ def _receive(file: IO[bytes]) -> Any:
     if not length or len(content) < length:
         raise EOFError
     return marshal.loads(content)
-
-
-@contextmanager
-def _ctrl_c_held_back() -> Iterator[None]:
-    """Processes started in this block ignore Ctrl-C, which a terminal sends to all processes: we end them ourselves."""
-    if os.name != "posix":
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -98,7 +98,7 @@ def interrupt(*_: Any, **__: Any) -> None:
 def test_ids_are_those_of_the_training_splits_vocabulary(
     workshop: Workshop, chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "RENUMBER_CHUNK", chunk)
+    monkeypatch.setattr(writer, "BLOCK", chunk)
     prepared = workshop.prepare()
     dataset = Dataset.open(prepared.folder)
     assert prepared.created
@@ -106,16 +106,6 @@ def test_ids_are_those_of_the_training_splits_vocabulary(
     assert codecs.source.tokens(range(len(codecs.source))) == [*SPECIALS, ".", "ein"]
     assert codecs.target.tokens(range(len(codecs.target))) == [*SPECIALS, "a", ".", "dog"]
     assert sentences(prepared.folder) == IDS
-
-
-def test_ids_decode_to_the_tokens_when_every_word_counts(workshop: Workshop) -> None:
-    dataset = Dataset.open(workshop.prepare(min_freq=1, lowercase=False).folder)
-    target = dataset.split("train").target
-    assert [dataset.codecs.target.tokens(target[row].tolist()) for row in range(3)] == [
-        ["A", "dog", "."],
-        ["A", "man", ",", "a", "dog"],
-        ["Two", "dogs", "."],
-    ]
 
 
 def test_the_manifest_counts(workshop: Workshop) -> None:
@@ -209,7 +199,7 @@ def test_any_number_of_processes_makes_the_same_files(
     config = load_config(corpus / "tiny.yaml")
     made = {}
     for cores in (1, 2):
-        monkeypatch.setattr(word_corpus, "available_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(workers, "available_cores", lambda cores=cores: cores)
         folder = prepare(config, data_dir=tmp_path / str(cores)).folder
         made[cores] = {path.relative_to(tmp_path / str(cores)): path.read_bytes() for path in folder.iterdir()}
     assert made[1] == made[2]
@@ -221,13 +211,13 @@ def test_few_pairs_are_tokenised_without_workers(
 ) -> None:
     asked = []
 
-    def tokenizing(*languages: str, lowercase: bool, processes: int) -> Any:
+    def cutting(cutter: workers.Cutter, processes: int) -> Any:
         asked.append(processes)
-        return workers.tokenizing(*languages, lowercase=lowercase, processes=1)
+        return workers.cutting(cutter, processes=1)
 
-    monkeypatch.setattr(word_corpus, "available_cores", lambda: 4)
+    monkeypatch.setattr(workers, "available_cores", lambda: 4)
     monkeypatch.setattr(word_corpus, "FEW", few)
-    monkeypatch.setattr(word_corpus, "tokenizing", tokenizing)
+    monkeypatch.setattr(word_corpus, "cutting", cutting)
     assert sentences(workshop.prepare().folder) == IDS
     assert asked == [processes]
 
@@ -360,26 +350,17 @@ def test_a_mistake_leaves_no_folder(
 def test_the_slower_of_two_at_once_takes_what_the_other_made(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_dataset = module._write_dataset
+    encode = word_corpus.encode_by_words
 
-    def overtaken(*arguments: Any) -> dict[str, Any]:
-        monkeypatch.setattr(module, "_write_dataset", write_dataset)
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.setattr(module, "encode_by_words", encode)
         assert workshop.prepare().created
-        return write_dataset(*arguments)
+        return encode(*arguments)
 
-    monkeypatch.setattr(module, "_write_dataset", overtaken)
+    monkeypatch.setattr(module, "encode_by_words", overtaken)
     prepared = workshop.prepare()
     assert not prepared.created
     assert workshop.datasets() == [prepared.folder.name]
-
-
-def test_a_mistake_is_named_where_workers_tokenise(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_corpus, "available_cores", lambda: 2)
-    monkeypatch.setattr(word_corpus, "FEW", 1)
-    workshop.write("test", ["one", "two\n"], ["one", "two", "three"])
-    with pytest.raises(DataError, match=rf"^{workshop.path('test', 'source')}: line 3 is empty"):
-        workshop.prepare()
-    assert workshop.datasets() == []
 
 
 def test_a_folder_without_its_manifest_is_to_be_deleted(workshop: Workshop) -> None:

@@ -14,7 +14,7 @@ from transformer_cli.data import subword_corpus, workers
 from transformer_cli.data.codec import SubwordCodec
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.prepare import Prepared, prepare
-from transformer_cli.data.subword_corpus import TrainingSample
+from transformer_cli.data.subword_corpus import sample
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION, learn_pieces
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.system.files import sha256
@@ -43,23 +43,7 @@ def text(corpus: Path, split: str, language: str) -> list[str]:
     return (corpus / f"{split}.{language}").read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def pairs(n: int) -> list[tuple[str, str]]:
-    return [(f"s{number}", f"T{number}") for number in range(n)]
-
-
-def sample_of(chosen: list[tuple[str, str]], *, lowercase: bool = False) -> TrainingSample:
-    sample = TrainingSample(lowercase=lowercase)
-    for pair in chosen:
-        sample.add(pair)
-    return sample
-
-
 # What pieces are learned from
-
-
-def test_a_sample_of_few_pairs_is_all_of_them() -> None:
-    sample = sample_of(pairs(3), lowercase=True)
-    assert (list(sample.lines(0)), list(sample.lines(1))) == (["s0", "s1", "s2"], ["t0", "t1", "t2"])
 
 
 @pytest.mark.parametrize(
@@ -69,15 +53,15 @@ def test_of_too_many_pairs_every_second_one_is_kept_again_and_again(
     n: int, kept: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subword_corpus, "MOST_PAIRS", 4)
-    sample = sample_of(pairs(n))
-    assert list(sample.lines(0)) == [f"s{number}" for number in kept]
-    assert list(sample.lines(1)) == [f"T{number}" for number in kept]
+    pairs = [(f"s{number}", f"T{number}") for number in range(n)]
+    assert sample(iter(pairs), size=None, lowercase=False) == [pairs[number] for number in kept]
+    assert sample(iter(pairs[:1]), size=1, lowercase=True) == [("s0", "t0")]
 
 
 def test_a_sample_is_bounded_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subword_corpus, "MOST_CHARACTERS", 8)
-    sample = sample_of([("a" * 6, "b" * 5), ("c", "d"), ("e", "f")])
-    assert (list(sample.lines(0)), list(sample.lines(1))) == (["aaaaaa"], ["bbbbb"])
+    pairs = [("a" * 6, "b" * 5), ("c", "d"), ("e", "f")]
+    assert sample(iter(pairs), size=None, lowercase=False) == pairs[:1]
 
 
 def test_a_size_that_one_side_cannot_reach_names_that_side(make: Make) -> None:
@@ -136,7 +120,7 @@ def test_any_number_of_processes_makes_the_same_files(make: Make, monkeypatch: p
     monkeypatch.setattr(subword_corpus, "FEW", 20)
     made = []
     for cores in (1, 2):
-        monkeypatch.setattr(subword_corpus, "available_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(workers, "available_cores", lambda cores=cores: cores)
         folder = make().folder
         made.append({path.name: path.read_bytes() for path in folder.iterdir()})
         folder.rename(folder.with_name(f"made by {cores}"))

@@ -12,15 +12,16 @@ import pytest
 
 from transformer_cli.data import workers
 from transformer_cli.data.words import Tokenizer
-from transformer_cli.data.workers import Chunk, TokenizedSide, available_cores, tokenizing
+from transformer_cli.data.workers import Chunk, Cutter, available_cores, cutting
 from transformer_cli.errors import ConfigError, DataError
 
+WORDS = Cutter("words", "de", "en", lowercase=True)
 ENDLESS = """
 import os, sys
 from itertools import repeat
-from transformer_cli.data.workers import tokenizing
+from transformer_cli.data.workers import Cutter, cutting
 try:
-    with tokenizing("de", "en", lowercase=True, processes=2) as tokenize:
+    with cutting(Cutter("words", "de", "en", lowercase=True), processes=2) as tokenize:
         for chunk in tokenize(repeat(("Ein Hund.", "A dog."))):
             print(len(chunk), flush=True)
 except KeyboardInterrupt:
@@ -52,12 +53,12 @@ def broken() -> Iterator[tuple[str, str]]:
     raise DataError("line 11")
 
 
-def tokens(chunks: list[Chunk[TokenizedSide]]) -> list[tuple[list[str], list[str]]]:
+def tokens(chunks: list[Chunk]) -> list[tuple[list[str], list[str]]]:
     return [pair for chunk in chunks for pair in zip(*(list(side.sentences()) for side in chunk.sides), strict=True)]
 
 
 def test_a_side_is_forms_and_where_they_stand() -> None:
-    with tokenizing("de", "en", lowercase=True, processes=1) as tokenize:
+    with cutting(WORDS, processes=1) as tokenize:
         (chunk,) = tokenize([("Ein Hund, ein Mann.", "A dog, a man."), ("Ein Hund", "A dog")])
     side = chunk.sides[0]
     assert side.forms == ["ein", "hund", ",", "mann", "."]
@@ -73,7 +74,7 @@ def test_chunks_come_in_order_with_their_tokens_and_no_more_is_read_than_is_need
 ) -> None:
     monkeypatch.setattr(workers, "CHUNK", 4)
     chosen = list(islice(pairs(), 30))
-    with tokenizing("de", "en", lowercase=True, processes=processes) as tokenize:
+    with cutting(WORDS, processes=processes) as tokenize:
         chunks = list(tokenize(iter(chosen)))
         assert list(tokenize([])) == []
         assert tokens(list(tokenize(chosen[:1]))) == tokens(chunks)[:1]  # as often as one likes
@@ -97,7 +98,7 @@ def test_chunks_come_in_order_with_their_tokens_and_no_more_is_read_than_is_need
 def test_a_mistake_of_the_settings_is_told_by_the_worker(started: list["subprocess.Popen[bytes]"]) -> None:
     with (
         pytest.raises(ConfigError, match=r"^spaCy has no tokeniser for language 'qq'"),
-        tokenizing("de", "qq", lowercase=True, processes=2) as tokenize,
+        cutting(Cutter("words", "de", "qq", lowercase=True), processes=2) as tokenize,
     ):
         next(tokenize(pairs()))
     assert [process.poll() is None for process in started] == [False, False]
@@ -108,7 +109,7 @@ def test_a_worker_that_is_killed_is_one_clear_line(started: list["subprocess.Pop
         r"^a process that tokenised was killed by signal 9; if memory ran out, run it again on fewer cores, "
         r"for example with `taskset --cpu-list 0 tfm prepare`$"
     )
-    with tokenizing("de", "en", lowercase=True, processes=2) as tokenize:
+    with cutting(WORDS, processes=2) as tokenize:
         chunks = tokenize(pairs())
         next(chunks)
         started[1].send_signal(signal.SIGKILL)
@@ -117,16 +118,6 @@ def test_a_worker_that_is_killed_is_one_clear_line(started: list["subprocess.Pop
     assert [process.poll() for process in started] == [-9, -9]
 
 
-def test_a_worker_that_cannot_start_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "START", "raise SystemExit(3)")
-    with (
-        pytest.raises(DataError, match=r"^a process that tokenised ended with exit code 3; "),
-        tokenizing("de", "en", lowercase=True, processes=2) as tokenize,
-    ):
-        next(tokenize(pairs()))
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals to a group of processes")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_however_it_ends_no_worker_stays_and_none_complains(number: signal.Signals, code: int) -> None:
     to_all = number == signal.SIGINT  # as a terminal sends Ctrl-C
