@@ -12,7 +12,6 @@ Prints its rows as JSON to standard output. What is trained or translated alread
 import argparse
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     prepare(config, data_dir=options.data)
     translator = Translator.load(train(config, data_dir=options.data, runs_dir=options.runs).folder)
     texts = read_splits(load_config(options.config).data, options.judge, options.data) if options.judge else []
-    for row in rows(translator, [replace(text, split=None) for text in texts]):  # its own subwords, not the dataset's
+    for row in rows(translator, texts):
         print(json.dumps({"config": config.run_name, "translations_of_seeds": options.seeds, **row}), flush=True)
 
 

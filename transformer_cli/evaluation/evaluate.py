@@ -23,10 +23,10 @@ from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.losses import Losses, SentenceLosses, sentence_losses, together
-from transformer_cli.evaluation.metrics import CHARACTER_LANGUAGES, Interval, TokenizedText, bleu_of_text, score
+from transformer_cli.evaluation.metrics import CHARACTER_LANGUAGES, Interval, bleu_of_text, bleu_of_tokens, score_text
 from transformer_cli.runs.evaluations import append_result
-from transformer_cli.runs.exported import open_any
-from transformer_cli.runs.run import find_run
+from transformer_cli.runs.exported import Exported, open_any
+from transformer_cli.runs.run import Run, find_run
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.translator import Options, Translation, Translator
 
@@ -63,12 +63,17 @@ class Result:
     ppl: float
     """exp(loss)"""
     bleu: float
-    """see Scores for this and the next six fields"""
+    """BLEU of plain text against raw references"""
     bleu_interval: Interval | None
+    """sacreBLEU's bootstrap interval; None for more than 10,000 sentences"""
     bleu_signature: str
     bleu_tokens: float
+    """BLEU of tokens against tokenised references, as tutorials report it. The tokens are the decoder's own words,
+    `<unk>` kept, or where it writes subwords, spaCy's tokens of its text"""
     chrf: float
+    """chrF of plain text against raw references"""
     chrf_interval: Interval | None
+    """like bleu_interval"""
     chrf_signature: str
     bleu_by_source_length: list[LengthScore]
     """BLEU of the short sentences, of longer ones, …"""
@@ -90,14 +95,12 @@ class ParallelText:
     name: str
     sources: Sequence[str]
     references: Sequence[str]
-    split: EncodedSplit | None = None
-    """both sides as ids, if they are on disk already"""
 
 
 def evaluate(
-    run: str | Path | None = None,
+    run: str | Path | Run | Exported | None = None,
     *,
-    others: Sequence[str | Path] = (),
+    others: Sequence[str | Path | Run | Exported] = (),
     splits: Sequence[str] = (),
     files: tuple[Path, Path] | None = None,
     device: str = "auto",
@@ -108,14 +111,15 @@ def evaluate(
 ) -> Iterator[Judged]:
     """Judge a run's best checkpoint on splits of its dataset (by default every test set), or on two files.
 
-    run: a name under runs_dir, a folder (an exported run's too), or None for the newest run. others: further runs,
-    which make an ensemble with it. files: sentences and their reference translations. settings: how to search (None:
-    as the run's config says).
-    lowercase: score without case; a lower-cased run is scored so anyway.
+    run: a name under runs_dir, a folder (an exported run's too), an opened run, or None for the newest one. others:
+    further runs, which make an ensemble with it. files: sentences and their reference translations. settings: how to
+    search (None: as the run's config says). lowercase: score without case; a lower-cased run is scored so anyway.
     Yields a result after each split, and appends it to the run's evaluations.jsonl if that can be written. Raises
     CheckpointError, ConfigError or DataError when the first result is requested.
     """
-    opened, *ensemble = (open_any(find_run(each, runs_dir)) for each in (run, *others))
+    opened, *ensemble = (
+        each if isinstance(each, Run | Exported) else open_any(find_run(each, runs_dir)) for each in (run, *others)
+    )
     texts = [read_text(*files)] if files else read_splits(opened.config.data, splits, data_dir)
     translator = Translator(opened, choose_device(device), others=ensemble)
     settings = settings or translator.settings
@@ -146,24 +150,18 @@ def judge(
         data = data.model_copy(update={"lowercase": True})
     sources = [codecs.source.encode(line) for line in text.sources]
     references = [codecs.target.encode(line) for line in text.references]
-    split = text.split or EncodedSplit(
-        Side.of([line.ids for line in sources]), Side.of([line.ids for line in references])
-    )
+    split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
     losses = _losses(translator, text.name, split)
     translations = translator.translate_encoded(text.sources, sources, Options(on_error="truncate"), settings)
     texts = [each.text for each in translations]
     if data.tokens == "words":
         tokens = [each.tokens for each in translations], [line.tokens for line in references]
-        own_tokens, reference_tokens = (_lowered(each) for each in tokens) if lowercase else tokens
+        if lowercase:
+            tokens = _lowered(tokens[0]), _lowered(tokens[1])
     else:
         tokenizer = nearest_tokenizer(data.target, lowercase=data.lowercased)
-        own_tokens, reference_tokens = ([tokenizer.tokens(line) for line in each] for each in (texts, text.references))
-    scores = score(
-        TokenizedText(texts, own_tokens),
-        TokenizedText(text.references, reference_tokens),
-        language=data.target,
-        lowercase=data.lowercased,
-    )
+        tokens = [tokenizer.tokens(line) for line in texts], [tokenizer.tokens(line) for line in text.references]
+    bleu, chrf = score_text(texts, text.references, language=data.target, lowercase=data.lowercased)
     result = Result(
         split=text.name,
         sentences=len(text.sources),
@@ -171,7 +169,13 @@ def judge(
         loss=losses.loss,
         loss_batch_mean=losses.loss_batch_mean,
         ppl=losses.ppl,
-        **vars(scores),
+        bleu=bleu.score,
+        bleu_interval=bleu.interval,
+        bleu_signature=bleu.signature,
+        bleu_tokens=bleu_of_tokens(*tokens),
+        chrf=chrf.score,
+        chrf_interval=chrf.interval,
+        chrf_signature=chrf.signature,
         bleu_by_source_length=bleu_by_source_length(text.sources, texts, text.references, data),
         seconds=round(time.monotonic() - started, 3),
     )
@@ -184,13 +188,12 @@ def _lowered(lines: Sequence[Sequence[str]]) -> list[list[str]]:
 
 def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     """Returns the losses of the sentences that fit and are not blank; a warning counts those that do not fit."""
-    max_length = translator.max_length
-    rows = rows_within(split, max_length)
+    rows = rows_within(split, translator.max_length)
     if len(rows) < len(split):
         long = counted(len(split) - len(rows), "sentence")
         log.warning("%s: %s too long: left out of the loss, and cut for translation", name, long)
     if not len(rows):
-        raise DataError(f"{name}: every sentence is longer than the model's {max_length} positions")
+        raise DataError(f"{name}: every sentence is longer than the model's {translator.max_length} positions")
     rows = rows[is_judged(split)[rows]]
     if not len(rows):
         raise DataError(f"{name}: every line that fits in the model is blank; name files with sentences")
@@ -204,10 +207,7 @@ def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[
     names = list(dict.fromkeys(names)) or dataset.test_splits
     if not names:
         raise DataError(f"{dataset.folder} has no test set; name a split, such as --split valid")
-    return [
-        ParallelText(name, dataset.text(name, "source"), dataset.text(name, "target"), dataset.split(name))
-        for name in names
-    ]
+    return [ParallelText(name, dataset.text(name, "source"), dataset.text(name, "target")) for name in names]
 
 
 def read_text(source: Path, reference: Path) -> ParallelText:
@@ -251,16 +251,16 @@ def bleu_by_source_length(
     """
     groups = np.searchsorted(LIMITS, [source_length(line, data.source) for line in sources])
     found = []
-    for group, (shortest, longest) in enumerate(zip((0, *(n + 1 for n in LIMITS)), (*LIMITS, None), strict=True)):
+    for group in np.unique(groups).tolist():
         rows = np.flatnonzero(groups == group).tolist()
-        if rows:
-            bleu = bleu_of_text(
-                [texts[row] for row in rows],
-                [references[row] for row in rows],
-                lowercase=data.lowercased,
-                language=data.target,
-            )
-            found.append(LengthScore(shortest, longest, len(rows), bleu))
+        bleu = bleu_of_text(
+            [texts[row] for row in rows],
+            [references[row] for row in rows],
+            lowercase=data.lowercased,
+            language=data.target,
+        )
+        shortest, longest = ((0, *(n + 1 for n in LIMITS))[group], (*LIMITS, None)[group])
+        found.append(LengthScore(shortest, longest, len(rows), bleu))
     return found
 
 

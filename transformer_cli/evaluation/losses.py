@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -86,21 +85,17 @@ def sentence_losses(
     return SentenceLosses(world.total(nll), world.total(tokens))  # for each sentence, all processes but one have 0
 
 
-def corpus_losses(
-    model: Transformer,
-    split: EncodedSplit,
-    rows: Rows,
-    world: World = ALONE,
-    *,
-    others: Sequence[Transformer] = (),
-) -> Losses:
+def corpus_losses(model: Transformer, split: EncodedSplit, rows: Rows, world: World = ALONE) -> Losses:
     """Returns the losses of the sentences in `rows` taken together; otherwise like `sentence_losses`."""
-    return together(sentence_losses(model, split, rows, world, others=others), split, rows)
+    return together(sentence_losses(model, split, rows, world), split, rows)
 
 
 def together(each: SentenceLosses, split: EncodedSplit, rows: Rows) -> Losses:
     """Returns what the losses of the sentences in `rows` are taken together."""
-    means = [each.nll[batch].sum() / each.tokens[batch].sum() for batch in _tutorial_batches(split, rows)]
+    lengths = zip(split.source.lengths[rows].tolist(), split.target.lengths[rows].tolist(), strict=True)
+    order = np.argsort([interleaved(source, target) for source, target in lengths], kind="stable")
+    batches = [order[start : start + TUTORIAL_BATCH] for start in range(0, len(order), TUTORIAL_BATCH)]
+    means = [each.nll[batch].sum() / each.tokens[batch].sum() for batch in batches]
     return Losses(int(each.tokens.sum()), float(each.nll.sum() / each.tokens.sum()), float(np.mean(means)))
 
 
@@ -131,11 +126,3 @@ def _of_mean(losses: Sequence[Tensor]) -> Tensor:
     if len(losses) == 1:
         return losses[0]
     return math.log(len(losses)) - torch.stack([-each for each in losses]).logsumexp(dim=0)
-
-
-def _tutorial_batches(split: EncodedSplit, rows: Rows) -> list[NDArray[Any]]:
-    """Returns for each batch of the tutorials the indices of its sentences in `rows`."""
-    lengths = zip(split.source.lengths[rows].tolist(), split.target.lengths[rows].tolist(), strict=True)
-    keys = [interleaved(source, target) for source, target in lengths]
-    order = np.array(sorted(range(len(rows)), key=keys.__getitem__), dtype=np.int64)
-    return [order[start : start + TUTORIAL_BATCH] for start in range(0, len(order), TUTORIAL_BATCH)]

@@ -31,65 +31,55 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Scores:
-    """How good translations are, from 0 to 100."""
+class TextScore:
+    """What one metric finds of plain text against raw references."""
 
-    bleu: float
-    """BLEU of plain text against raw references"""
-    bleu_interval: Interval | None
+    score: float
+    """from 0 to 100"""
+    interval: Interval | None
     """sacreBLEU's bootstrap interval; None for more than 10,000 sentences"""
-    bleu_signature: str
-    bleu_tokens: float
-    """BLEU of tokens against tokenised references, as tutorials report it. The tokens are the decoder's own words,
-    `<unk>` kept, or where it writes subwords, spaCy's tokens of its text"""
-    chrf: float
-    """chrF of plain text against raw references"""
-    chrf_interval: Interval | None
-    """like bleu_interval"""
-    chrf_signature: str
+    signature: str
 
 
-@dataclass(frozen=True)
-class TokenizedText:
-    """Lines of text, and the tokens of each."""
+def score_text(
+    texts: Sequence[str], references: Sequence[str], *, language: str, lowercase: bool
+) -> tuple[TextScore, TextScore]:
+    """Returns BLEU and chrF of plain text against raw references, line by line.
 
-    lines: Sequence[str]
-    tokens: Sequence[Sequence[str]]
-
-
-def score(hypotheses: TokenizedText, references: TokenizedText, *, language: str, lowercase: bool) -> Scores:
-    """Score hypotheses against references, line by line. `bleu_tokens` compares tokens, the other scores compare text.
-
-    language: the language of the text, for sacreBLEU's tokeniser. lowercase: whether scores of text ignore case.
+    language: the language of the text, for sacreBLEU's tokeniser. lowercase: whether scores ignore case.
     """
-    from sacrebleu.metrics.bleu import BLEU
-
     note("scoring")
-    metrics = text_metrics(language=language, lowercase=lowercase)
-    _resample_in_floats(metrics["chrF"])
     n_bootstrap = RESAMPLES
-    if len(references.lines) > MOST_FOR_INTERVALS:
-        log.warning("%d sentences: no bootstrap interval for more than %d", len(references.lines), MOST_FOR_INTERVALS)
+    if len(references) > MOST_FOR_INTERVALS:
+        log.warning("%d sentences: no bootstrap interval for more than %d", len(references), MOST_FOR_INTERVALS)
         n_bootstrap = 1
-    bleu, chrf = (
-        metric.corpus_score(hypotheses.lines, [references.lines], n_bootstrap=n_bootstrap)
-        for metric in metrics.values()
-    )
-    own_tokens, reference_tokens = ([" ".join(line) for line in each.tokens] for each in (hypotheses, references))
-    return Scores(
-        bleu=bleu.score,
-        bleu_interval=_interval(bleu, n_bootstrap),
-        bleu_signature=str(metrics["BLEU"].get_signature()),
-        bleu_tokens=BLEU(tokenize="none", force=True).corpus_score(own_tokens, [reference_tokens]).score,
-        chrf=chrf.score,
-        chrf_interval=_interval(chrf, n_bootstrap),
-        chrf_signature=str(metrics["chrF"].get_signature()),
-    )
+    metrics = text_metrics(language=language, lowercase=lowercase)
+    # sacreBLEU 2.6 takes the mean of chrF's resamples, but those that score 0 are float and the others are float32,
+    # which Python's `statistics` does not mix. It has no argument for this, so the method of this one object changes.
+    f_score = metrics["chrF"]._compute_f_score
+    metrics["chrF"]._compute_f_score = lambda statistics: float(f_score(statistics))
+    found = []
+    for metric in metrics.values():
+        score = metric.corpus_score(texts, [references], n_bootstrap=n_bootstrap)
+        interval = Interval(float(score._mean), float(score._ci)) if n_bootstrap > 1 else None
+        found.append(TextScore(float(score.score), interval, str(metric.get_signature())))
+    bleu, chrf = found
+    return bleu, chrf
 
 
 def bleu_of_text(texts: Sequence[str], references: Sequence[str], *, lowercase: bool, language: str = "en") -> float:
     """Returns only the BLEU of plain text."""
     return float(text_metrics(language=language, lowercase=lowercase)["BLEU"].corpus_score(texts, [references]).score)
+
+
+def bleu_of_tokens(lines: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> float:
+    """Returns BLEU of tokens against tokenised references, as tutorials report it."""
+    from sacrebleu.metrics.bleu import BLEU
+
+    metric = BLEU(tokenize="none", force=True)
+    return float(
+        metric.corpus_score([" ".join(line) for line in lines], [[" ".join(line) for line in references]]).score
+    )
 
 
 def text_metrics(*, language: str, lowercase: bool, references: Sequence[str] | None = None) -> dict[str, Any]:
@@ -111,17 +101,5 @@ def text_metrics(*, language: str, lowercase: bool, references: Sequence[str] | 
 def sentence_chrf(texts: Sequence[str], references: Sequence[str], *, lowercase: bool) -> list[float]:
     """Returns the chrF of each sentence by itself; unlike BLEU, it is not 0 for lack of four equal words in a row."""
     metric = text_metrics(language="en", lowercase=lowercase)["chrF"]
-    return [
-        float(metric.sentence_score(*pair).score) for pair in zip(texts, ([each] for each in references), strict=True)
-    ]
-
-
-def _resample_in_floats(chrf: Any) -> None:
-    """sacreBLEU 2.6 takes the mean of chrF's resamples, but those that score 0 are float and the others are float32,
-    which Python's `statistics` does not mix."""
-    compute = chrf._compute_f_score
-    chrf._compute_f_score = lambda statistics: float(compute(statistics))
-
-
-def _interval(score: Any, n_bootstrap: int) -> Interval | None:
-    return Interval(float(score._mean), float(score._ci)) if n_bootstrap > 1 else None
+    pairs = zip(texts, references, strict=True)
+    return [float(metric.sentence_score(text, [reference]).score) for text, reference in pairs]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, variance
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -39,9 +39,7 @@ class Difference:
     @property
     def p(self) -> float | None:
         """The larger of the two."""
-        if self.p_bootstrap is None or self.p_randomization is None:
-            return None
-        return max(self.p_bootstrap, self.p_randomization)
+        return max((p for p in (self.p_bootstrap, self.p_randomization) if p is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -56,47 +54,44 @@ class PairedScore:
 
 @dataclass(frozen=True)
 class PairedTests:
-    """What the tests found, for each metric: BLEU and chrF."""
+    """What the tests found by one metric."""
 
-    signatures: dict[str, list[str]]
+    signatures: list[str]
     """sacreBLEU's signatures of the paired bootstrap and of approximate randomisation"""
-    scores: dict[str, list[PairedScore]]
+    scores: list[PairedScore]
     """one for each system"""
 
 
 def paired_tests(
     systems: Sequence[Sequence[str]], references: Sequence[str], *, language: str, lowercase: bool
-) -> PairedTests:
-    """Compare the first system's text with each other's, by both tests.
+) -> tuple[PairedTests, PairedTests]:
+    """Compare the first system's text with each other's, by both tests. Returns what BLEU and chrF find.
 
-    systems: for each system its lines, as many as there are references. language, lowercase: as in `score`.
+    systems: for each system its lines, as many as there are references. language, lowercase: as in `score_text`.
     """
     from sacrebleu.significance import PairedTest
 
     if len(references) > MOST_FOR_INTERVALS:
         log.warning("%d sentences: the tests take about %.1f GB of memory", len(references), len(references) * 1e-4)
     named = [(str(index), lines) for index, lines in enumerate(systems)]
-    signatures: dict[str, list[str]] = {}
-    scores: dict[str, list[PairedScore]] = {}
-    for name, metric in text_metrics(language=language, lowercase=lowercase, references=references).items():
-        found = []
-        for kind, samples in (("bs", RESAMPLES), ("ar", SHUFFLES)):
-            by_metric, columns = PairedTest(named, {name: metric}, None, test_type=kind, n_samples=samples)()
-            ((own_name, signature),) = by_metric.items()  # sacreBLEU calls chrF chrF2
-            signatures.setdefault(name, []).append(str(signature))
-            found.append(columns[own_name])
-        scores[name] = [_tested(resampled, shuffled, found[0][0]) for resampled, shuffled in zip(*found, strict=True)]
-    return PairedTests(signatures, scores)
-
-
-def _tested(resampled: Any, shuffled: Any, baseline: Any) -> PairedScore:
-    """resampled, shuffled: sacreBLEU's results of a system in each test. baseline: the first system's, resampled."""
-    interval = Interval(float(resampled.mean), float(resampled.ci))
-    if resampled is baseline:
-        return PairedScore(resampled.score, interval, None)
-    points = resampled.score - baseline.score
-    p_values = (resampled.p_value, shuffled.p_value) if points else (None, None)
-    return PairedScore(resampled.score, interval, Difference(points, *p_values))
+    metrics = text_metrics(language=language, lowercase=lowercase, references=references)
+    signatures: dict[str, Any] = {}
+    results: dict[str, Any] = {}
+    for kind, samples in (("bs", RESAMPLES), ("ar", SHUFFLES)):
+        signatures[kind], results[kind] = PairedTest(named, metrics, None, test_type=kind, n_samples=samples)()
+    found = []
+    for name in signatures["bs"]:  # sacreBLEU's own names: BLEU and chrF2
+        baseline, scores = results["bs"][name][0], []
+        for resampled, shuffled in zip(results["bs"][name], results["ar"][name], strict=True):
+            difference = None
+            if resampled is not baseline:
+                points = resampled.score - baseline.score
+                difference = Difference(points, *((resampled.p_value, shuffled.p_value) if points else (None, None)))
+            interval = Interval(float(resampled.mean), float(resampled.ci))
+            scores.append(PairedScore(resampled.score, interval, difference))
+        found.append(PairedTests([str(each[name]) for each in signatures.values()], scores))
+    bleu, chrf = found
+    return bleu, chrf
 
 
 @dataclass(frozen=True)
@@ -144,33 +139,44 @@ def t_at(p: float, freedom: float) -> float:
     return high
 
 
-class Found(Protocol):
-    """A difference between two scores, and how often chance alone makes it."""
-
-    @property
-    def points(self) -> float:
-        """The score minus the first one's."""
-
-    @property
-    def p(self) -> float | None:
-        """None if it could not be computed."""
-
-
 def verdicts(
-    names: Sequence[str], found: Sequence[tuple[Found, Found]], *, judges: Sequence[str], least_p: float = 0.0
+    names: Sequence[str],
+    bleu: Sequence[Difference | RecipeDifference],
+    chrf: Sequence[Difference | RecipeDifference],
+    *,
+    judges: Sequence[str],
+    least_p: float = 0.0,
 ) -> list[str]:
     """Returns one sentence about each system but the first, beside the first one.
 
-    names: of all systems. found: the differences in BLEU and in chrF of each but the first; which of them are real is
-    decided for all together (`surely`). judges: what the figures of each come from, such as "1,000 sentences". least_p:
-    the smallest p that these can show, whatever a test says.
+    names: of all systems. bleu, chrf: the differences of each but the first; which of them are real is decided for all
+    together (`surely`). judges: what the figures of each come from, such as "1,000 sentences". least_p: the smallest p
+    that these can show, whatever a test says.
     """
-    p_values = [None if each.p is None else max(each.p, least_p) for pair in found for each in pair]
-    sure = surely(p_values)
-    return [
-        _verdict(name, names[0], pair, p_values[2 * row : 2 * row + 2], sure[2 * row : 2 * row + 2], judge)
-        for row, (name, pair, judge) in enumerate(zip(names[1:], found, judges, strict=True))
-    ]
+    pairs = list(zip(bleu, chrf, strict=True))
+    p_values = [None if each.p is None else max(each.p, least_p) for pair in pairs for each in pair]
+    all_sure = surely(p_values)
+    first, said = names[0], []
+    for row, (name, pair, judge) in enumerate(zip(names[1:], pairs, judges, strict=True)):
+        own = slice(2 * row, 2 * row + 2)  # where the pair's BLEU and chrF stand among all
+        sure, points = all_sure[own], [each.points for each in pair]
+        chances = ["no p-value" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.3f}" for p in p_values[own]]
+        by = [f"{abs(points[at]):.2f} {METRICS[at]} ({chances[at]})" for at in (0, 1)]
+        winners = [(name, first) if each > 0 else (first, name) for each in points]
+        if not any(points):
+            said.append(f"{name} and {first} have equal scores: {judge} show no difference at all")
+        elif not any(sure):
+            unsure = [f"{points[at]:+.2f} {METRICS[at]} ({chances[at]})" for at in (0, 1)]
+            said.append(f"{judge} cannot tell {name} and {first} apart: {', '.join(unsure)}")
+        elif not all(sure):
+            one, other = (0, 1) if sure[0] else (1, 0)
+            unknown = f"{judge} cannot tell them apart by {METRICS[other]} ({chances[other]})"
+            said.append(f"{winners[one][0]} is better than {winners[one][1]} by {by[one]}; {unknown}")
+        elif winners[0] == winners[1]:
+            said.append(f"{winners[0][0]} is better than {winners[0][1]} by {by[0]} and {by[1]}")
+        else:
+            said.append(f"the scores disagree: {winners[0][0]} is better by {by[0]}, {winners[1][0]} by {by[1]}")
+    return said
 
 
 def surely(p_values: Sequence[float | None]) -> list[bool]:
@@ -187,30 +193,3 @@ def surely(p_values: Sequence[float | None]) -> list[bool]:
             break
         found[index] = True
     return found
-
-
-def _verdict(
-    name: str,
-    first: str,
-    pair: tuple[Found, Found],
-    p_values: Sequence[float | None],
-    sure: Sequence[bool],
-    judges: str,
-) -> str:
-    """The sentence about one system; p_values and sure are those of its BLEU and its chrF."""
-    points = [each.points for each in pair]
-    if points == [0, 0]:
-        return f"{name} and {first} have equal scores: {judges} show no difference at all"
-    chances = ["no p-value" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.3f}" for p in p_values]
-    if not any(sure):
-        unsure = [f"{points[row]:+.2f} {METRICS[row]} ({chances[row]})" for row in (0, 1)]
-        return f"{judges} cannot tell {name} and {first} apart: {', '.join(unsure)}"
-    by = [f"{abs(points[row]):.2f} {METRICS[row]} ({chances[row]})" for row in (0, 1)]
-    winners = [(name, first) if each > 0 else (first, name) for each in points]
-    if not all(sure):
-        one, other = (0, 1) if sure[0] else (1, 0)
-        unknown = f"{judges} cannot tell them apart by {METRICS[other]} ({chances[other]})"
-        return f"{winners[one][0]} is better than {winners[one][1]} by {by[one]}; {unknown}"
-    if winners[0] == winners[1]:
-        return f"{winners[0][0]} is better than {winners[0][1]} by {by[0]} and {by[1]}"
-    return f"the scores disagree: {winners[0][0]} is better by {by[0]}, {winners[1][0]} by {by[1]}"

@@ -192,7 +192,6 @@ def test_recipes_are_compared_by_the_spread_of_their_runs(tmp_path: Path, refere
 @pytest.mark.parametrize(
     ("recipes", "message"),
     [
-        ([["a", "b"]], "one recipe alone cannot be compared"),
         ([["a", "b"], ["c"]], "^c: one run has no spread; name at least two runs of each recipe, or one of each"),
         ([["a", "b"], ["c", "a"]], "^a: named twice; the runs must be different ones"),
         ([["a", "b"], ["c", "./a"]], "^a: named twice; the runs must be different ones"),
@@ -203,9 +202,13 @@ def test_recipes_that_cannot_be_compared(recipes: list[list[str]], message: str)
         compare_recipes(recipes)
 
 
-def test_one_system_alone_cannot_be_compared() -> None:
-    with pytest.raises(DataError, match="one system alone cannot be compared; name at least two"):
-        compare(["tiny"])
+def test_three_sentences_cannot_tell_whatever_a_test_says(tmp_path: Path) -> None:
+    reference = file_of(tmp_path / "r", ["the dog runs at home", "the cat runs at home", "the man runs at home"])
+    worse = file_of(tmp_path / "worse", ["the dog runs", "x", "y"])
+    (comparison,) = compare([reference, worse], Terms(references=Path(reference)))
+    said = words_of(comparison)
+    assert said.startswith(f"3 sentences cannot tell {worse} and {reference} apart: ")
+    assert said.count("(p = 0.250)") == 2
 
 
 def test_names_and_texts_that_do_not_fit(terms: Terms, tiny: Run, tmp_path: Path, references: list[str]) -> None:
