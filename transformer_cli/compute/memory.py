@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import torch
 
 SHORTAGES = re.compile(r"can't allocate memory|not enough memory|out of memory|ALLOC_FAILED")  # in errors of torch
-CGROUPS = (  # version, its folder, files of a group: limit, use; in memory.stat: cached files, which can be dropped
-    ("", "", "memory.max", "memory.current", "inactive_file"),
-    ("memory", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-)
+CGROUPS = {  # of version 2 and 1: folder, files of limit and use; in memory.stat: cached files, which can be dropped
+    "": ("", "memory.max", "memory.current", "inactive_file"),
+    "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
 
 
 def free_memory(device: "torch.device | None" = None, *, root: Path = Path("/")) -> int | None:
@@ -34,7 +34,7 @@ def free_memory(device: "torch.device | None" = None, *, root: Path = Path("/"))
         import torch
 
         return torch.cuda.mem_get_info(device)[0]
-    return min((max(0, free) for free in (*_of_machine(root), *_of_groups(root), *_of_process(root))), default=None)
+    return min((max(0, free) for free in _free(root)), default=None)
 
 
 def total_memory() -> int | None:
@@ -66,35 +66,25 @@ def in_words(n_bytes: int) -> str:
     return f"{n_bytes / 1e9:,.1f} GB" if n_bytes >= 1e9 else f"{n_bytes / 1e6:,.0f} MB"
 
 
-def _of_machine(root: Path) -> Iterator[int]:
-    found = dict(re.findall(r"(\w+):\s+(\d+) kB", _text(root / "proc/meminfo")))
-    if "MemAvailable" in found:
-        yield (int(found["MemAvailable"]) + int(found.get("SwapFree", 0))) * 1024
-
-
-def _of_groups(root: Path) -> Iterator[int]:
-    """What is free in each control group that this process is in, and in those above it."""
-    for line in _text(root / "proc/self/cgroup").splitlines():  # 0::/user.slice, or 9:cpuset,memory:/docker/0ab…
-        _, controllers, path = line.split(":", 2) if line.count(":") > 1 else ("", "?", "")
-        for controller, folder, limit_file, use_file, cached_key in CGROUPS:
-            if controller not in controllers.split(","):
-                continue
-            top = root / "sys/fs/cgroup" / folder
-            inside = Path(path.lstrip("/"))
+def _free(root: Path) -> Iterator[int]:
+    """What is free in the machine, in each control group that this process is in, and by `ulimit -v`."""
+    machine = dict(re.findall(r"(\w+):\s+(\d+) kB", _text(root / "proc/meminfo")))
+    if "MemAvailable" in machine:
+        yield (int(machine["MemAvailable"]) + int(machine.get("SwapFree", 0))) * 1024
+    for controllers, path in re.findall(r"^\d+:(.*?):(.*)", _text(root / "proc/self/cgroup"), re.MULTILINE):
+        for controller in CGROUPS.keys() & controllers.split(","):  # 0::/user.slice, or 9:cpuset,memory:/docker/0ab…
+            folder, *files, cached_key = CGROUPS[controller]
+            top, inside = root / "sys/fs/cgroup" / folder, Path(path.lstrip("/"))
             for group in (inside, *inside.parents):  # in a container `path` may be the host's; then only top is there
-                limit, use = (_text(top / group / name).strip() for name in (limit_file, use_file))
+                limit, use = (_text(top / group / name).strip() for name in files)
                 if limit.isdigit() and use.isdigit():
                     cached = re.search(rf"^{cached_key} (\d+)$", _text(top / group / "memory.stat"), re.MULTILINE)
                     yield int(limit) - int(use) + (int(cached[1]) if cached else 0)
-
-
-def _of_process(root: Path) -> Iterator[int]:
-    """What `ulimit -v` has left."""
     pages = _text(root / "proc/self/statm").split(" ")[0]
     if resource is not None and pages.isdigit():
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if limit != resource.RLIM_INFINITY:
-            yield limit - int(pages) * resource.getpagesize()
+        limit_of_process, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit_of_process != resource.RLIM_INFINITY:
+            yield limit_of_process - int(pages) * resource.getpagesize()
 
 
 def _text(path: Path) -> str:

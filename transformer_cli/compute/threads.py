@@ -1,8 +1,7 @@
-"""How many CPU threads compute, and how they wait for each other. Knows nothing of what is computed.
+"""How CPU threads wait for each other, and work that they share. Knows nothing of what is computed.
 
-The number of threads belongs to the whole process, and only this module sets it, once. torch is imported only where it
-is used: libgomp, torch's OpenMP library on Linux, reads the environment when it is loaded, so `bound_spinning` has to
-run before that.
+torch is imported only where it is used: libgomp, torch's OpenMP library on Linux, reads the environment when it is
+loaded, so `bound_spinning` has to run before that.
 """
 
 import os
@@ -10,7 +9,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from types import TracebackType
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -32,14 +30,6 @@ def bound_spinning() -> None:
     """
     if not any(name in os.environ for name in WAIT_VARIABLES):
         os.environ["GOMP_SPINCOUNT"] = str(SPIN_COUNT)
-
-
-def set_num_threads(count: int | None) -> None:
-    """Let this process compute with `count` threads (None: with as many as torch has chosen)."""
-    if count is not None:
-        import torch
-
-        torch.set_num_threads(count)
 
 
 class SideBySide:
@@ -86,39 +76,37 @@ class SideBySide:
     def __enter__(self) -> "SideBySide":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def _started(workers: int) -> ThreadPoolExecutor:
-    """Returns a pool of running threads, each with its share of torch's threads."""
-    with _starting, ThreadPoolExecutor(1) as fresh:  # a new thread has the process's number, whatever the caller has
-        return fresh.submit(_start, workers).result()
-
-
-def _start(workers: int) -> ThreadPoolExecutor:
-    """Do the work of `_started`, in a thread that nothing else uses.
+    """Returns a pool of running threads, each with its share of torch's threads.
 
     torch.set_num_threads(n) sets the number of the calling thread, and of all threads that have not queried their
     number yet. So each worker queries its number before it sets it; in the end the process gets its number back:
 
         process 4 → worker 1 queries (4), sets 2: process 2 → worker 2 queries (2), sets 2 → process 4 again
+
+    The process's number is that of a thread that nothing else uses, whatever the caller's own is.
     """
     import torch
 
-    total = torch.get_num_threads()
-    all_run = threading.Barrier(workers)
+    def start() -> ThreadPoolExecutor:
+        total = torch.get_num_threads()
+        all_run = threading.Barrier(workers)
 
-    def take_share() -> None:
-        torch.get_num_threads()
-        torch.set_num_threads(max(1, total // workers))
+        def take_share() -> None:
+            torch.get_num_threads()
+            torch.set_num_threads(max(1, total // workers))
 
-    pool = ThreadPoolExecutor(workers, "side by side", initializer=take_share)
-    try:
-        for started in [pool.submit(all_run.wait) for _ in range(workers)]:  # each one blocks a thread of its own
-            started.result()
-    finally:
-        torch.set_num_threads(total)
-    return pool
+        pool = ThreadPoolExecutor(workers, "side by side", initializer=take_share)
+        try:
+            for started in [pool.submit(all_run.wait) for _ in range(workers)]:  # each one blocks a thread of its own
+                started.result()
+        finally:
+            torch.set_num_threads(total)
+        return pool
+
+    with _starting, ThreadPoolExecutor(1) as fresh:
+        return fresh.submit(start).result()

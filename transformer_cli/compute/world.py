@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from transformer_cli.errors import DistributedError, Interrupted, TfmError
 if TYPE_CHECKING:
     import torch
     from torch import nn
+    from torch._C._distributed_c10d import Store
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # torchrun sets all four
 PATIENCE = timedelta(minutes=30)  # for what one process does while the others wait, such as a large save
@@ -37,15 +38,6 @@ class _Connection:
     """the modules whose gradients are shared"""
     alike: list[Exception] = field(default_factory=list)
     """the errors that all processes have raised alike"""
-
-    def close(self, *, is_orderly: bool) -> None:
-        """Leave the other processes; if that is not orderly, without waiting for them, since they may be dead."""
-        for module in self.shared:  # these hold the process group: if it went last, it might wait for gloo for ever
-            module.reducer = module.logger = None
-        if is_orderly:
-            import torch.distributed as dist
-
-            dist.destroy_process_group()
 
 
 @dataclass
@@ -68,11 +60,10 @@ class World:
         given = [os.environ.get(name, "") for name in VARIABLES]
         if "" in given:
             return ALONE
-        try:
-            return World(*map(int, given))
-        except ValueError:
+        if not all(map(str.isdecimal, given)):
             said = " ".join(f"{name}={value}" for name, value in zip(VARIABLES, given, strict=True))
-            raise DistributedError(f"{said}: not whole numbers; let torchrun set them, or unset them") from None
+            raise DistributedError(f"{said}: not whole numbers; let torchrun set them, or unset them")
+        return World(*map(int, given))
 
     @property
     def is_first(self) -> bool:
@@ -106,7 +97,12 @@ class World:
         finally:
             package.setLevel(level)
             self._connection = None
-            connection.close(is_orderly=is_orderly)
+            for module in connection.shared:  # these hold the process group: gloo might wait for ever for its end
+                module.reducer = module.logger = None
+            if is_orderly:  # else without waiting for the others, which may be dead
+                import torch.distributed as dist
+
+                dist.destroy_process_group()
 
     def _connect(self, device: "torch.device") -> _Connection:
         import torch
@@ -147,16 +143,18 @@ class World:
             raise
         except Exception as error:
             failure = error
+        said = None
         try:
-            others = self._first_failure(failure)
+            failed = [rank for rank, (has_failed,) in enumerate(self.gather(failure is not None)) if has_failed]
+            if failed and self.size > 1:
+                said = self._said_by(failed[0], str(failure) or type(failure).__name__)
         except DistributedError:
             if failure is None:
                 raise
-            raise failure from None
-        if failure is None and others is not None:
-            failure = TfmError(others)
+        if failure is None and said is not None:
+            failure = TfmError(said)
         if failure is not None:
-            if self._connection:
+            if self._connection and said is not None:
                 self._connection.alike.append(failure)
             raise failure
 
@@ -220,19 +218,14 @@ class World:
             with module.no_sync():
                 yield
 
-    def _first_failure(self, own: Exception | None) -> str | None:
-        """The error of the failed process of the lowest rank, in words, in all processes; None if none has failed."""
-        if self.size == 1:
-            return None
-        failed = [rank for rank, (has_failed,) in enumerate(self.gather(own is not None)) if has_failed]
-        if not failed:
-            return None
+    def _said_by(self, rank: int, own: str) -> str:
+        """Returns the words of another process, in all of them."""
         import torch.distributed as dist
 
-        box = [str(own) or type(own).__name__]
+        box = [own]
         with self._watched():
-            dist.broadcast_object_list(box, src=failed[0])
-        return box[0] if failed[0] == 0 else f"rank {failed[0]}: {box[0]}"
+            dist.broadcast_object_list(box, src=rank)
+        return box[0] if rank == 0 else f"rank {rank}: {box[0]}"
 
     @contextmanager
     def _watched(self) -> Iterator[None]:
@@ -250,20 +243,7 @@ class World:
 ALONE = World()
 
 
-class Store(Protocol):
-    """The part of torch's Store that is used here; what it holds is bytes under names."""
-
-    def set(self, key: str, value: str, /) -> None:
-        """Keep a value, in the place of an older one."""
-
-    def get(self, key: str, /) -> bytes:
-        """Wait until there is a value, and return it. Raises RuntimeError if that takes too long."""
-
-    def check(self, keys: list[str], /) -> bool:
-        """Whether there are values under all of these names."""
-
-
-def agree(store: Store, *, rank: int, size: int, patience: timedelta) -> str:
+def agree(store: "Store", *, rank: int, size: int, patience: timedelta) -> str:
     """Returns a name that all `size` processes of this attempt get, and that no other attempt has had.
 
     torchrun keeps its store when it starts dead processes again, and what they have written stays there: above all the

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import torch
 
-from transformer_cli.compute import threads
 from transformer_cli.compute.devices import choose_device_of, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
@@ -62,7 +61,8 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     device = choose_device_of(world, config.training.device)
     if config.training.tensorboard:
         check_tensorboard()
-    threads.set_num_threads(config.training.num_threads)
+    if config.training.num_threads is not None:
+        torch.set_num_threads(config.training.num_threads)
     folder = runs_dir / config.run_name
     with world.joined(device), ExitStack() as held:
         with told_how_to_go_on(Stop()):

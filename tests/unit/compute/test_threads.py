@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from transformer_cli.compute.threads import SPIN_COUNT, SideBySide, bound_spinning, set_num_threads
+from transformer_cli.compute.threads import SPIN_COUNT, SideBySide, bound_spinning
 
 COMMAND = """\
 import os, sys
@@ -61,12 +61,6 @@ def test_the_command_line_sets_it_before_torch_is_imported(monkeypatch: pytest.M
 
 def test_importing_the_package_sets_nothing() -> None:
     assert _printed_by(PACKAGE) == "True\n"
-
-
-def test_the_process_computes_with_the_number_that_was_set() -> None:
-    set_num_threads(3)
-    set_num_threads(None)
-    assert _numbers_elsewhere() == (3, 3)
 
 
 @pytest.mark.parametrize(("workers", "share"), [(2, 2), (3, 1), (4, 1), (6, 1)])
