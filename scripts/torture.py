@@ -226,16 +226,13 @@ def lasting(path: Path) -> bytes:
     if path.name == "history.jsonl":
         entries = [json.loads(line) for line in content.splitlines()]
         content = json.dumps([_without(each, lambda key: key.endswith("_seconds")) for each in entries]).encode()
-    elif path.name in ("run.json", "sums.json"):  # of state.json, which has seconds, the content is compared
-        value = _without(json.loads(content), lambda key: key in ("id", "run", "history", "sum"))
-        content = json.dumps({**value, "files": _without(value["files"], lambda name: name == "state.json")}).encode()
+    elif path.name == "run.json":
+        content = json.dumps(_without(json.loads(content), lambda key: key == "id")).encode()
+    elif path.name == "sums.json":  # of these two, the content is compared
+        content = json.dumps(_without(json.loads(content), lambda name: name in ("run.json", "state.json"))).encode()
     elif path.name == "state.json":
-        value = json.loads(content)
+        value = _without(json.loads(content), lambda key: key == "history")
         content = json.dumps({**value, "running": _without(value["running"], lambda key: key == "seconds")}).encode()
-    elif path.name == "config.yaml":
-        content = b"".join(line for line in content.splitlines() if not line.startswith(b"# the sum "))
-    elif path.name == "latest":
-        content = content.split()[0]
     return content
 
 

@@ -8,29 +8,23 @@ from typing import Any
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.runs.run import lasting, write_config
-from transformer_cli.system.sums import file_sums, write_sealed
-
-SEALS = ("manifest.json", "run.json", "sums.json")
+from transformer_cli.system.sums import read_sums, write_sums
 
 
 def edit_sealed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    """Change what a file says that carries its own sum."""
+    """Change what a JSON file says that has a sum."""
     value = json.loads(path.read_text(encoding="utf-8"))
-    value.pop("sum", None)
     change(value)
-    write_sealed(path, value)
+    path.write_text(json.dumps(value), encoding="utf-8")
+    write_sums(path.parent, read_sums(path.parent))
 
 
 def reseal(folder: Path) -> None:
     """Let the sums of a dataset, a run or a checkpoint be those of its files as they are now."""
-    (path,) = (folder / name for name in SEALS if (folder / name).exists())
-
-    def sum_again(value: dict[str, Any]) -> None:
-        value["files"] = file_sums(folder, [name for name in value["files"] if (folder / name).exists()])
-        if path.name == "run.json":
-            value["settings"] = lasting(load_config(folder / "config.yaml"))
-
-    edit_sealed(path, sum_again)
+    if (folder / "run.json").exists():
+        config = load_config(folder / "config.yaml")
+        edit_sealed(folder / "run.json", lambda value: value.update(settings=lasting(config)))
+    write_sums(folder, read_sums(folder))
 
 
 def set_config(folder: Path, config: Config) -> None:

@@ -61,5 +61,5 @@ def _of_run(name: str) -> "tuple[Path, Config]":
 
     folder = find_run(name)
     about = read_identity(folder)
-    with told_as_damage(folder / "config.yaml"):
+    with told_as_damage():
         return folder, read_config(folder, about)

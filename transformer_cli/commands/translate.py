@@ -257,10 +257,12 @@ class _Work:
         """Returns all that the written text follows from, so that shards of different texts are never joined."""
         from importlib.metadata import version
 
+        from transformer_cli.system.sums import read_sums
+
         return {
             "input": _sum_of(input_file),
             "runs": [
-                {"id": run.identity.id, "weights": checkpoint, "files": dict(run.identity.files)}
+                {"id": run.identity.id, "weights": checkpoint, "files": read_sums(run.folder)}
                 for run, checkpoint in zip(self.translator.runs, self.translator.checkpoints, strict=True)
             ],
             "search": {
@@ -391,7 +393,7 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
                 yield out
 
 
-def _sum_of(path: Path) -> dict[str, Any]:
+def _sum_of(path: Path) -> str:
     from transformer_cli.data.lines import unreadable
     from transformer_cli.system.sums import file_sum
 

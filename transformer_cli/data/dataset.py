@@ -3,7 +3,8 @@
 Refuses files that do not match the manifest.
 
 data/multi30k.de-en-1a2b3c4d/
-    manifest.json                   what it was made from, its counts, and the sums of all other files and of itself
+    manifest.json                   what it was made from, and its counts
+    sums.json                       the sums of all other files
     source.vocab.txt                the codecs: one token per line (target.vocab.txt likewise),
     target.joins.json                   and the rules that turn target tokens into plain text;
     source.subwords.model               for subwords, SentencePiece's model instead (target.subwords.model likewise)
@@ -23,11 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.config.schema import DataConfig, FilePair, Shapes, fields_that_shape
-from transformer_cli.data.codec import SIDES, Codecs, codec_files, codec_sums
+from transformer_cli.data.codec import Codecs, codec_files, codec_sums
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system.files import sha256
-from transformer_cli.system.reading import look_up
-from transformer_cli.system.sums import SUMMED, check_file, read_sealed
+from transformer_cli.system.sums import SUMMED, check_file, read_checked_json
 
 BLOCK = 1 << 24  # bytes that are searched for line ends at a time
 LINE_END = ord("\n")
@@ -121,18 +121,10 @@ class Dataset:
         try:
             data = DataConfig.model_validate(manifest["settings"])
         except ValueError as error:
-            reason = " ".join(str(error).split())
-            raise DataError(f"{folder / 'manifest.json'}: damaged settings: {reason}; {_REMAKE}") from None
-        try:
-            for name in codec_files(data):
-                check_file(folder / name, manifest["files"])
-            codecs = Codecs.load(folder, data)
-        except (FileError, DataError) as error:
-            raise DataError(f"{error}; {_REMAKE}") from None
-        for side, codec in zip(SIDES, (codecs.source, codecs.target), strict=True):
-            if len(codec) != manifest["vocabulary"][side]:
-                raise _damaged(folder / codec.files(side)[0], f"{len(codec)} tokens", manifest["vocabulary"][side])
-        return Dataset(folder, manifest, codecs)
+            raise DataError(f"{folder}: not settings of this tfm: {' '.join(str(error).split())}; {_REMAKE}") from None
+        for name in codec_files(data):
+            _check(folder / name)
+        return Dataset(folder, manifest, Codecs.load(folder, data))
 
     @property
     def fingerprint(self) -> str:
@@ -146,13 +138,10 @@ class Dataset:
 
     def split(self, name: str) -> EncodedSplit:
         """Map a split's arrays. Raises DataError for an unknown split or arrays that do not match the manifest."""
-        counts = self._counts(name)
-        codecs = (self.codecs.source, self.codecs.target)
+        self._sentences(name)
         return EncodedSplit(
-            *(
-                self._side(self.folder / f"{name}.{side}", counts["sentences"], counts[side]["tokens"], len(codec))
-                for side, codec in zip(SIDES, codecs, strict=True)
-            )
+            _side(self.folder / f"{name}.source", len(self.codecs.source)),
+            _side(self.folder / f"{name}.target", len(self.codecs.target)),
         )
 
     def text(self, name: str, side: str) -> list[str]:
@@ -162,8 +151,8 @@ class Dataset:
             lines = path.read_bytes().decode("utf-8").split("\n")[:-1]  # read_text would also end lines at "\r"
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"{path}: cannot be read: {error}; {_REMAKE}") from None
-        if len(lines) != sentences:
-            raise _damaged(path, f"{len(lines)} lines", sentences)
+        if len(lines) != sentences:  # it may be too large to be summed here
+            raise DataError(f"{path}: {len(lines)} lines, but the manifest says {sentences}; {_REMAKE}")
         return lines
 
     def lines(self, name: str, side: str) -> MappedLines:
@@ -173,56 +162,42 @@ class Dataset:
             lines = MappedLines.open(path)
         except (OSError, ValueError) as error:
             raise DataError(f"{path}: cannot be mapped: {error}; {_REMAKE}") from None
-        if len(lines) != sentences:
-            raise _damaged(path, f"{len(lines)} lines", sentences)
+        if len(lines) != sentences:  # it may be too large to be summed here
+            raise DataError(f"{path}: {len(lines)} lines, but the manifest says {sentences}; {_REMAKE}")
         return lines
 
-    def _counts(self, name: str) -> dict[str, Any]:
-        splits: dict[str, dict[str, Any]] = self.manifest["splits"]
+    def _sentences(self, name: str) -> int:
+        splits = self.manifest["splits"]
         if name not in splits:
             raise DataError(f"{self.folder}: no split {name!r}; it has {', '.join(splits)}")
-        return splits[name]
+        return int(splits[name]["sentences"])
 
     def _text(self, name: str, side: str) -> tuple[Path, int]:
         """Returns the file of a split's raw lines, whose sum is right, and how many there are."""
-        sentences = self._counts(name)["sentences"]
+        sentences = self._sentences(name)
         path = self.folder / f"{name}.{side}.txt"
-        _check(path, self.manifest)
+        _check(path)
         return path, sentences
 
-    def _side(self, stem: Path, sentences: int, tokens: int, n_ids: int) -> Side:
-        """Map the arrays of one side, after their sums. n_ids: how many different ids the codec has."""
-        path, places = (stem.with_name(f"{stem.name}.{kind}.npy") for kind in ("ids", "offsets"))
-        ids, offsets = _mapped(path, self.manifest, np.int32), _mapped(places, self.manifest, np.int64)
-        if len(ids) != tokens or len(offsets) != sentences + 1:
-            raise _damaged(path, f"{len(offsets) - 1} sentences of {len(ids)} tokens", f"{sentences} of {tokens}")
-        if offsets[0] != 0 or offsets[-1] != tokens or (np.diff(offsets) < 0).any():
-            raise DataError(f"{places}: damaged: it should rise from 0 to {tokens}; {_REMAKE}")
-        if ids.nbytes > SUMMED and len(ids) and not 0 <= ids.min() <= ids.max() < n_ids:
-            raise DataError(f"{path}: damaged: its ids should go from 0 to {n_ids - 1}; {_REMAKE}")
-        return Side(ids, offsets)
 
-
-def _damaged(path: Path, found: str, expected: object) -> DataError:
-    return DataError(f"{path}: {found}, but the manifest says {expected}; {_REMAKE}")
-
-
-def _mapped(path: Path, manifest: Mapping[str, Any], kind: type[np.generic]) -> NDArray[Any]:
-    """Map a one-dimensional array of a type, if its sum is right. Raises DataError."""
-    _check(path, manifest)
+def _side(stem: Path, n_ids: int) -> Side:
+    """Map the arrays of one side, if their sums are right. n_ids: how many different ids there are."""
+    paths = [stem.with_name(f"{stem.name}.{kind}.npy") for kind in ("ids", "offsets")]
+    for path in paths:
+        _check(path)
     try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r")
-    except Exception as error:  # of a damaged header NumPy says so with errors of many kinds
-        raise DataError(f"{path}: cannot be mapped: {' '.join(str(error).split())}; {_REMAKE}") from None
-    if array.dtype != kind or array.ndim != 1:
-        raise DataError(f"{path}: damaged: {array.ndim} dimensions of {array.dtype}; {_REMAKE}")
-    return array
+        side = Side(*(np.load(path, mmap_mode="r") for path in paths))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{stem}.*.npy: cannot be mapped: {' '.join(str(error).split())}; {_REMAKE}") from None
+    if side.ids.nbytes > SUMMED and not 0 <= side.ids.min() <= side.ids.max() < n_ids:  # too large to be summed here
+        raise DataError(f"{paths[0]}: damaged: its ids should go from 0 to {n_ids - 1}; {_REMAKE}")
+    return side
 
 
-def _check(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Raises DataError unless a file has the sum that the manifest knows."""
+def _check(path: Path) -> None:
+    """Raises DataError unless a file is as it was written."""
     try:
-        check_file(path, manifest["files"])
+        check_file(path)
     except FileError as error:
         raise DataError(f"{error}; {_REMAKE}") from None
 
@@ -272,34 +247,14 @@ def is_text_of(manifest: Mapping[str, Any], files: Mapping[str, FilePair]) -> bo
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read a dataset's manifest. Raises DataError if the folder holds no dataset of this format version."""
     try:
-        manifest, version = _read_manifest(folder)
+        manifest = read_checked_json(folder / "manifest.json")
     except FileError as error:
         remedy = "delete it and run `tfm prepare` again" if folder.exists() else "run `tfm prepare`"
         raise DataError(f"{folder}: not a dataset: {error}; {remedy}") from None
+    version = manifest["format_version"]
     if version != FORMAT_VERSION:
         raise DataError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; run `tfm prepare` again")
     return manifest
-
-
-def _read_manifest(folder: Path) -> tuple[dict[str, Any], int]:
-    """Returns a manifest and its format version; all that this module looks up in it is there. Raises FileError."""
-    path = folder / "manifest.json"
-    manifest = read_sealed(path)
-    try:
-        version = look_up(manifest, "format_version", int)
-        if version == FORMAT_VERSION:
-            look_up(manifest, "fingerprint", str)
-            for key in ("settings", "files", "overlap"):
-                look_up(manifest, key, dict)
-            for side in SIDES:
-                look_up(manifest, f"vocabulary.{side}", int)
-            for counts in look_up(manifest, "splits", dict).values():
-                look_up(counts, "sentences", int)
-                for side in SIDES:
-                    look_up(counts, f"{side}.tokens", int)
-    except ValueError as error:
-        raise FileError(f"{path}: damaged: {error}") from None
-    return manifest, version
 
 
 def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None) -> Path:
@@ -315,11 +270,11 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
     found, damaged = [], []
     for folder in sorted(data_dir.glob(f"{data.corpus}.{data.source}-{data.target}-*")):
         try:
-            manifest, version = _read_manifest(folder)
+            manifest = read_checked_json(folder / "manifest.json")
         except FileError as error:
             damaged.append(str(error))
             continue
-        if version != FORMAT_VERSION:
+        if manifest["format_version"] != FORMAT_VERSION:
             continue
         if data.fingerprint not in (None, manifest["fingerprint"]) or shape(manifest["settings"]) != wanted:
             continue

@@ -21,9 +21,9 @@ from transformer_cli.data.word_corpus import encode_by_words
 from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.data.writer import count
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import new_folder, sweep
+from transformer_cli.system.files import new_folder, sweep, write_json
 from transformer_cli.system.locks import exclusive
-from transformer_cli.system.sums import file_sums, write_sealed
+from transformer_cli.system.sums import write_sums
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,9 @@ def _write_dataset(
         **identity,
     }
     warn_of_overlap(manifest)
-    return write_sealed(folder / "manifest.json", {**manifest, "files": file_sums(folder)})
+    write_json(folder / "manifest.json", manifest)
+    write_sums(folder)
+    return manifest
 
 
 BY_CHANCE = 0.01  # short sentences recur with another translation: up to this share of a split's is no warning

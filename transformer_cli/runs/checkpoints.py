@@ -4,7 +4,7 @@ checkpoints/step-0004540/           -unvalidated is added if the epoch's steps a
     model.safetensors               the weights
     state.safetensors               Adam's moments, under the names of the weights
     state.json                      the TrainingState
-    sums.json                       the sums of these files, and of the history so far (see state.py)
+    sums.json                       the sums of these files
 with `training.average: 5` (section 6.1) also
 checkpoints/epoch-0010/             the weights at the end of each of the last 5 epochs, and sums.json
 checkpoints/average-0004540/        their mean, made when training has ended after step 4540
@@ -18,9 +18,9 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -31,9 +31,20 @@ from torch import Tensor
 from transformer_cli.compute.memory import room_for
 from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.run import AVERAGE, POINTERS, RESTORE, STEP, UNSAVED, Run, steadily, write_latest
-from transformer_cli.runs.state import Average, TrainingState, check_sealed, load_average, load_state, seal
+from transformer_cli.runs.run import (
+    AVERAGE,
+    POINTERS,
+    RESTORE,
+    STEP,
+    UNSAVED,
+    Run,
+    steadily,
+    told_as_damage,
+    write_latest,
+)
+from transformer_cli.runs.state import Average, TrainingState, first_lines, load_average, load_state
 from transformer_cli.system.files import delete, new_folder, write_json
+from transformer_cli.system.sums import check_file, sum_of, write_sums
 
 WEIGHTS = "model.safetensors"
 OURS = re.compile(rf"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what training deletes: never a copy by another name
@@ -72,7 +83,8 @@ def load_named_best(run: Run, device: torch.device) -> tuple[str, Transformer]:
 def load_weights(run: Run, folder: Path) -> Transformer:
     """Returns the run's model with the weights in a folder, on the CPU. Raises CheckpointError."""
     path = folder / WEIGHTS
-    check_sealed(path, run)
+    with told_as_damage():
+        check_file(path, up_to=None)
     model = run.empty_model()
     try:
         load_model(model, path)
@@ -81,33 +93,19 @@ def load_weights(run: Run, folder: Path) -> Transformer:
     return model
 
 
-def load_last(run: Run, *, state_names: Callable[[Transformer], Set[str]] = lambda model: frozenset()) -> Checkpoint:
-    """Load the last save. Raises CheckpointError if a part of it is missing or damaged. Writes nothing.
-
-    state_names: the names of what the optimiser keeps for a model's weights; a save that has some of it must have all.
-    """
+def load_last(run: Run) -> Checkpoint:
+    """Load the last save. Raises CheckpointError if a part of it is missing or damaged. Writes nothing."""
     path = run.checkpoint("last") / "state.safetensors"
     model = load_weights(run, path.parent)
-    check_sealed(path, run)
+    with told_as_damage():
+        check_file(path, up_to=None)
     try:
-        moments = _load_tensors(path)
-        _check_moments(moments, model, state_names(model))
-    except (ValueError, OSError, KeyError) as error:
+        # load_file maps the file. Without a copy the file would stay open as long as training runs, and NFS cannot
+        # delete a folder in which a file is open.
+        moments = {name: value.clone() for name, value in load_file(path).items()}
+    except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path}: the training state cannot be read: {_one_line(error)}; {RESTORE}") from None
     return Checkpoint(model, moments, load_state(run))
-
-
-def _check_moments(moments: Mapping[str, Tensor], model: Transformer, wanted: Set[str]) -> None:
-    """Raises ValueError unless a save has no moments, or all that are wanted, in the shapes of their weights."""
-    if not moments:
-        return
-    if missing := min(wanted - moments.keys(), default=None):
-        raise ValueError(f"it lacks {missing}")
-    weights = dict(model.named_parameters())
-    for name, value in moments.items():
-        weight = weights.get(name.partition(".")[2])
-        if weight is None or value.shape not in ((), weight.shape) or (wanted and name not in wanted):
-            raise ValueError(f"{name} does not fit the model")
 
 
 def set_moments(optimizer: torch.optim.Optimizer, model: Transformer, moments: Mapping[str, Tensor]) -> None:
@@ -132,10 +130,11 @@ def save(
     under the usual name, so this one says so in its name.
     """
     name = f"step-{state.step:07d}{'-unvalidated' if awaits_validation else ''}"
-    with _new_checkpoint(run, name, validations=state.epoch - 1) as folder:
+    with _new_checkpoint(run, name) as folder:
         _save_weights(model, folder)
         _save_tensors(_moments(model, optimizer), folder / "state.safetensors")
-        write_json(folder / "state.json", asdict(state))
+        history = sum_of(first_lines(run, state.epoch - 1))
+        write_json(folder / "state.json", asdict(replace(state, history=history)))
     run.point("last", name)
     (run.folder / UNSAVED).unlink(missing_ok=True)
     _settle_best(run, state)
@@ -195,10 +194,10 @@ def load_mean(run: Run, epochs: range) -> Transformer:
 
 
 @contextmanager
-def _new_checkpoint(run: Run, name: str, *, validations: int | None = None) -> Iterator[Path]:
+def _new_checkpoint(run: Run, name: str) -> Iterator[Path]:
     """Fill a checkpoint's folder, to which nothing points yet; it appears with its sums when the block has ended.
 
-    validations: see `seal`. Raises CheckpointError if the run is not in its place any more.
+    Raises CheckpointError if the run is not in its place any more.
     """
     run.refuse_if_gone()
     place = run.folder / "checkpoints" / name
@@ -209,7 +208,7 @@ def _new_checkpoint(run: Run, name: str, *, validations: int | None = None) -> I
         raise CheckpointError(f"{place} is in the way and could not be deleted ({why}); delete it, and go on") from None
     with new_folder(place) as folder:
         yield folder
-        seal(folder, name, run, validations=validations)
+        write_sums(folder)
 
 
 def _settle_best(run: Run, state: TrainingState) -> None:
@@ -272,16 +271,6 @@ def _save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
         if not (number := re.search(r"\(os error (\d+)\)", str(error))):
             raise
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
-
-
-def _load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read what `_save_tensors` wrote. Raises OSError, KeyError or ValueError."""
-    try:
-        # load_file maps the file. Without a copy the file would stay open as long as training runs, and NFS cannot
-        # delete a folder in which a file is open.
-        return {name: value.clone() for name, value in load_file(path).items()}
-    except SafetensorError as error:
-        raise ValueError(str(error)) from None
 
 
 def _one_line(error: Exception) -> str:

@@ -12,7 +12,7 @@ from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import FileError
 from transformer_cli.runs.run import Opened
 from transformer_cli.system.files import append_line
-from transformer_cli.system.reading import look_up, parse_json, read_text
+from transformer_cli.system.reading import read_text
 
 log = logging.getLogger(__name__)
 
@@ -76,10 +76,10 @@ def last_result(folder: Path) -> Kept | None:
         return None
     for line in reversed(lines):
         try:
-            value = parse_json(line)
-            texts = [look_up(value, key, str) for key in ("split", "date", "checkpoint", "bleu_signature")]
-            if not look_up(value, "others", list):
-                return Kept(look_up(value, "bleu", float), *texts)
-        except ValueError:
+            value = json.loads(line)
+            if not value["others"]:
+                texts = (str(value[key]) for key in ("split", "date", "checkpoint", "bleu_signature"))
+                return Kept(float(value["bleu"]), *texts)
+        except (ValueError, TypeError, KeyError):
             continue
     return None

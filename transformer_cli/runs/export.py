@@ -25,7 +25,7 @@ from transformer_cli.decoding.ctranslate2 import import_ctranslate2
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_weights
-from transformer_cli.runs.exported import Exported, Facts, is_exported, read_export, seal_export
+from transformer_cli.runs.exported import Exported, Facts, is_exported, read_export, write_export
 from transformer_cli.runs.run import Run, find_run, steadily, write_config
 from transformer_cli.system.files import new_folder, write_text
 
@@ -101,7 +101,7 @@ def _write(run: Run, place: Path, facts: Facts) -> None:
         write_model(model, folder, source=source, target=target, quantization=facts.quantization)
         write_config(folder, run.config)
         write_text(folder / "README.md", readme(run.config, run.codecs, facts))
-        seal_export(folder, run.identity, facts)
+        write_export(folder, run.identity, facts)
 
 
 def _load(checkpoint: Path, run: Run) -> tuple[str, Transformer]:

@@ -16,12 +16,11 @@ from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.model.size import count_by_part
 from transformer_cli.runs.evaluations import Kept, last_result
 from transformer_cli.runs.exported import is_exported
-from transformer_cli.runs.run import HISTORY, UNSAVED, Run, find_latest, is_new, steadily, told_as_damage, training_lock
-from transformer_cli.runs.state import TrainingState, load_average, load_state, read_seal
+from transformer_cli.runs.run import UNSAVED, Run, find_latest, is_new, steadily, told_as_damage, training_lock
+from transformer_cli.runs.state import TrainingState, load_average, load_state, read_validations
 from transformer_cli.system.files import bytes_in
 from transformer_cli.system.locks import is_locked
-from transformer_cli.system.reading import look_up
-from transformer_cli.system.sums import check_file
+from transformer_cli.system.sums import SUMS, check_sum, read_sums
 
 log = logging.getLogger(__name__)
 
@@ -103,8 +102,9 @@ def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
 
 def _facts(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield fields of a ListedRun, as far as the run can be read. Raises TfmError or OSError where it cannot."""
-    if not (folder / "run.json").exists() and is_new(folder) and (folder / UNSAVED).exists():
-        yield {"state": "new"}  # a kill came while it was made
+    is_whole = (folder / "run.json").exists() and (folder / SUMS).exists()
+    if not is_whole and is_new(folder) and (folder / UNSAVED).exists():  # a kill came while it was made
+        yield {"state": "new"}
         return
     run = Run.open(folder)
     data, sizes = run.config.data, (len(run.codecs.source), len(run.codecs.target))
@@ -138,20 +138,15 @@ def _best_loss(run: Run, state: TrainingState) -> float:
         _check_sizes(run, "best")
     if average := load_average(run, "best"):
         return average.valid_loss
-    entries = run.history()[: state.epoch - 1]
-    with told_as_damage(run.folder / HISTORY):
-        if not entries:
-            raise ValueError("it has no line")
-        return min(look_up(entry, "valid_loss", float) for entry in entries)
+    return min(each.valid_loss for each in read_validations(run, state))
 
 
 def _check_sizes(run: Run, pointer: str) -> None:
     """Raises CheckpointError unless a checkpoint's files are there, as large as they were written."""
     checkpoint = run.checkpoint(pointer)
-    sums = read_seal(checkpoint, run)["files"]
-    with told_as_damage(checkpoint):
-        for name in sums:
-            check_file(checkpoint / name, sums, up_to=-1)  # by size alone, even if that is 0
+    with told_as_damage():
+        for name, each in read_sums(checkpoint).items():
+            check_sum(checkpoint / name, each, up_to=-1)  # by size alone, even if that is 0
 
 
 def _is_finished(run: Run, state: TrainingState) -> bool:

@@ -1,8 +1,8 @@
 """A run's folder: how it is made, opened and found, what stays as it was begun, its history and its pointers.
 
 runs/multi30k/
-    run.json                        an id, the settings that training began with, what cut the training text, the sums
-                                    of the codecs' files, and its own sum; written once
+    run.json                        an id, the settings that training began with, and what cut the training text
+    sums.json                       the sums of run.json and of the codecs' files
     config.yaml                     the whole config, with the precision and the data's fingerprint that were chosen;
                                     training rewrites it, and so may a user
     source.vocab.txt target.vocab.txt target.joins.json     the codecs: a copy of the dataset's (of subwords:
@@ -43,23 +43,22 @@ from transformer_cli.data.vocabulary import PAD
 from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.errors import CheckpointError, ConfigError, FileError, MissingFile, TfmError
 from transformer_cli.model.size import refuse_without_room
-from transformer_cli.system.files import write_text
-from transformer_cli.system.reading import look_up, parse_json, read_text, shown
-from transformer_cli.system.sums import check_file, file_sums, read_sealed, write_sealed
+from transformer_cli.system.files import write_json, write_text
+from transformer_cli.system.reading import read_text, shown
+from transformer_cli.system.sums import SUMS, check_file, read_checked_json, write_sums
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer
 
 Result = TypeVar("Result")
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 EXPORTED = "export.json"  # what an exported run has in place of run.json (exported.py)
 HISTORY = "history.jsonl"
 UNSAVED = "unsaved"
 STEP, AVERAGE = (rf"{kind}-(?:\d{{7}}|[1-9]\d{{7,}})" for kind in ("step", "average"))
 MAY_NAME = {"best": f"{STEP}|{AVERAGE}", "last": f"{STEP}(?:-unvalidated)?", "average": AVERAGE}
 POINTERS = tuple(MAY_NAME)
-MOST_OF_A_POINTER = 4096  # bytes
 RESTORE = "restore it, or give `tfm train` --fresh to move this run aside and begin anew"
 LASTING = keys_that_shape(Config, Shapes.DATASET, Shapes.CODEC, Shapes.MODEL, Shapes.TRAINING)
 
@@ -76,13 +75,6 @@ class Identity:
     """the settings that stay as they are, by their dotted keys"""
     tokenizer: Mapping[str, Any]
     """what cut the training text, as the dataset's manifest says it: library, version"""
-    files: Mapping[str, Any]
-    """the sums of the codecs' files"""
-
-    def check_files(self, folder: Path) -> None:
-        """Raises FileError unless the codecs' files in a folder are those of the run."""
-        for name in self.files:
-            check_file(folder / name, self.files)
 
 
 @dataclass(frozen=True)
@@ -121,15 +113,16 @@ class Run(Opened):
         assert is_new(folder), folder
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / UNSAVED, "nothing has been saved yet\n")
-        (folder / "run.json").unlink(missing_ok=True)  # of a run that was killed before its first save
+        for name in ("run.json", SUMS):  # of a run that was killed before its first save
+            (folder / name).unlink(missing_ok=True)
         dataset.codecs.save(folder)
         write_text(folder / HISTORY, "")
         write_config(folder, config)
         made_by = dataset.manifest.get("tokenizer", {})
         tokenizer = {key: made_by[key] for key in ("library", "version") if key in made_by}
-        sums = file_sums(folder, codec_files(config.data))
-        identity = Identity(secrets.token_hex(8), lasting(config), tokenizer, sums)
-        write_sealed(folder / "run.json", {"format_version": FORMAT_VERSION, **asdict(identity)})  # last: it is whole
+        identity = Identity(secrets.token_hex(8), lasting(config), tokenizer)
+        write_json(folder / "run.json", {"format_version": FORMAT_VERSION, **asdict(identity)})
+        write_sums(folder, ["run.json", *codec_files(config.data)])
         return Run.open(folder)
 
     @staticmethod
@@ -138,7 +131,8 @@ class Run(Opened):
         identity = read_identity(folder)
         try:
             config = read_config(folder, identity)
-            identity.check_files(folder)
+            for name in codec_files(config.data):
+                check_file(folder / name)
             return Run(folder, config, Codecs.load(folder, config.data), identity)
         except TfmError as error:
             raise CheckpointError(f"{folder}: damaged run: {error}; {RESTORE}") from None
@@ -198,7 +192,7 @@ class Run(Opened):
         """Returns the folder that `best`, `last` or `average` names. Raises CheckpointError if it names none."""
         path = self.folder / pointer
         try:
-            name = read_text(path, most=MOST_OF_A_POINTER).removesuffix("\n")
+            name = read_text(path).removesuffix("\n")
         except MissingFile:
             if pointer == "best" and self.history():
                 raise lost(self.folder, pointer) from None
@@ -238,30 +232,17 @@ class Run(Opened):
 
     def history(self) -> list[dict[str, Any]]:
         """Returns the validations so far, oldest first. Raises CheckpointError if the file is missing or damaged."""
-        found = []
-        for number, line in enumerate(self.history_lines(), start=1):
-            try:
-                found.append(parse_json(line))
-                if not isinstance(found[-1], dict):
-                    raise ValueError(f"{shown(found[-1])} should be an object with keys")
-            except ValueError as error:
-                path = self.folder / HISTORY
-                raise CheckpointError(f"{path}: damaged: line {number}: {error}; {RESTORE}") from None
-        return found
+        with told_as_damage():
+            text = read_text(self.folder / HISTORY)
+        try:
+            return [json.loads(line) for line in text.splitlines()]
+        except ValueError as error:
+            raise CheckpointError(f"{self.folder / HISTORY}: damaged: {error}; {RESTORE}") from None
 
     def write_history(self, entries: list[dict[str, Any]]) -> None:
         """Replace the whole history. Raises CheckpointError as `refuse_if_gone` does."""
         self.refuse_if_gone()
         write_text(self.folder / HISTORY, "".join(f"{json.dumps(entry)}\n" for entry in entries))
-
-    def history_lines(self) -> list[str]:
-        """Returns the lines of the history. Raises CheckpointError if it cannot be read."""
-        path = self.folder / HISTORY
-        with told_as_damage(path):
-            *lines, rest = read_text(path).split("\n")
-        if rest:
-            raise CheckpointError(f"{path}: damaged: line {len(lines) + 1} is cut off; {RESTORE}")
-        return lines
 
 
 def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> Path:
@@ -293,7 +274,7 @@ def find_latest(runs_dir: Path) -> Path:
     path = runs_dir / "latest"
     other = "name a run with --run"
     try:
-        name = read_text(path, most=MOST_OF_A_POINTER).removesuffix("\n")
+        name = read_text(path).removesuffix("\n")
     except MissingFile:
         if known := known_runs(runs_dir):
             raise CheckpointError(f"{path}: missing, so none is the newest; {other}: {', '.join(known)}") from None
@@ -398,39 +379,30 @@ def _saved(folder: Path) -> list[str]:
 
 
 @contextmanager
-def told_as_damage(path: Path) -> Iterator[None]:
-    """What is wrong with what a run's file says, a FileError or a ValueError, becomes a CheckpointError with a remedy.
-
-    path: what a ValueError is about; a FileError names its file.
-    """
+def told_as_damage() -> Iterator[None]:
+    """What is wrong with a run's file, a FileError, becomes a CheckpointError with a remedy."""
     try:
         yield
     except FileError as error:
         raise CheckpointError(f"{error}; {RESTORE}") from None
-    except ValueError as error:
-        raise CheckpointError(f"{path}: damaged: {error}; {RESTORE}") from None
 
 
 def read_identity(folder: Path) -> Identity:
     """Read run.json. Raises CheckpointError if it is missing, damaged, or of another format version."""
     path = folder / "run.json"
-    with told_as_damage(path):
-        try:
-            value = read_sealed(path)
-        except MissingFile:
-            if (folder / EXPORTED).is_file():
-                raise CheckpointError(
-                    f"{folder}: an exported model, which translates and is judged, but cannot be trained or looked "
-                    "into; name the run that it was made from"
-                ) from None
-            raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one") from None
-        version = look_up(value, "format_version", int)
-        if version != FORMAT_VERSION:
+    if not path.exists():
+        if (folder / EXPORTED).is_file():
             raise CheckpointError(
-                f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; train it again"
+                f"{folder}: an exported model, which translates and is judged, but cannot be trained or looked into; "
+                "name the run that it was made from"
             )
-        mappings = (look_up(value, key, dict) for key in ("settings", "tokenizer", "files"))
-        return Identity(look_up(value, "id", str), *mappings)
+        raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one")
+    with told_as_damage():
+        value = read_checked_json(path)
+    version = value.pop("format_version")
+    if version != FORMAT_VERSION:
+        raise CheckpointError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; train it again")
+    return Identity(**value)
 
 
 def _id_of(folder: Path) -> str | None:

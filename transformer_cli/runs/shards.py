@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from transformer_cli.config.schema import leaves
 from transformer_cli.errors import DataError, FileError, MissingFile
-from transformer_cli.system.files import kind_of, new_file, sweep
-from transformer_cli.system.reading import shown
-from transformer_cli.system.sums import check_file, file_sum, read_sealed, text_sum, write_sealed
+from transformer_cli.system.files import kind_of, new_file, sweep, write_json
+from transformer_cli.system.reading import read_json, shown
+from transformer_cli.system.sums import check_sum, file_sum, sum_of
 from transformer_cli.system.terminal import counted
 
 MOST_SHARDS = 1_000_000
@@ -77,39 +78,63 @@ def finish(shard: Shard, output: Path, facts: Mapping[str, Any], write: Callable
     if job.is_joined():
         log.info("%s: joined already from %s; nothing to do", output, counted(shard.count, "shard"))
         return
+    job.begin()
     if part := job.finished().get(shard.number):
         log.info("%s: finished already", part)
     else:
         job.keep(shard.number, write)
-    if missing := job.missing():
+    finished = job.finished()
+    missing = [number for number in range(1, shard.count + 1) if number not in finished]
+    if missing and not job.is_joined():
         count = "1 is" if len(missing) == 1 else f"{len(missing):,} are"
         first = ", ".join(map(str, missing[:NAMED])) + (", …" if len(missing) > NAMED else "")
         log.info("shard %s is finished; of %s, %s not: %s", shard, shard.count, count, first)
-    else:
-        job.join()
+        return
+    if not missing:
+        job.join(finished)
+    log.info("%s: joined from %s", output, counted(shard.count, "shard"))
 
 
 class _Job:
     """What all shards of an output have in common, and what has been written of them."""
 
     def __init__(self, output: Path, facts: Mapping[str, Any]) -> None:
-        """Begin the job, unless it has been begun.
-
-        Raises DataError if another one has, and was not joined, or if the folder's name is taken.
-        """
         self.output = output
         self.folder = output.with_name(f"{output.name}.shards")
         self.facts = json.loads(json.dumps(facts))  # as they are read back
-        self._name = text_sum(json.dumps(self.facts, sort_keys=True))
+        self._name = sum_of(json.dumps(self.facts, sort_keys=True).encode()).split()[1]
         self._record = self.folder / "job.json"
-        if kind_of(self.folder) not in ("a folder", "no such file"):
-            raise DataError(f"{self.folder}: not a folder, in which shards could wait; name another --output")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._anew = f"delete the folder {self.folder} to begin anew"
+
+    def begin(self) -> None:
+        """Write what is done here, unless that has been written.
+
+        Raises DataError if another job has been begun and not joined.
+        """
         found = self._read()
-        if found is None or (found["facts"] != self.facts and "joined" in found):
-            self._write()
+        if found is None or "joined" in found:  # what was joined is gone, or of another job
+            write_json(self._record, {"facts": self.facts})
         elif found["facts"] != self.facts:
-            raise self._other(found["facts"])
+            old, new = dict(leaves(found["facts"])), dict(leaves(self.facts))
+            keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
+            what = [f"{key}: {shown(old.get(key))} → {shown(new.get(key))}" for key in keys[:DIFFERENT]]
+            what += [f"and {len(keys) - DIFFERENT} more"] if len(keys) > DIFFERENT else []
+            raise DataError(
+                f"{self.folder}: the other shards were begun with other settings ({'; '.join(what)}); give the old "
+                f"ones to go on, or {self._anew}"
+            )
+
+    def is_joined(self) -> bool:
+        """Whether all is done, and the output is still what was joined."""
+        found = self._read()
+        if found is None or found["facts"] != self.facts or "joined" not in found:
+            return False
+        try:
+            check_sum(self.output, found["joined"])
+        except FileError:
+            return False
+        self._clear()  # what a kill has left
+        return True
 
     def keep(self, number: int, write: Callable[[BinaryIO], None]) -> None:
         """Write a shard, and give it the name of a finished one."""
@@ -118,7 +143,7 @@ class _Job:
         try:
             with new_file(written) as file:
                 write(file)
-            written.rename(f"{part}.{file_sum(written)['crc32']}")
+            written.rename(f"{part}.{_crc(written)}")
         except FileNotFoundError:
             if not self.is_joined():  # else all has been joined, and this been deleted
                 raise
@@ -129,50 +154,24 @@ class _Job:
         there = self.folder.iterdir()  # a fresh list, where NFS may remember an older one
         return {int(found[1]): path for path in there if (found := name.fullmatch(path.name))}
 
-    def missing(self) -> list[int]:
-        """Returns the numbers of the shards that are not finished; none if somebody else has joined them."""
-        finished = self.finished()
-        missing = [number for number in range(1, self.facts["shards"] + 1) if number not in finished]
-        return [] if missing and self.is_joined() else missing
-
-    def is_joined(self) -> bool:
-        """Whether all is done. If the output is not what was joined any more, the job begins anew."""
-        found = self._read()
-        if found is None or "joined" not in found:
-            return False
-        try:
-            check_file(self.output, {self.output.name: found["joined"]})
-        except FileError:
-            self._write()
-            return False
-        self._clear()  # what a kill has left
-        return True
-
-    def join(self) -> None:
+    def join(self, parts: Mapping[int, Path]) -> None:
         """Write all shards, one after another, to the output, and delete them. Raises DataError if one is damaged."""
-        count = counted(self.facts["shards"], "shard")
-        parts = self.finished()
         try:
             with new_file(self.output) as joined:
-                for number in range(1, self.facts["shards"] + 1):
-                    self._copy(number, parts[number], joined)
-        except (KeyError, FileNotFoundError):
+                for number, part in sorted(parts.items()):
+                    if _crc(part) != part.suffix.removeprefix("."):
+                        raise DataError(
+                            f"{part}: damaged: its content is not what was written (another CRC-32); delete it, and "
+                            f"start shard {number}/{self.facts['shards']} again"
+                        )
+                    with part.open("rb") as file:
+                        shutil.copyfileobj(file, joined, 1 << 20)
+        except FileNotFoundError:
             if not self.is_joined():  # else another process was faster, and has deleted them
                 raise
-            log.info("%s: joined already from %s", self.output, count)
-            return
-        self._write(joined=file_sum(self.output))
-        self._clear()
-        log.info("%s: joined from %s", self.output, count)
-
-    def _copy(self, number: int, part: Path, joined: BinaryIO) -> None:
-        if file_sum(part)["crc32"] != part.suffix.removeprefix("."):
-            raise DataError(
-                f"{part}: damaged: its content is not what was written (another CRC-32); delete it, and start shard "
-                f"{number}/{self.facts['shards']} again"
-            )
-        with part.open("rb") as file:
-            shutil.copyfileobj(file, joined, 1 << 20)
+        else:
+            write_json(self._record, {"facts": self.facts, "joined": file_sum(self.output)})
+            self._clear()
 
     def _clear(self) -> None:
         """Delete the finished shards, and what kills have left."""
@@ -181,38 +180,18 @@ class _Job:
         sweep(self.folder, idle_s=0)
 
     def _read(self) -> dict[str, Any] | None:
+        if kind_of(self.folder) not in ("a folder", "no such file"):
+            raise DataError(f"{self.folder}: not a folder, in which shards could wait; name another --output")
         try:
-            found = read_sealed(self._record)
+            found: dict[str, Any] = read_json(self._record)
         except MissingFile:
             return None
         except FileError as error:
             raise DataError(f"{error}; {self._anew}") from None
-        if "sum" not in found:
+        if not isinstance(found, dict) or not isinstance(found.get("facts"), dict):
             raise DataError(f"{self._record}: not what tfm has written; {self._anew}")
         return found
 
-    def _write(self, **joined: Any) -> None:
-        write_sealed(self._record, {"facts": self.facts, **joined})
 
-    def _other(self, begun: Mapping[str, Any]) -> DataError:
-        """Returns the error for facts that are not those that the job was begun with."""
-        old, new = _flat(begun), _flat(self.facts)
-        keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-        what = [f"{key}: {shown(old.get(key))} → {shown(new.get(key))}" for key in keys[:DIFFERENT]]
-        what += [f"and {len(keys) - DIFFERENT} more"] if len(keys) > DIFFERENT else []
-        return DataError(
-            f"{self.folder}: the other shards were begun with other settings ({'; '.join(what)}); give the old ones to "
-            f"go on, or {self._anew}"
-        )
-
-    @property
-    def _anew(self) -> str:
-        return f"delete the folder {self.folder} to begin anew"
-
-
-def _flat(value: Any, key: str = "") -> dict[str, Any]:
-    """Returns the values inside of JSON objects and lists by dotted keys, such as runs.1.id; lists count from 1."""
-    if not isinstance(value, dict | list):
-        return {key: value}
-    inner = value.items() if isinstance(value, dict) else enumerate(value, start=1)
-    return {name: each for at, one in inner for name, each in _flat(one, f"{key}.{at}" if key else str(at)).items()}
+def _crc(path: Path) -> str:
+    return file_sum(path).split(" ")[1]

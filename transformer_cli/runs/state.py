@@ -1,22 +1,16 @@
-"""What a checkpoint says in JSON: how far training had come, what averaged weights are, and the sums of its files.
-
-sums.json makes a folder one checkpoint of one run and no other: it has the id of the run, the folder's name, the sums
-of its files, for what training resumes from the sum of the history so far, and its own sum.
+"""What a checkpoint says in JSON: how far training had come, and what averaged weights are; and the validations so far.
 
 Imports no torch, so that a run can be described and verified without it.
 """
 
-from collections.abc import Mapping
+import json
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from transformer_cli.errors import CheckpointError
 from transformer_cli.runs.run import HISTORY, RESTORE, Run, is_new, steadily, told_as_damage
-from transformer_cli.system.reading import as_record, look_up, read_json, shown
-from transformer_cli.system.sums import check_file, file_sums, read_sealed, text_sum, write_sealed
-
-SUMS = "sums.json"
+from transformer_cli.system.reading import read_bytes
+from transformer_cli.system.sums import read_checked_json, sum_of
 
 
 @dataclass
@@ -59,6 +53,8 @@ class TrainingState:
     running: RunningLoss = field(default_factory=RunningLoss)
     skipped_in_a_row: int = 0
     """how many of the last steps were skipped, because their loss or gradient was not finite"""
+    history: str = field(default="", compare=False)
+    """the sum of history.jsonl when this was saved"""
 
     @property
     def is_best(self) -> bool:
@@ -122,14 +118,9 @@ class Validation:
 def load_state(run: Run) -> TrainingState:
     """Load the state of training at the last save. Raises CheckpointError."""
     path = run.checkpoint("last") / "state.json"
-    check_sealed(path, run)
-    with told_as_damage(path):
-        state = as_record(TrainingState, read_json(path))
-        if int(path.parent.name.split("-")[1]) != state.step:
-            raise ValueError(f"step: {state.step} is not that of {path.parent.name}")
-        if state.epoch < 1:
-            raise ValueError(f"epoch: {state.epoch} should be at least 1")
-    return state
+    with told_as_damage():
+        value = read_checked_json(path)
+    return TrainingState(**{**value, "running": RunningLoss(**value["running"])})
 
 
 def load_average(run: Run, pointer: str = "average") -> Average | None:
@@ -139,45 +130,14 @@ def load_average(run: Run, pointer: str = "average") -> Average | None:
     path = run.checkpoint(pointer) / "average.json"
     if not path.parent.name.startswith("average-"):
         return None
-    check_sealed(path, run)
-    with told_as_damage(path):
-        average = as_record(Average, read_json(path))
-        if path.parent.name != f"average-{average.step:07d}":
-            raise ValueError(f"step: {average.step} is not that of {path.parent.name}")
-    return average
+    with told_as_damage():
+        return Average(**read_checked_json(path))
 
 
-def seal(unfinished: Path, name: str, run: Run, *, validations: int | None = None) -> None:
-    """Write sums.json when all other files of a checkpoint are written, in the folder that will get a name.
-
-    validations: the first so many lines of the run's history belong to this checkpoint (None: it has no history).
-    """
-    history = {} if validations is None else {"history": _history_sum(run, validations)}
-    about = {"run": run.identity.id, "checkpoint": name, **history}
-    write_sealed(unfinished / SUMS, {**about, "files": file_sums(unfinished)})
-
-
-def read_seal(folder: Path, run: Run) -> Mapping[str, Any]:
-    """Returns what sums.json of a checkpoint says.
-
-    Raises CheckpointError if it is missing or damaged, or belongs to another run or another checkpoint.
-    """
-    path = folder / SUMS
-    with told_as_damage(path):
-        value = read_sealed(path)
-        look_up(value, "files", dict)
-        if look_up(value, "run", str) != run.identity.id:
-            raise ValueError("it is of another run")
-        if look_up(value, "checkpoint", str) != folder.name:
-            raise ValueError(f"it is of {shown(value['checkpoint'])}")
-    return value
-
-
-def check_sealed(path: Path, run: Run) -> None:
-    """Raises CheckpointError unless a file of a checkpoint has the sum that sums.json knows."""
-    sums = read_seal(path.parent, run)["files"]
-    with told_as_damage(path):
-        check_file(path, sums, up_to=None)
+def first_lines(run: Run, number: int) -> bytes:
+    """Returns the first so many lines of a run's history. Raises CheckpointError."""
+    with told_as_damage():
+        return b"".join(read_bytes(run.folder / HISTORY).splitlines(keepends=True)[:number])
 
 
 def read_validations(run: Run, state: TrainingState) -> list[Validation]:
@@ -185,22 +145,12 @@ def read_validations(run: Run, state: TrainingState) -> list[Validation]:
 
     Raises CheckpointError if a validation is missing or damaged.
     """
-    path = run.folder / HISTORY
-    found = []
-    for number, entry in enumerate(run.history(), start=1):
-        try:
-            found.append(as_record(Validation, entry))
-            if found[-1].epoch != number:
-                raise ValueError(f"epoch: {found[-1].epoch} should be {number}")
-        except ValueError as error:
-            raise CheckpointError(f"{path}: damaged: line {number}: {error}; {RESTORE}") from None
-    kept = [each for each in found if each.epoch < state.epoch]
-    if len(kept) != state.epoch - 1:  # every epoch ends with one
-        raise CheckpointError(f"{path}: damaged: {len(kept)} of {state.epoch - 1} validations; {RESTORE}")
-    last = run.checkpoint("last")
-    if read_seal(last, run).get("history") != _history_sum(run, len(kept)):
-        raise CheckpointError(f"{path}: damaged: its first {len(kept)} lines are not those of {last.name}; {RESTORE}")
-    return kept
+    number = state.epoch - 1  # every epoch ends with one
+    lines = first_lines(run, number)
+    if sum_of(lines) != state.history:
+        path = run.folder / HISTORY
+        raise CheckpointError(f"{path}: damaged: its first {number} lines are not those that were saved; {RESTORE}")
+    return [Validation(**json.loads(line)) for line in lines.splitlines()]
 
 
 def validations_so_far(run: Run) -> list[Validation]:
@@ -211,8 +161,3 @@ def validations_so_far(run: Run) -> list[Validation]:
     if is_new(run.folder):
         return []
     return steadily(run.folder / "last", lambda: read_validations(run, load_state(run)))
-
-
-def _history_sum(run: Run, validations: int) -> str:
-    """Returns the CRC-32 of the first so many lines of the history. Raises CheckpointError if it cannot be read."""
-    return text_sum("".join(f"{line}\n" for line in run.history_lines()[:validations]))

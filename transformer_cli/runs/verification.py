@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from transformer_cli.data.codec import SIDES
-from transformer_cli.data.dataset import Dataset, read_manifest
+from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import TfmError
-from transformer_cli.runs.exported import Exported, is_exported, read_export
-from transformer_cli.runs.run import EXPORTED, POINTERS, Run, find_run, is_new, steadily
-from transformer_cli.runs.state import load_average, read_seal, validations_so_far
-from transformer_cli.system.sums import check_file
+from transformer_cli.runs.exported import Exported, is_exported
+from transformer_cli.runs.run import POINTERS, Run, find_run, is_new, steadily
+from transformer_cli.runs.state import validations_so_far
+from transformer_cli.system.sums import SUMS, check_sum, read_sums
 
 
 @dataclass
@@ -31,77 +30,54 @@ class Verified:
         try:
             claim()
         except TfmError as error:
-            if str(error) not in self.damaged:
-                self.damaged.append(str(error))
+            self.damaged.append(str(error))
 
-    def check_sums(self, folder: Path, sums: dict[str, dict[str, int]]) -> None:
-        """Read files of a folder to their ends, and compare their sums."""
-        for name in sums:
-            self.n_files += 1
-            self.n_bytes += sums[name]["bytes"]
-            self.check(lambda name=name: check_file(folder / name, sums, up_to=None))  # type: ignore[misc]
+    def check_sums(self, folder: Path) -> None:
+        """Read all files of a folder that have sums to their ends, and compare them."""
+        sums = read_sums(folder)
+        for name, each in sums.items():
+            self.check(lambda path=folder / name, wanted=each: check_sum(path, wanted, up_to=None))  # type: ignore[misc]
+        files = [path for path in (folder / SUMS, *(folder / name for name in sums)) if path.is_file()]
+        self.n_files += len(files)
+        self.n_bytes += sum(path.stat().st_size for path in files)
 
 
 def verify(name: str | Path | None = None, *, runs_dir: Path = Path("runs")) -> Verified:
     """Verify the dataset in a folder, or a run, also an exported one, by its name or folder (None: the newest run).
 
-    Raises DataError or CheckpointError if there is no such folder, or if nothing in it can be told.
+    Raises CheckpointError if there is no such folder, or if nothing in it can be told.
     """
     if name is not None and (Path(name) / "manifest.json").is_file():
-        return verify_dataset(Path(name))
+        return _verify_whole(Path(name), Dataset.open)
     folder = find_run(name, runs_dir)
-    return verify_export(folder) if is_exported(folder) else verify_run(folder)
+    return _verify_whole(folder, Exported.open) if is_exported(folder) else _verify_run(Run.open(folder))
 
 
-def verify_dataset(folder: Path) -> Verified:
-    """Verify a dataset; see `verify`."""
-    manifest = read_manifest(folder)
-    found = Verified(folder, n_files=1, n_bytes=(folder / "manifest.json").stat().st_size)
-    found.check_sums(folder, manifest["files"])
+def _verify_whole(folder: Path, open_it: Callable[[Path], object]) -> Verified:
+    found = Verified(folder)
+    found.check(lambda: found.check_sums(folder))
     if not found.damaged:
-        found.check(lambda: _open_all(folder))
+        found.check(lambda: open_it(folder))
     return found
 
 
-def verify_run(folder: Path) -> Verified:
-    """Verify a run; see `verify`."""
-    run = Run.open(folder)
-    found = Verified(folder, n_files=1, n_bytes=(folder / "run.json").stat().st_size)
-    found.check_sums(folder, dict(run.identity.files))
-    found.check(lambda: is_new(folder))
+def _verify_run(run: Run) -> Verified:
+    """Verify a run, and the checkpoints that it needs: those that are named, and the epochs whose mean will be taken.
+
+    What nothing names is what a kill has left, perhaps in the middle of deleting it.
+    """
+    found = Verified(run.folder)
+    found.check(lambda: found.check_sums(run.folder))
+    found.check(lambda: is_new(run.folder))
+    checkpoints = set((run.folder / "checkpoints").glob("epoch-*"))
     for pointer in POINTERS:
-        if run.has_checkpoint(pointer):
-            found.n_files += 1
-            found.check(lambda name=pointer: steadily(folder / name, lambda: run.checkpoint(name)))  # type: ignore[misc]
-    for path in sorted((folder / "checkpoints").glob("[!.]*-*")):
+        path = run.folder / pointer
+        if path.exists():
+            found.check(lambda path=path: checkpoints.add(steadily(path, lambda: run.checkpoint(path.name))))  # type: ignore[misc]
+    for folder in sorted(checkpoints):
         n_damaged = len(found.damaged)
-        found.check(lambda path=path: _verify_checkpoint(path, run, found))  # type: ignore[misc]
-        if not path.exists():  # training goes on, and has deleted it meanwhile
+        found.check(lambda folder=folder: found.check_sums(folder))  # type: ignore[misc]
+        if not folder.exists():  # training goes on, and has deleted it meanwhile
             del found.damaged[n_damaged:]
     found.check(lambda: validations_so_far(run))
-    found.check(lambda: load_average(run))
     return found
-
-
-def verify_export(folder: Path) -> Verified:
-    """Verify an exported run; see `verify`."""
-    identity, _ = read_export(folder)
-    found = Verified(folder, n_files=1, n_bytes=(folder / EXPORTED).stat().st_size)
-    found.check_sums(folder, dict(identity.files))
-    if not found.damaged:
-        found.check(lambda: Exported.open(folder))
-    return found
-
-
-def _verify_checkpoint(path: Path, run: Run, found: Verified) -> None:
-    sums = read_seal(path, run)["files"]
-    found.n_files += 1
-    found.check_sums(path, sums)
-
-
-def _open_all(folder: Path) -> None:
-    dataset = Dataset.open(folder)
-    for split in dataset.manifest["splits"]:
-        dataset.split(split)
-        for side in SIDES:
-            dataset.text(split, side)

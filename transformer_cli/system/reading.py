@@ -6,21 +6,17 @@ FileError, which begins with the file's path. Who knows what the user can do abo
 
 import json
 import logging
-import math
 import os
 import stat
-from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar
 
 from transformer_cli.errors import FileError, MissingFile
 
-Record = TypeVar("Record")
+Kind = TypeVar("Kind")
 
 LARGEST = 1 << 28  # bytes: a vocabulary of ten million words is smaller
-NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "null"}
 
 
 def read_bytes(path: Path, *, most: int = LARGEST) -> bytes:
@@ -58,52 +54,23 @@ def read_json(path: Path) -> Any:
     """Returns the value in a JSON file. Raises FileError."""
     text = read_text(path)
     try:
-        return parse_json(text)
-    except ValueError as error:
-        raise FileError(f"{path}: {error}") from None
-
-
-def parse_json(text: str) -> Any:
-    """Returns the value in a JSON text. NaN and infinity, which JSON does not have, are refused. Raises ValueError."""
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text)
     except json.JSONDecodeError as error:
-        where = f"line {error.lineno}, column {error.colno}"
-        raise ValueError("empty, but should be JSON" if not text.strip() else f"not JSON at {where}") from None
+        what = f"not JSON at line {error.lineno}, column {error.colno}" if text.strip() else "empty, but should be JSON"
+        raise FileError(f"{path}: {what}") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise FileError(f"{path}: not JSON that tfm has written: {str(error).partition(';')[0]}") from None
     except RecursionError:
-        raise ValueError("not JSON that tfm has written: its brackets are nested too deeply") from None
+        raise FileError(f"{path}: not JSON that tfm has written: its brackets are nested too deeply") from None
 
 
-def as_record(kind: type[Record], value: Any, where: str = "") -> Record:
-    """Returns the dataclass `kind` made of a JSON object that has exactly its fields, of their types.
-
-    Numbers are finite, and not below 0: all that tfm keeps are counts, losses, rates and seconds. where: what an error
-    begins with, for a record inside of another. Raises ValueError, which names the field and its value.
-    """
-    assert is_dataclass(kind)
-    if not isinstance(value, dict):
-        field_name = f"{where.removesuffix('.')}: " if where else ""
-        raise ValueError(f"{field_name}{shown(value)} should be an object with keys")
-    types = get_type_hints(kind)
-    names = [field.name for field in fields(kind)]
-    if missing := next((name for name in names if name not in value), None):
-        raise ValueError(f"{where}{missing} is missing")
-    if unknown := next((key for key in value if key not in names), None):
-        raise ValueError(f"{where}{shown(unknown)} is not a key that belongs here")
-    return kind(**{name: _fitted(types[name], value[name], f"{where}{name}") for name in names})
-
-
-def look_up(value: Any, key: str, kind: type[Record]) -> Record:
-    """Returns what an object has under a dotted key, such as vocabulary.source. Raises ValueError as `as_record`."""
-    for part in key.split("."):
-        if not isinstance(value, dict) or part not in value:
-            raise ValueError(f"{key} is missing")
-        value = value[part]
-    if kind in (dict, list) and not isinstance(value, kind):
-        raise ValueError(f"{key}: {shown(value)} should be {'an object with keys' if kind is dict else 'a list'}")
-    if kind in (dict, list):
-        return value
-    return _fitted(kind, value, key)
+def look_up(value: Any, key: str, kind: type[Kind]) -> Kind:
+    """Returns what an object has under a key. Raises ValueError, which names the key."""
+    if not isinstance(value, dict) or key not in value:
+        raise ValueError(f"{key} is missing")
+    if not isinstance(value[key], kind):
+        raise ValueError(f"{key}: {shown(value[key])} should be a {kind.__name__}")
+    return value[key]
 
 
 @cache
@@ -114,30 +81,5 @@ def say_once(log: logging.Logger, message: str) -> None:
 
 def shown(value: Any) -> str:
     """Returns a value from a file on one line, cut off where it is long."""
-    try:
-        text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    except RecursionError:
-        text = "what is nested so deeply"
+    text = repr(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 60 else f"{text[:60]}…"
-
-
-def _fitted(kind: Any, value: Any, where: str) -> Any:
-    """Returns a value that is of a type; an int becomes a float where that is wanted."""
-    if is_dataclass(kind):
-        return as_record(kind, value, f"{where}.")  # type: ignore[arg-type]
-    if get_origin(kind) is list:
-        if not isinstance(value, list):
-            raise ValueError(f"{where}: {shown(value)} should be a list")
-        return [_fitted(get_args(kind)[0], each, where) for each in value]
-    allowed = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    if type(value) is int and int not in allowed and float in allowed and value < 1 << 53:
-        value = float(value)
-    if type(value) not in allowed:
-        raise ValueError(f"{where}: {shown(value)} should be {' or '.join(NAMES[each] for each in allowed)}")
-    if type(value) in (int, float) and not 0 <= value < math.inf:
-        raise ValueError(f"{where}: {shown(value)} should be at least 0")
-    return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number that JSON has")

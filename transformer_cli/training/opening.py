@@ -21,7 +21,6 @@ from transformer_cli.runs.run import Run, find_codec, follow_latest, free_name, 
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import sweep
 from transformer_cli.system.locks import exclusive
-from transformer_cli.training.optimisers import state_names
 from transformer_cli.training.pretrained import Initial, read_initial
 
 log = logging.getLogger(__name__)
@@ -105,7 +104,7 @@ def new_opened(run: Run, dataset: Dataset, initial: Initial | None = None) -> Op
 
 def load_opened(run: Run, dataset: Dataset) -> Opened:
     """Returns a run with its last save. Raises CheckpointError if something that training needs is gone or damaged."""
-    start = load_last(run, state_names=lambda model: state_names(model, run.config.training))
+    start = load_last(run)
     validations = read_validations(run, start.state)
     if start.state.epoch > 1 and not start.state.is_best:  # else there is no best save yet, or it is the last one
         run.checkpoint("best")

@@ -40,17 +40,6 @@ def make_optimizer(model: Transformer, training: TrainingConfig) -> torch.optim.
     return torch.optim.Adam(model.parameters(), **adam)
 
 
-def state_names(model: Transformer, training: TrainingConfig) -> set[str]:
-    """Returns the names, such as exp_avg.output.bias, of all that the optimiser keeps once it has taken a step."""
-    matrices = layer_matrices(model) if training.optimizer == "muon" else {}
-    return {
-        f"{key}.{name}"
-        for name, weight in model.named_parameters()
-        if weight.requires_grad
-        for key in ((MOMENTUM_KEY,) if weight in matrices else ADAM_KEYS)
-    }
-
-
 def learning_rate(training: TrainingConfig, step: int, progress: float) -> float:
     """Returns the learning rate of optimiser step 1, 2, …; `training.learning_rate` is the peak.
 

@@ -321,7 +321,7 @@ def test_another_text_makes_a_dataset_beside(workshop: Workshop, split: str, sid
 
 @pytest.mark.parametrize(
     ("of", "step"),
-    [(word_corpus, "learn_joins"), (Vocabulary, "build"), (writer.SplitWriter, "add"), (module, "write_sealed")],
+    [(word_corpus, "learn_joins"), (Vocabulary, "build"), (writer.SplitWriter, "add"), (module, "write_sums")],
 )
 def test_an_interruption_leaves_no_folder(
     workshop: Workshop, of: object, step: str, monkeypatch: pytest.MonkeyPatch

@@ -100,8 +100,9 @@ def test_a_run_of_which_nothing_is_saved_yet_is_new(tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs/first")
     listed = only(tmp_path / "runs")
     assert (listed.state, listed.epochs_done, listed.parameters) == ("new", 0, count_parameters(run.new_model()))
-    (run.folder / "run.json").unlink()  # as a kill leaves it in the first moment
-    assert only(tmp_path / "runs").state == "new"
+    for name in ("sums.json", "run.json"):  # as a kill leaves it in the first moments
+        (run.folder / name).unlink()
+        assert only(tmp_path / "runs").state == "new"
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_an_output_that_is_gone_or_changed_is_made_anew(tmp_path: Path) -> None:
 def test_shards_of_another_text_are_refused_until_all_is_joined(tmp_path: Path) -> None:
     output, others = tmp_path / "out", {**FACTS, "runs": ["ab step-2"]}
     finish(Shard(1, 2), output, FACTS, writes("a\n"))
-    with pytest.raises(DataError, match=r"out\.shards: .* \(runs\.1: 'ab step-1' → 'ab step-2'\); give the old"):
+    with pytest.raises(DataError, match=r"out\.shards: .* \(runs: \[.ab step-1.\] → \[.ab step-2.\]\); give the old"):
         finish(Shard(2, 2), output, others, never)
     with pytest.raises(DataError, match=r"begun with other settings \(shards: 2 → 3\)"):
         finish(Shard(2, 3), output, FACTS, never)
@@ -144,7 +144,7 @@ def test_a_record_that_is_damaged_is_one_error(tmp_path: Path) -> None:
     finish(Shard(1, 2), output, FACTS, writes("a\n"))
     record = tmp_path / "out.shards/job.json"
     whole = record.read_text(encoding="utf-8")
-    for damaged in ("", "{}", "[]", whole.replace("step-1", "step-7")):
+    for damaged in ("", "{}", "[]", whole[:-5]):
         record.write_text(damaged, encoding="utf-8")
         with pytest.raises(DataError, match=r"job\.json: .*delete the folder .*out\.shards to begin anew$"):
             finish(Shard(2, 2), output, FACTS, never)

@@ -12,7 +12,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation
-from transformer_cli.system.reading import as_record
 from transformer_cli.training.record import EventFile
 
 TrainTiny = Callable[..., Run]
@@ -100,7 +99,7 @@ def test_a_resumed_run_takes_back_what_its_history_has_lost(train_tiny: TrainTin
     run = train_tiny(tmp_path, *ON, "training.epochs=1")
     ahead = [*run.history(), {**run.history()[-1], "epoch": 2, "step": 3, "valid_loss": 0.0}]  # validated, then killed
     run.write_history(ahead)
-    EventFile(run.folder / "tensorboard", [as_record(Validation, entry) for entry in ahead])
+    EventFile(run.folder / "tensorboard", [Validation(**entry) for entry in ahead])
     train_tiny(tmp_path, *ON, f"training.epochs={epochs}")
     read = reader(run.folder / "tensorboard")
     assert_says(read, run.history()[:epochs])

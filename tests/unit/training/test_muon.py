@@ -11,7 +11,7 @@ from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_last
 from transformer_cli.runs.run import Run
-from transformer_cli.training.optimisers import AdamAndMuon, layer_matrices, make_optimizer, orthogonalized, state_names
+from transformer_cli.training.optimisers import AdamAndMuon, layer_matrices, make_optimizer, orthogonalized
 from transformer_cli.training.step import Learner
 from transformer_cli.training.trainer import diverged
 
@@ -118,7 +118,7 @@ def test_it_keeps_a_momentum_for_matrices_and_adams_moments_for_the_rest(model: 
     optimizer = make_optimizer(model, MUON)
     steps(model, optimizer)
     kept = {f"{key}.{name}" for name, weight in model.named_parameters() for key in optimizer.state[weight]}
-    assert kept == state_names(model, MUON)
+    assert {key.partition(".")[0] for key in kept} == {"momentum_buffer", "step", "exp_avg", "exp_avg_sq"}
     assert "momentum_buffer.encoder.layers.0.self_attention.qkv.weight" in kept
     assert "exp_avg.output.weight" in kept
 
