@@ -136,7 +136,7 @@ def test_each_sentence_has_its_own_prefix(way: SearchSettings) -> None:
 
 def test_a_prefix_may_fill_the_translation_but_not_more() -> None:
     assert decode([make_model()], [[4]], settings(), prefixes=[[5] * LIMIT])[0][0].tokens == [5] * LIMIT
-    with pytest.raises(DataError, match=r"the prefix has 9 tokens, but the translation .* may have at most 8; shorten"):
+    with pytest.raises(DataError, match=r"--prefix has 9 tokens, but the translation may have 8; shorten"):
         decode([make_model()], [[4]], settings(), prefixes=[[5] * (LIMIT + 1)])
 
 

@@ -32,7 +32,6 @@ from transformer_cli.commands.options import (
     unwritable,
     writing,
 )
-from transformer_cli.decoding.limits import DEFAULT_LIMIT
 from transformer_cli.errors import DataError, DistributedError, TfmError
 from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.system import progress, terminal
@@ -91,7 +90,7 @@ def translate(
     max_tokens: Annotated[
         int | None,
         typer.Option(
-            min=1, max=10_000, metavar="N", help="Longest translation, in tokens.", show_default=DEFAULT_LIMIT
+            min=1, max=10_000, metavar="N", help="Longest translation, in tokens.", show_default="2 × source + 10"
         ),
     ] = None,
     on_error: Annotated[

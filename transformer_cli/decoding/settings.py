@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.vocabulary import MARKERS
-from transformer_cli.decoding.limits import default_limit
 from transformer_cli.errors import ConfigError, DataError
 
 
@@ -38,7 +37,7 @@ class SearchSettings:
 
         max_length: how many positions the model has (None: no limit).
         """
-        wanted = self.max_tokens or default_limit(source_tokens)
+        wanted = self.max_tokens or 2 * source_tokens + 10
         return wanted if max_length is None else min(wanted, max_length - MARKERS)
 
 
@@ -46,6 +45,6 @@ def refuse_long_prefix(n_prefix: int, limit: int) -> None:
     """Raises DataError if a prefix has more tokens than a translation may have."""
     if n_prefix > limit:
         raise DataError(
-            f"the prefix has {n_prefix} tokens, but the translation of this sentence may have at most {limit}; "
-            "shorten the prefix, or raise --max-tokens as far as the model's positions allow"
+            f"--prefix has {n_prefix} tokens, but the translation may have {limit}; shorten it, or raise --max-tokens "
+            "as far as the model's positions allow"
         )

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import torch
 
 BYTES = 4  # of a float32
-MOMENTS = 2  # Adam's, of each weight that learns
 
 
 def count_by_part(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) -> dict[str, int]:
@@ -35,16 +34,6 @@ def count_by_part(config: ModelConfig, source_vocabulary: int, target_vocabulary
     }
 
 
-def count_in_matrices(config: ModelConfig) -> dict[str, int]:
-    """Returns how many parameters of each part stand in matrices of attention and of feed-forward networks."""
-    inner = config.num_heads * (config.head_dim or config.d_model // config.num_heads)
-    attention, feed_forward = 4 * inner * config.d_model, 2 * config.d_model * config.d_ff
-    return {
-        "encoder": config.num_encoder_layers * (attention + feed_forward),
-        "decoder": config.num_decoder_layers * (2 * attention + feed_forward),
-    }
-
-
 def refuse_without_room(
     config: ModelConfig,
     vocabularies: tuple[int, int],
@@ -58,16 +47,15 @@ def refuse_without_room(
     """Raises MemoryShortage, with both numbers, if a model needs more memory than is free.
 
     vocabularies: the sizes of the source's and the target's. whose: what the error begins with. frozen: the parts that
-    will not be trained (None: the model is only loaded). by_muon: whether matrices of the layers have one
-    moment, not two. processes: how many of them share the memory of the CPU.
+    will not be trained (None: the model is only loaded). by_muon: whether the layers' matrices have one moment, not
+    two. processes: how many of them share the memory of the CPU.
     """
     parts = count_by_part(config, *vocabularies)
     total = sum(parts.values())
     kept = total  # numbers in all: weights, gradients and moments
     if frozen is not None:
-        kept += sum((1 + MOMENTS) * count for part, count in parts.items() if part not in frozen)
-        if by_muon:
-            kept -= sum(count for part, count in count_in_matrices(config).items() if part not in frozen)
+        moments = {"encoder": 1, "decoder": 1} if by_muon else {}  # almost all of a layer is matrices; else Adam's two
+        kept += sum((1 + moments.get(part, 2)) * count for part, count in parts.items() if part not in frozen)
     sharing = 1 if device is not None and device.type == "cuda" else processes
     need, free = kept * BYTES * sharing, free_memory(device)
     if free is None or need <= free:

@@ -5,7 +5,6 @@ import pytest
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.decoding.interface import score
-from transformer_cli.decoding.limits import DEFAULT_LIMIT, default_limit
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import ConfigError
 
@@ -23,11 +22,6 @@ def test_the_limit_of_a_translation(
     max_tokens: int | None, source_tokens: int, max_length: int | None, limit: int
 ) -> None:
     assert SearchSettings(max_tokens=max_tokens).limit(source_tokens, max_length) == limit
-
-
-@pytest.mark.parametrize("source", [0, 1, 17])
-def test_the_help_text_says_what_is_computed(source: int) -> None:
-    assert default_limit(source) == eval(DEFAULT_LIMIT.replace("×", "*").replace("source", str(source)))
 
 
 @pytest.mark.parametrize(
