@@ -9,25 +9,25 @@ TYPE_CHECKING = False  # as type checkers know it from typing, whose import is h
 if TYPE_CHECKING:
     from typing import Any
 
-    from transformer_cli.config.load import load_config
-    from transformer_cli.config.schema import Config, DecodingConfig
-    from transformer_cli.data.prepare import prepare
-    from transformer_cli.decoding.settings import SearchSettings
-    from transformer_cli.errors import TfmError
-    from transformer_cli.evaluation.compare import Terms, compare, compare_recipes
-    from transformer_cli.evaluation.evaluate import evaluate
-    from transformer_cli.evaluation.score import score_pairs
-    from transformer_cli.inspection.numbers import Inspection, inspect_sentence
-    from transformer_cli.runs.export import export
-    from transformer_cli.training.trainer import train
-    from transformer_cli.translator import Options, Translation, Translator
+    from transformer_cli.config.load import load_config as load_config
+    from transformer_cli.config.schema import Config as Config
+    from transformer_cli.data.prepare import prepare as prepare
+    from transformer_cli.errors import TfmError as TfmError
+    from transformer_cli.evaluation.compare import Terms as Terms
+    from transformer_cli.evaluation.compare import compare as compare
+    from transformer_cli.evaluation.compare import compare_recipes as compare_recipes
+    from transformer_cli.evaluation.evaluate import evaluate as evaluate
+    from transformer_cli.evaluation.score import score_pairs as score_pairs
+    from transformer_cli.inspection.numbers import Inspection as Inspection
+    from transformer_cli.inspection.numbers import inspect_sentence as inspect_sentence
+    from transformer_cli.runs.export import export as export
+    from transformer_cli.training.trainer import train as train
+    from transformer_cli.translator import Translation as Translation
+    from transformer_cli.translator import Translator as Translator
 
 _HOME = {
     "Config": "config.schema",
-    "DecodingConfig": "config.schema",
     "Inspection": "inspection.numbers",
-    "Options": "translator",
-    "SearchSettings": "decoding.settings",
     "Terms": "evaluation.compare",
     "TfmError": "errors",
     "Translation": "translator",
@@ -43,27 +43,6 @@ _HOME = {
     "train": "training.trainer",
 }
 
-__all__ = [
-    "Config",
-    "DecodingConfig",
-    "Inspection",
-    "Options",
-    "SearchSettings",
-    "Terms",
-    "TfmError",
-    "Translation",
-    "Translator",
-    "compare",
-    "compare_recipes",
-    "evaluate",
-    "export",
-    "inspect_sentence",
-    "load_config",
-    "prepare",
-    "score_pairs",
-    "train",
-]
-
 
 def __getattr__(name: str) -> "Any":
     if name not in _HOME:
@@ -72,4 +51,4 @@ def __getattr__(name: str) -> "Any":
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return [*globals(), *_HOME]

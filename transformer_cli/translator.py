@@ -3,21 +3,24 @@
 Knows nothing of tables or pictures.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from transformer_cli.compute.devices import choose_device
+from transformer_cli.config.load import override_decoding
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting, Line, OnError
 from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.data.vocabulary import UNK
 from transformer_cli.decoding.engine import TransformerEngine
 from transformer_cli.decoding.interface import Hypothesis
-from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
 from transformer_cli.errors import ConfigError, DataError, TfmError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.engines import open_engine
@@ -99,12 +102,32 @@ class Translator:
         self.runs = [run, *others]
         self.device = device
         self.engine, self.checkpoints = open_engine((run, *others), device, batches_at_a_time=batches_at_a_time)
+        self.options = Options()
+        self.settings = SearchSettings(decoding=run.config.decoding)  # as the (first) run's own config says
 
     @staticmethod
     def load(run: str | Path | None = None, *others: str | Path, device: str = "auto") -> "Translator":
         """Load a run by its folder or its name under runs/, or (None) the newest run; with others, an ensemble."""
         first, *rest = (open_any(find_run(each)) for each in (run, *others))
         return Translator(first, choose_device(device), others=rest)
+
+    def with_options(self, **named: object) -> "Translator":
+        """Returns a translator with the same models and other options, named as on the command line.
+
+        For example, `translator.with_options(beam_size=5, length_penalty=0.6, n_best=3, prefix="The")`. All fields of
+        Options, SearchSettings and DecodingConfig have such names; those that are not named stay as they are. Raises
+        ConfigError for another name, or for a value that an option cannot have.
+        """
+        of_text = {each.name: named.pop(each.name) for each in fields(Options) if each.name in named}
+        of_search: dict[str, object] = {
+            name: named.pop(name) for name in ("max_tokens", "n_best", "scores") if name in named
+        }
+        overrides = [f"decoding.{name}={json.dumps(value)}" for name, value in named.items()]
+        of_search["decoding"] = override_decoding(self.settings.decoding, overrides)
+        other = copy(self)
+        other.options = replace(self.options, **of_text)  # type: ignore[arg-type]
+        other.settings = replace(self.settings, **of_search)  # type: ignore[arg-type]
+        return other
 
     @property
     def models(self) -> list[Transformer]:
@@ -126,17 +149,13 @@ class Translator:
         """The most positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
         return self.engine.max_length
 
-    @property
-    def settings(self) -> SearchSettings:
-        """How the (first) run's own config says to search."""
-        return SearchSettings(decoding=self.run.config.decoding)
-
     def translate(
-        self, sentences: Sequence[str], options: Options = Options(), settings: SearchSettings | None = None
+        self, sentences: Sequence[str], options: Options | None = None, settings: SearchSettings | None = None
     ) -> list[str]:
         """Returns the translation of each sentence as plain text; the translation of a blank line is empty.
 
-        settings: how to search (None: as the run's config says).
+        options, settings: what text goes in and comes out, and how to search (None: the translator's own, which
+        `with_options` changes).
         """
         settings = replace(settings or self.settings, scores=False)
         return [translation.text for translation in self.translations(sentences, options, settings)]
@@ -144,12 +163,12 @@ class Translator:
     def translations(
         self,
         sentences: Sequence[str],
-        options: Options = Options(),
+        options: Options | None = None,
         settings: SearchSettings | None = None,
         *,
         first_line: int = 1,
     ) -> list[Translation]:
-        """Returns the translation of each sentence, with tokens and log-probability.
+        """Returns the translation of each sentence, with tokens and log-probability. options, settings: as above.
 
         first_line: the number of the first sentence, from which errors count lines, and by which samples are drawn: so
         they do not depend on how a text is cut into calls.
@@ -157,31 +176,26 @@ class Translator:
         """
         if isinstance(sentences, str):  # a str is a sequence of one-letter sentences
             raise TypeError(f"expected a list of sentences, such as [{sentences!r}], not one str")
-        settings = settings or self.settings
-        prefix = self._prefix(options)
-        lines = list(self._read(sentences, prefix, options, settings, first_line))
-        with progress.bar("translate", len(lines), " sentences") as bar:
-            return self._translate(lines, prefix, options, settings, first_line, bar.update)
+        job = self._job(options, settings)
+        return self._translate_all(list(self._read(sentences, job, first_line)), job, first_line)
 
     def translate_encoded(
         self,
         sentences: Sequence[str],
         encoded: Sequence[Encoded],
-        options: Options = Options(),
+        options: Options | None = None,
         settings: SearchSettings | None = None,
         *,
         first_line: int = 1,
     ) -> list[Translation]:
         """Like `translations`, for sentences that the run's source codec has encoded already."""
-        lines = list(map(self._fitting(options).encoded, sentences, encoded))
-        with progress.bar("translate", len(lines), " sentences") as bar:
-            prefix = self._prefix(options)
-            return self._translate(lines, prefix, options, settings or self.settings, first_line, bar.update)
+        job = self._job(options, settings)
+        return self._translate_all(list(map(job.fitting.encoded, sentences, encoded)), job, first_line)
 
     def stream(
         self,
         lines: Iterable[str],
-        options: Options = Options(),
+        options: Options | None = None,
         settings: SearchSettings | None = None,
         *,
         chunk: int,
@@ -195,9 +209,8 @@ class Translator:
         text: so the translations are those of the whole text. done: is told how many more lines are translated, before
         they are yielded. An error is raised when all lines before it have been translated.
         """
-        settings = settings or self.settings
-        prefix = self._prefix(options)
-        reading = self._read(lines, prefix, options, settings, first_line, name)
+        job = self._job(options, settings)
+        reading = self._read(lines, job, first_line, name)
         failure: TfmError | None = None
         while failure is None:
             waiting: list[Line] = []
@@ -212,62 +225,54 @@ class Translator:
                     return
             except TfmError as error:
                 failure = error
-            yield from self._translate(waiting, prefix, options, settings, first_line, done)
+            yield from self._translate(waiting, job, first_line, done)
             first_line += len(waiting)
         raise failure
 
-    def _translate(
-        self,
-        lines: Sequence[Line],
-        prefix: Sequence[int],
-        options: Options,
-        settings: SearchSettings,
-        first_line: int,
-        done: Done,
-    ) -> list[Translation]:
-        """Returns the translation of each line. prefix: ids. done: as in `stream`."""
-        wordy = [row for row, line in enumerate(lines) if line.read]  # a blank line stays blank
-        written = {row: self._translation(line, [NOTHING], options) for row, line in enumerate(lines) if not line.read}
-        done(len(written))
-        batches = self.engine.translate(
-            [lines[row].read.ids for row in wordy],
-            settings,
-            prefix=prefix,
-            keys=[row + first_line - 1 for row in wordy],
-            keep_attention=options.keep_attention,
-        )
-        for rows, found in batches:  # while others are translated
-            for row, hypotheses in zip((wordy[row] for row in rows), found, strict=True):
-                written[row] = self._translation(lines[row], hypotheses, options)
-            done(len(rows))
-        return [written[row] for row in range(len(lines))]
+    def _job(self, options: Options | None, settings: SearchSettings | None) -> "_Job":
+        """Returns what is the same for all lines of a call. Raises DataError for a prefix that cannot be written."""
+        options = options or self.options
+        fitting = Fitting(self.run.codecs.source, self.max_length, options.on_error)
+        return _Job(options, settings or self.settings, fitting, self._prefix(options))
 
-    def _read(
-        self,
-        lines: Iterable[str],
-        prefix: Sequence[int],
-        options: Options,
-        settings: SearchSettings,
-        first_line: int,
-        name: str = "",
-    ) -> Iterator[Line]:
+    def _read(self, lines: Iterable[str], job: "_Job", first_line: int, name: str = "") -> Iterator[Line]:
         """Yield each line as it is translated. Raises DataError, which names the line.
 
         Raises ConfigError, before a line is read, for what the engine cannot do.
         """
-        self.engine.refuse(settings, keep_attention=options.keep_attention)
-        fitting = self._fitting(options)
+        self.engine.refuse(job.settings, keep_attention=job.options.keep_attention)
         for number, sentence in enumerate(lines, start=first_line):
             try:
-                line = fitting.line(sentence)
-                if prefix and line.read:
-                    self._refuse_too_long(prefix, settings.limit(len(line.read), self.max_length))
+                line = job.fitting.line(sentence)
+                if line.read:
+                    refuse_long_prefix(len(job.prefix), job.settings.limit(len(line.read), self.max_length))
             except DataError as error:
                 raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
             yield line
 
-    def _fitting(self, options: Options) -> Fitting:
-        return Fitting(self.run.codecs.source, self.max_length, options.on_error)
+    def _translate_all(self, lines: Sequence[Line], job: "_Job", first_line: int) -> list[Translation]:
+        with progress.bar("translate", len(lines), " sentences") as bar:
+            return self._translate(lines, job, first_line, bar.update)
+
+    def _translate(self, lines: Sequence[Line], job: "_Job", first_line: int, done: Done) -> list[Translation]:
+        """Returns the translation of each line. done: as in `stream`."""
+        wordy = [row for row, line in enumerate(lines) if line.read]  # a blank line stays blank
+        written = {
+            row: self._translation(line, [NOTHING], job.options) for row, line in enumerate(lines) if not line.read
+        }
+        done(len(written))
+        batches = self.engine.translate(
+            [lines[row].read.ids for row in wordy],
+            job.settings,
+            prefix=job.prefix,
+            keys=[row + first_line - 1 for row in wordy],
+            keep_attention=job.options.keep_attention,
+        )
+        for rows, found in batches:  # while others are translated
+            for row, hypotheses in zip((wordy[row] for row in rows), found, strict=True):
+                written[row] = self._translation(lines[row], hypotheses, job.options)
+            done(len(rows))
+        return [written[row] for row in range(len(lines))]
 
     def _prefix(self, options: Options) -> list[int]:
         """Returns the ids with which translations begin. Raises DataError if the model cannot write them."""
@@ -285,13 +290,6 @@ class Translator:
                     f"--prefix: the model cannot write {token!r}, which is not in its vocabulary; leave it out"
                 )
         return prefix.ids
-
-    def _refuse_too_long(self, prefix: Sequence[int], limit: int) -> None:
-        if len(prefix) > limit:
-            raise DataError(
-                f"--prefix has {len(prefix)} tokens, but the translation may have {limit}; "
-                "shorten it, or raise --max-tokens as far as the model's positions allow"
-            )
 
     def _translation(self, line: Line, found: Sequence[Hypothesis], options: Options) -> Translation:
         """Returns the first hypothesis as text; the others are its alternatives."""
@@ -316,3 +314,14 @@ class Translator:
             alignment=alignment,
             attention=found.attention,
         )
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is the same for all lines of a call."""
+
+    options: Options
+    settings: SearchSettings
+    fitting: Fitting
+    prefix: Sequence[int]
+    """the ids with which every translation begins"""

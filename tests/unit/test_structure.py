@@ -129,8 +129,7 @@ def test_importing_the_command_line_is_cheap(module: str) -> None:
 
 
 def test_every_public_name_can_be_got() -> None:
-    assert set(transformer_cli.__all__) == set(transformer_cli._HOME)
-    assert set(transformer_cli.__all__) <= set(dir(transformer_cli))
+    assert set(transformer_cli._HOME) <= set(dir(transformer_cli))
     for_checkers = {f"transformer_cli.{home}.{name}" for name, home in transformer_cli._HOME.items()}
     assert set(IMPORTS["__init__"]) - {"importlib.import_module", "typing.Any"} == for_checkers
     for name, home in transformer_cli._HOME.items():

@@ -277,6 +277,21 @@ def test_a_run_translates_as_its_config_says_unless_told_otherwise(
     assert seen == [SearchSettings(decoding=decoding), told]
 
 
+def test_options_have_the_names_of_the_command_line(translator: Translator, sentences: Sequence[str]) -> None:
+    named = translator.with_options(beam_size=4, n_best=3, prefix="the young")
+    assert named.translations(sentences) == translator.translations(sentences, Options(prefix="the young"), BEAM)
+    assert (translator.options, translator.settings) == (Options(), SearchSettings())
+    again = named.with_options(max_tokens=3)
+    assert again.settings == replace(BEAM, max_tokens=3)
+    for wrong, message in (
+        ({"beam_sise": 4}, "beam_sise: unknown key; did you mean beam_size"),
+        ({"top_p": "x"}, "top_p: must be a number, not x"),
+        ({"n_best": 2}, "--n-best 2: a beam of 1 does not hold so many"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            translator.with_options(**wrong)
+
+
 @pytest.mark.parametrize("settings", [BEAM, SAMPLES], ids=["beam", "samples"])
 def test_the_n_best_are_a_translation_and_its_alternatives(
     translator: Translator, sentences: Sequence[str], settings: SearchSettings

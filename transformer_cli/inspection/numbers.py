@@ -214,11 +214,11 @@ class WordAttention:
 
 
 def inspect_sentence(
-    translator: Translator, sentence: str, options: Options = Options(), settings: SearchSettings | None = None
+    translator: Translator, sentence: str, options: Options | None = None, settings: SearchSettings | None = None
 ) -> Inspection:
     """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions.
 
-    settings: how to search (None: as the run's config says).
+    options, settings: as in `Translator.translate`.
     """
     (translation,) = translator.translations([sentence], options, settings)
     return inspect_translation(translator, translation)
