@@ -10,7 +10,6 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
@@ -26,48 +25,43 @@ VARIABLES = re.compile(
     r"(OMP|GOMP|KMP|MKL|CUDA|PYTORCH)_\w+|TFM_(MULTI30K_DIR|HISTORY)|GENSIM_DATA_DIR|MPLCONFIGDIR|XDG_(CACHE|STATE)_HOME"
     r"|TMPDIR|TERM|NO_COLOR|LANG|LC_ALL|RANK|WORLD_SIZE"
 )
-BYTES = ("bytes", "disk_free", "disk_total", "memory_free", "memory_total", "device_memory_free")
-LABEL = 20  # columns
+BYTES = ("disk_free", "memory_free", "memory_total", "device_memory_free")
 
 
 def doctor(as_json: JsonOption = False) -> None:
     """Say what a bug report needs. It says what is installed, where things lie and what this machine computes with."""
-    installed, lie = software(), places()
-    if not as_json:
-        print(f"{_as_text(installed)}\n\n{_as_text(lie)}\n", flush=True)  # torch takes seconds to come
-    computes = computing()
+    found: dict[str, dict[str, Any]] = {}
+    for name, look in (("software", software), ("places", places), ("computing", computing)):
+        found[name] = look()
+        if not as_json:
+            known = {key: _shown(key, value) for key, value in found[name].items() if value is not None}
+            print(
+                fitted("\n".join(f"{key.replace('_', ' '):20}{text}" for key, text in known.items())), flush=True
+            )  # torch is slow
     if as_json:  # escaped to ASCII: a path may hold any bytes
-        print(json.dumps({"software": installed, "places": lie, "computing": computes}))
-    else:
-        print(_as_text(computes))
-    if "problem" in computes:
-        raise DeviceError(f"torch cannot be imported: {computes['problem']}; install it again")
+        print(json.dumps(found))
+    if problem := found["computing"].get("problem"):
+        raise DeviceError(f"torch cannot be imported: {problem}; install it again")
 
 
 def software() -> dict[str, Any]:
     """Returns what is installed, with the variables that have an influence. Imports none of it.
 
-    Extras that only add up others are left out; what is not installed has no version (None).
+    packages: what tfm and its extras need; what is not installed has no version (None).
     """
-    requirements: list[str] = []
+    needed = []
     with suppress(metadata.PackageNotFoundError):
-        requirements = metadata.requires(PACKAGE) or []
-    packages: dict[str, str | None] = {}
-    extras: dict[str, dict[str, str | None]] = {}
-    for requirement in requirements:  # gensim>=4.3; extra == "vectors"
-        needed, _, marker = requirement.partition(";")
-        name = re.split(r"[^\w.-]", needed)[0]
-        extra = re.search(r"""extra\s*==\s*["']([^"']+)""", marker)
-        group = packages if extra is None else extras.setdefault(extra[1], {})
-        group[name] = _version(name)
+        needed = metadata.requires(PACKAGE) or []  # gensim>=4.3; extra == "vectors". Some extras add up others
+    names = (
+        re.split(r"[^\w.-]", requirement)[0] for requirement in needed if "dev" not in requirement.partition(";")[2]
+    )
     return {
         "tfm": _version(PACKAGE),
         "folder": str(Path(__file__).parents[1]),
         "python": platform.python_version(),
         "executable": sys.executable,
         "system": platform.platform(),
-        "packages": packages,
-        "extras": {extra: needed for extra, needed in extras.items() if PACKAGE not in needed},
+        "packages": {name: _version(name) for name in names if name != PACKAGE},
         "variables": {name: value for name, value in sorted(os.environ.items()) if VARIABLES.fullmatch(name)},
     }
 
@@ -76,22 +70,15 @@ def places() -> dict[str, Any]:
     """Returns where things lie. A file without a name is made in the current folder, to see whether that works."""
     from transformer_cli.data.multi30k import cache_folder
 
-    folder, problem, disk = ".", None, None
+    folder, problem, free = ".", None, None
     try:
         folder = os.getcwd()
-        disk = shutil.disk_usage(folder)
+        free = shutil.disk_usage(folder).free
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         problem = error.strerror or str(error)
-    return {
-        "folder": folder,
-        "problem": problem,
-        "disk_free": disk.free if disk else None,
-        "disk_total": disk.total if disk else None,
-        "data": _place(Path(folder, "data"), "*/manifest.json"),
-        "runs": _place(Path(folder, "runs"), "*/run.json"),
-        "downloads": _place(cache_folder(), "*"),
-    }
+    lie = {"data": Path(folder, "data"), "runs": Path(folder, "runs"), "downloads": cache_folder()}
+    return {"folder": folder, "problem": problem, "disk_free": free, **{name: str(path) for name, path in lie.items()}}
 
 
 def computing() -> dict[str, Any]:
@@ -109,29 +96,16 @@ def computing() -> dict[str, Any]:
     from transformer_cli.compute.devices import choose_device, choose_precision, describe, fast_at_bfloat16
 
     device = choose_device("auto")
-    is_cpu = device.type == "cpu"
-    built_with = f"torch is built with CUDA {torch.version.cuda}" if torch.version.cuda else "this torch has no CUDA"
-    fast = fast_at_bfloat16(device)
-    slow = "no AVX512-BF16 or AMX here" if is_cpu else "its compute capability is below 8.0"
     return known | {
         "threads": torch.get_num_threads(),
         "device": describe(device),
-        "device_reason": f"{built_with}, and sees no device for it" if torch.version.cuda and is_cpu else built_with,
-        "device_memory_free": None if is_cpu else free_memory(device),
+        "device_memory_free": None if device.type == "cpu" else free_memory(device),
+        "cuda": torch.version.cuda or "not in this torch",
         "precision": choose_precision("auto", device),
-        "precision_reason": f"fast here by {fast}" if fast else slow,
+        "precision_reason": f"fast here by {fast}"
+        if (fast := fast_at_bfloat16(device))
+        else "bfloat16 is not fast here",
     }
-
-
-def _place(folder: Path, pattern: str) -> dict[str, Any]:
-    """Returns a folder in which tfm keeps something; how much is in it, unless it is not there or somebody else's."""
-    from transformer_cli.system.files import bytes_in
-
-    found: dict[str, Any] = {"path": str(folder), "entries": None, "bytes": 0}
-    with suppress(OSError):
-        if folder.is_dir():
-            found |= {"entries": len(list(folder.glob(pattern))), "bytes": bytes_in(folder)}
-    return found
 
 
 def _version(name: str) -> str | None:
@@ -150,19 +124,7 @@ def _cpu() -> str:
     return platform.processor() or platform.machine()
 
 
-def _as_text(section: Mapping[str, Any]) -> str:
-    """Returns a line for each thing that is known."""
-    lines = {name.replace("_", " "): _shown(name, value) for name, value in section.items() if value is not None}
-    return fitted("\n".join(f"{name:<{LABEL}}{text}" for name, text in lines.items()))
-
-
 def _shown(name: str, value: Any) -> str:
-    """A dash is a version or a number that there is not: something is not installed, or not there yet."""
-    if isinstance(value, dict):
-        inner = {each: _shown(each, of) for each, of in value.items()}
-        return ", ".join(
-            f"{each} ({inner[each]})" if isinstance(value[each], dict) else f"{each} {inner[each]}" for each in inner
-        )
-    if value is None:
-        return "–"
+    if isinstance(value, dict):  # packages: a dash is a version of what is not installed
+        return ", ".join(f"{each} {'–' if version is None else version}" for each, version in value.items())
     return in_words(value) if name in BYTES else str(value)
