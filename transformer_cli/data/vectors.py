@@ -9,7 +9,7 @@ import logging
 import math
 import sys
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import closing, redirect_stdout
 from dataclasses import dataclass
 from itertools import islice
@@ -25,6 +25,8 @@ from transformer_cli.errors import DataError, DownloadError
 from transformer_cli.system.files import kind_of
 
 FASTTEXT_MODEL = (793712314).to_bytes(4, "little")  # the first bytes of fastText's own .bin
+Vector = NDArray[np.float32]
+Slot = tuple[dict[str, Vector], str]
 LARGEST = float(np.finfo(np.float32).max)
 
 log = logging.getLogger(__name__)
@@ -34,7 +36,7 @@ log = logging.getLogger(__name__)
 class Vectors:
     """The vectors of the wanted words that were found in a file."""
 
-    found: dict[str, NDArray[np.float32]]
+    found: dict[str, Vector]
     """wanted word → its vector (dimension,), in the order of the wanted words"""
     dimension: int
     """how many numbers each vector has"""
@@ -56,50 +58,30 @@ def read_vectors(where: str, words: Collection[str], *, lowercase: bool) -> Vect
     path = Path(where) if is_file(where) else _download(where)
     if (kind := kind_of(path)) in ("a pipe", "a device"):
         raise DataError(f"{path}: {kind}; vectors are read twice, so write them into a file and name that")
-    found = _Found(words, lowercase)
-    dimension = _read_binary(path, found) if _is_binary(path) else _read_text(path, found)
-    return found.vectors(dimension)
-
-
-class _Found:
-    """The vectors found so far; decides which words of a file are needed."""
-
-    def __init__(self, words: Collection[str], lowercase: bool) -> None:
-        self.wanted = dict.fromkeys(words)
-        self.lowercase = lowercase
-        self.exact: dict[str, NDArray[np.float32]] = {}
-        self.other_case: dict[str, NDArray[np.float32]] = {}
-
-    def lacks(self, word: str) -> bool:
-        """Whether `word`, spelled as in the file, brings the first vector for a wanted word."""
-        if word in self.wanted:
-            return word not in self.exact
-        return self.lowercase and (lower := word.lower()) in self.wanted and lower not in self.other_case
-
-    def add(self, word: str, vector: NDArray[np.float32]) -> None:
-        """Keep the vector of a word that was lacking."""
-        if word in self.wanted:
-            self.exact[word] = vector
-        else:
-            self.other_case[word.lower()] = vector
-
-    def vectors(self, dimension: int) -> Vectors:
-        found = {**self.other_case, **self.exact}
-        in_order = {word: found[word] for word in self.wanted if word in found}
-        return Vectors(in_order, dimension, len(in_order) - len(self.exact))
-
-
-def _is_binary(path: Path) -> bool:
-    """Whether a file is called .bin or has zero bytes near its beginning (the downloader's binary files are .gz)."""
     with closing(byte_lines(path)) as lines:
         head = b"".join(islice(lines, 100))
     if head.startswith(FASTTEXT_MODEL):
         raise DataError(f"{path}: a fastText model, not word vectors; give the .vec file that belongs to it")
-    return path.name.removesuffix(".gz").endswith(".bin") or b"\0" in head
+    wanted = dict.fromkeys(words)
+    exact: dict[str, Vector] = {}
+    other_case: dict[str, Vector] = {}
+
+    def slot(word: str) -> Slot | None:
+        """Where the vector of a word of the file goes, if it is the first one for a wanted word."""
+        if word in wanted:
+            return None if word in exact else (exact, word)
+        lower = word.lower()
+        return (other_case, lower) if lowercase and lower in wanted and lower not in other_case else None
+
+    is_binary = path.name.removesuffix(".gz").endswith(".bin") or b"\0" in head  # the downloader's are called .gz
+    dimension = _read_binary(path, slot) if is_binary else _read_text(path, slot)
+    found = {**other_case, **exact}
+    in_order = {word: found[word] for word in wanted if word in found}
+    return Vectors(in_order, dimension, len(in_order) - len(exact))
 
 
-def _read_text(path: Path, found: _Found) -> int:
-    """Add the vectors that `found` lacks; returns the dimension."""
+def _read_text(path: Path, slot: Callable[[str], Slot | None]) -> int:
+    """Put the vectors of a text file where they go; returns their dimension."""
     promised = dimension = n_vectors = 0
     with closing(byte_lines(path)) as lines:
         for number, line in enumerate(lines, start=1):
@@ -110,12 +92,12 @@ def _read_text(path: Path, found: _Found) -> int:
             n_vectors += bool(fields)
             if not fields or line[:1].isspace():
                 continue  # an empty line, or the vector of a space
-            word = fields[0].decode("utf-8", "surrogateescape")  # not UTF-8: then it is not a wanted word
-            if not dimension:  # without a header the first vector tells the dimension
-                dimension = len(line.split()) - 1
-                _parse(line, dimension, path, number)
-            if found.lacks(word) and (vector := _parse(line, dimension, path, number)) is not None:
-                found.add(word, vector)
+            place = slot(fields[0].decode("utf-8", "surrogateescape"))  # not UTF-8: then it is not a wanted word
+            if place or not dimension:
+                vector = _parse(line, dimension, path, number)
+                dimension = dimension or len(line.split()) - 1  # without a header the first vector tells it
+                if place and vector is not None:
+                    place[0][place[1]] = vector
     if not n_vectors:
         raise DataError(f"{path}: not one word vector; a line is a word and its numbers, separated by spaces")
     if n_vectors < promised:
@@ -123,16 +105,19 @@ def _read_text(path: Path, found: _Found) -> int:
     return dimension
 
 
-def _parse(line: bytes, dimension: int, path: Path, number: int) -> NDArray[np.float32] | None:
-    """Returns the numbers after a line's first word, or None if the word contains a space, as some in GloVe 840B do."""
+def _parse(line: bytes, dimension: int, path: Path, number: int) -> Vector | None:
+    """Returns the numbers after a line's first word, or None if the word contains a space, as some in GloVe 840B do.
+
+    dimension: how many numbers there should be (0: any, but at least one).
+    """
     first, *fields = line.split()
+    values = [_number(field) for field in fields]
     where = f"{path}: line {number}: {first.decode('utf-8', 'replace')!r}"
     remedy = "fetch the file again, or delete the line"
-    if len(fields) > dimension and math.isnan(_number(fields[0])):
+    if 0 < dimension < len(fields) and math.isnan(values[0]):
         return None
-    if len(fields) != dimension or not fields:
+    if len(fields) != (dimension or len(fields)) or not fields:
         raise DataError(f"{where} has {len(fields)} numbers, not {dimension or 'one or more'}; {remedy}")
-    values = [_number(field) for field in fields]
     for index, value in enumerate(values):
         if math.isnan(value):
             text = fields[index].decode("utf-8", "replace")
@@ -149,8 +134,8 @@ def _number(field: bytes) -> float:
     return value if abs(value) <= LARGEST else math.nan
 
 
-def _read_binary(path: Path, found: _Found) -> int:
-    """Add the vectors that `found` lacks; returns the dimension. gensim holds the whole file in memory meanwhile."""
+def _read_binary(path: Path, slot: Callable[[str], Slot | None]) -> int:
+    """The same for a binary file, which gensim holds in memory meanwhile."""
     _require_gensim(path)
     from gensim.models import KeyedVectors
 
@@ -162,13 +147,12 @@ def _read_binary(path: Path, found: _Found) -> int:
         remedy = "fetch it again, or give a text file another ending than .bin"
         raise DataError(f"{path}: not a complete binary word2vec file ({problem}); {remedy}") from None
     for word in file.index_to_key:
-        if found.lacks(word):
+        if place := slot(word):
             vector = np.array(file[word], np.float32)
             if not np.isfinite(vector).all():
-                raise DataError(
-                    f"{path}: the vector of {word!r} has a value that is not a finite number; fetch it again"
-                )
-            found.add(word, vector)
+                what = f"the vector of {word!r} has a value that is not a finite number"
+                raise DataError(f"{path}: {what}; fetch it again")
+            place[0][place[1]] = vector
     if not len(file):
         raise DataError(f"{path}: not one word vector")
     return int(file.vector_size)
