@@ -226,7 +226,7 @@ class _Work:
         Under torchrun, what is wrong with this shard is known to this process alone: it becomes a DistributedError,
         which every rank says for itself.
         """
-        from transformer_cli.data.lines import byte_lines, count_lines, cut_lines
+        from transformer_cli.data.lines import count_lines, cut_lines
         from transformer_cli.runs import shards
 
         assert place.shard
@@ -234,9 +234,7 @@ class _Work:
         facts = {**self._facts(input_file, form), "packed": output.suffix == ".gz"}  # as `_as_text` decides
 
         def write(file: BinaryIO) -> None:
-            is_packed = input_file.suffix == ".gz"
-            total = sum(1 for _ in byte_lines(input_file)) if is_packed else count_lines(input_file)
-            rows = shard.lines(total, CHUNK)
+            rows = shard.lines(count_lines(input_file), CHUNK)
             lines = islice(cut_lines(input_file), rows.start, rows.stop)
             with _as_text(file, output) as out:
                 self.translate(lines, str(input_file), out, first_line=rows.start + 1)

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformer_cli.compute.world import World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.data.lengths import Rows, cut_by_total, rows_that_fit
+from transformer_cli.data.lengths import Rows
 from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS
 
 BUCKET_POOL = 100  # batches whose sentences are sorted together if bucketed; the pools themselves are drawn at random
@@ -83,7 +83,8 @@ def pad_ids(sentences: Sequence[Sequence[int]]) -> Tensor:
 
 def rows_within(split: EncodedSplit, max_length: int | None) -> Rows:
     """Returns the sentences of which both sides fit in max_length positions, <sos> and <eos> included."""
-    return rows_that_fit(np.maximum(split.source.lengths, split.target.lengths), max_length)
+    longer = np.maximum(split.source.lengths, split.target.lengths)
+    return np.arange(len(split)) if max_length is None else np.flatnonzero(longer + MARKERS <= max_length)
 
 
 def _cut(order: Rows, split: EncodedSplit, training: TrainingConfig) -> list[Rows]:
@@ -97,7 +98,17 @@ def _by_length(split: EncodedSplit, rows: Rows) -> Rows:
 
 
 def _cut_by_tokens(order: Rows, split: EncodedSplit, most: int) -> list[Rows]:
-    return cut_by_total(order, target_tokens(split, order), most)
+    """Cut rows, in their order, into batches of at most `most` target tokens; a longer sentence is one of its own.
+
+    For example, rows [7, 8, 9] with 3, 2 and 4 tokens to predict become [[7, 8], [9]] if most = 5.
+    """
+    batches, start, total = [], 0, 0
+    for end, tokens in enumerate(target_tokens(split, order).tolist()):
+        if start < end and total + tokens > most:
+            batches.append(order[start:end])
+            start, total = end, 0
+        total += tokens
+    return [*batches, order[start:]] if len(order) else []
 
 
 def _sentences_per_batch(split: EncodedSplit, rows: Rows, training: TrainingConfig) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from transformer_cli.config.schema import DataConfig, SubwordsConfig
 from transformer_cli.data.subwords import Pieces
@@ -16,7 +16,7 @@ from transformer_cli.data.vocabulary import UNK, Vocabulary
 from transformer_cli.data.words import Joins, Tokenizer
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system.files import sha256, write_bytes, write_json
-from transformer_cli.system.reading import look_up, read_bytes, read_json, shown
+from transformer_cli.system.reading import read_bytes, read_json
 
 SIDES = ("source", "target")
 
@@ -70,11 +70,8 @@ class Codec(Protocol):
         `<unk>` (None: `<unk>` stays).
         """
 
-    def files(self, side: str) -> list[str]:
-        """The names of the codec's files, those of the tokens first; they begin with `side`, source or target."""
-
     def save(self, folder: Path, side: str) -> None:
-        """Write the codec's files."""
+        """Write the codec's files, whose names begin with `side`, source or target; see `codec_files`."""
 
 
 @dataclass(frozen=True)
@@ -98,15 +95,17 @@ class WordCodec:
         The source has no joins, since no text is ever put together in the source language.
         """
         vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
-        joins = _read_joins(folder / f"{side}.joins.json") if side == "target" else Joins()
-        return WordCodec(language, lowercase, vocabulary, joins)
-
-    def files(self, side: str) -> list[str]:
-        """The vocabulary and, for the target, the joins."""
-        return [f"{side}.vocab.txt", "target.joins.json"] if side == "target" else [f"{side}.vocab.txt"]
+        if side == "source":
+            return WordCodec(language, lowercase, vocabulary, Joins())
+        path = folder / f"{side}.joins.json"
+        try:
+            return WordCodec(language, lowercase, vocabulary, Joins.from_json(read_json(path)))
+        except FileError as error:
+            raise DataError(str(error)) from None
+        except (ValueError, TypeError, KeyError):
+            raise DataError(f"{path}: damaged: it should have lists of tokens and of pairs of tokens") from None
 
     def save(self, folder: Path, side: str) -> None:
-        """Write the vocabulary and, for the target, the joins."""
         self.vocabulary.save(folder / f"{side}.vocab.txt")
         if side == "target":
             write_json(folder / f"{side}.joins.json", self.joins.as_json())
@@ -120,25 +119,20 @@ class WordCodec:
         return Tokenizer(self.language, lowercase=self.lowercase)
 
     def encode(self, line: str) -> Encoded:
-        """The words of a line and their ids; a word that the vocabulary lacks gets the id of `<unk>`."""
         words = self.tokenizer.tokens(line)
         return Encoded(words, self.vocabulary.encode(words))
 
     @property
     def samples(self) -> bool:
-        """Words are cut in one way only."""
         return False
 
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
-        """The ids that `encode` gives: there is no other cut."""
         return [self.encode(line).ids for line in lines]
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The word of each id, `<unk>` for UNK."""
         return self.vocabulary.decode(ids)
 
     def names(self) -> list[str]:
-        """The vocabulary."""
         return list(self.vocabulary.tokens)
 
     def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
@@ -177,12 +171,7 @@ class SubwordCodec:
             raise DataError(f"{path}: {error}") from None
         return codec
 
-    def files(self, side: str) -> list[str]:
-        """SentencePiece's model."""
-        return [f"{side}.subwords.model"]
-
     def save(self, folder: Path, side: str) -> None:
-        """Write SentencePiece's model."""
         write_bytes(folder / f"{side}.subwords.model", self.model)
 
     def __len__(self) -> int:
@@ -194,13 +183,11 @@ class SubwordCodec:
         return Pieces(self.model)
 
     def encode(self, line: str) -> Encoded:
-        """The pieces of a line and their ids; none for a blank line."""
         ids = self.pieces.encode(self._cased(line))
         return Encoded(self.tokens(ids), ids)
 
     @property
     def samples(self) -> bool:
-        """Whether the config's dropout is above 0."""
         return self.dropout > 0
 
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
@@ -212,9 +199,7 @@ class SubwordCodec:
         return self.pieces.sample(cased, algorithm=self.algorithm, alpha=alpha, seed=seed)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The piece of each id, as it is shown."""
-        names = self.pieces.names
-        return [names[index] for index in ids]
+        return [self.pieces.names[index] for index in ids]
 
     def names(self) -> list[str]:
         """The pieces as SentencePiece writes them, with "▁" for a space."""
@@ -251,23 +236,10 @@ class Codecs:
             WordCodec.load(folder, "target", language=data.target, lowercase=data.lowercased),
         )
 
-    def files(self) -> list[str]:
-        """Returns the names of the files that `save` writes."""
-        return [*self.source.files("source"), *self.target.files("target")]
-
-    def sums(self, folder: Path) -> dict[str, str]:
-        """Returns the SHA-256 of each file that `save` has written into a folder."""
-        return {name: sha256(folder / name) for name in self.files()}
-
     def save(self, folder: Path) -> None:
         """Write both codecs into a folder."""
         self.source.save(folder, "source")
         self.target.save(folder, "target")
-
-
-def codec_sums(folder: Path, data: DataConfig) -> dict[str, str]:
-    """Returns the SHA-256 of each file of the codecs in the folder of a dataset or a run. Raises as `Codecs.load`."""
-    return Codecs.load(folder, data).sums(folder)
 
 
 def codec_files(data: DataConfig) -> list[str]:
@@ -277,23 +249,7 @@ def codec_files(data: DataConfig) -> list[str]:
     return [*(f"{side}.vocab.txt" for side in SIDES), "target.joins.json"]
 
 
-def _read_joins(path: Path) -> Joins:
-    try:
-        value = read_json(path)
-        for key in ("glue_left", "glue_right"):
-            _check_tokens(value, key, 1)
-        for key in ("glued_pairs", "spaced_pairs", "glued_scripts"):
-            _check_tokens(value, key, 2)
-    except FileError as error:
-        raise DataError(str(error)) from None
-    except (ValueError, TypeError) as error:
-        raise DataError(f"{path}: damaged: {error}") from None
-    return Joins.from_json(value)
-
-
-def _check_tokens(value: Any, key: str, n: int) -> None:
-    """Raises ValueError unless joins have a list under a key, of tokens (n = 1) or of pairs of tokens (n = 2)."""
-    for entry in look_up(value, key, list):
-        tokens = entry if n == 2 else [entry]
-        if type(tokens) is not list or len(tokens) != n or not all(type(token) is str and token for token in tokens):
-            raise ValueError(f"{key}: {shown(entry)} should be {'a token' if n == 1 else 'a pair of tokens'}")
+def codec_sums(folder: Path, data: DataConfig) -> dict[str, str]:
+    """Returns the SHA-256 of each file of the codecs in the folder of a dataset or a run. Raises as `Codecs.load`."""
+    Codecs.load(folder, data)
+    return {name: sha256(folder / name) for name in codec_files(data)}

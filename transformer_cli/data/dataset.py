@@ -146,18 +146,14 @@ class Dataset:
 
     def text(self, name: str, side: str) -> list[str]:
         """Returns the raw lines of one side of a split. Raises DataError as `split` does."""
-        path, sentences = self._text(name, side)
-        try:
-            lines = path.read_bytes().decode("utf-8").split("\n")[:-1]  # read_text would also end lines at "\r"
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"{path}: cannot be read: {error}; {_REMAKE}") from None
-        if len(lines) != sentences:  # it may be too large to be summed here
-            raise DataError(f"{path}: {len(lines)} lines, but the manifest says {sentences}; {_REMAKE}")
-        return lines
+        lines = self.lines(name, side)
+        return [lines[row] for row in range(len(lines))]
 
     def lines(self, name: str, side: str) -> MappedLines:
         """Map the raw lines of one side of a split, which `text` reads. Raises DataError as `split` does."""
-        path, sentences = self._text(name, side)
+        sentences = self._sentences(name)
+        path = self.folder / f"{name}.{side}.txt"
+        _check(path)
         try:
             lines = MappedLines.open(path)
         except (OSError, ValueError) as error:
@@ -171,13 +167,6 @@ class Dataset:
         if name not in splits:
             raise DataError(f"{self.folder}: no split {name!r}; it has {', '.join(splits)}")
         return int(splits[name]["sentences"])
-
-    def _text(self, name: str, side: str) -> tuple[Path, int]:
-        """Returns the file of a split's raw lines, whose sum is right, and how many there are."""
-        sentences = self._sentences(name)
-        path = self.folder / f"{name}.{side}.txt"
-        _check(path)
-        return path, sentences
 
 
 def _side(stem: Path, n_ids: int) -> Side:

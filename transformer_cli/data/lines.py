@@ -41,7 +41,7 @@ def read_pairs(source: Path, target: Path, skip_empty: bool, skip_long: bool) ->
     skip_empty, skip_long: leave out pairs of which a side is empty, or too long, and count them in a warning.
     """
     n_pairs = 0
-    empty, long = _LeftOut("an empty side"), _LeftOut(f"a line of {TOO_LONG}")
+    left_out: dict[str, tuple[int, int]] = {}  # reason → how many pairs, and the line of the first
     with closing(byte_lines(source)) as source_lines, closing(byte_lines(target)) as target_lines:
         for number, lines in enumerate(zip_longest(source_lines, target_lines), start=1):
             if lines[0] is None or lines[1] is None:
@@ -50,19 +50,23 @@ def read_pairs(source: Path, target: Path, skip_empty: bool, skip_long: bool) ->
             if is_too_long(pair[0]) or is_too_long(pair[1]):
                 if not skip_long:
                     where = source if is_too_long(pair[0]) else target
-                    raise too_long(where, number, "split it, or take the pair out")
-                long.add(number)
-            elif all(side.strip() for side in pair):
+                    raise DataError(f"{where}: line {number} has {TOO_LONG}; split it, or take the pair out")
+                reason = f"a line of {TOO_LONG}"
+            elif not all(side.strip() for side in pair):
+                if not skip_empty:
+                    where = target if pair[0].strip() else source
+                    remedy = "mend it, or set data.skip_empty: true to leave such pairs out"
+                    raise DataError(f"{where}: line {number} is empty; {remedy}")
+                reason = "an empty side"
+            else:
                 n_pairs += 1
                 yield pair
-            elif skip_empty:
-                empty.add(number)
-            else:
-                where = target if pair[0].strip() else source
-                remedy = "mend it, or set data.skip_empty: true to leave such pairs out"
-                raise DataError(f"{where}: line {number} is empty; {remedy}")
-    for left_out in (empty, long):
-        left_out.warn(source, target)
+                continue
+            count, first = left_out.get(reason, (0, number))
+            left_out[reason] = (count + 1, first)
+    for reason, (count, first) in left_out.items():
+        what = "%s and %s: pairs with %s left out: %d, the first in line %d"
+        log.warning(what, source, target, reason, count, first)
     if not n_pairs:
         raise DataError(f"{source} and {target}: not one pair of sentences; a split needs at least one")
 
@@ -80,7 +84,7 @@ def read_lines(path: Path) -> Iterator[str]:
     """Yield the lines of one file, plain or .gz, without their line ends. Raises DataError, also for a long line."""
     for number, text in enumerate(cut_lines(path), start=1):
         if is_too_long(text):
-            raise too_long(path, number, "split it")
+            raise DataError(f"{path}: line {number} has {TOO_LONG}; split it")
         yield text
 
 
@@ -97,16 +101,8 @@ def lines_of(file: ByteFile, name: str) -> Iterator[str]:
 
 
 def count_lines(path: Path) -> int:
-    """Returns how many lines a plain file has. Raises DataError."""
-    try:
-        with path.open("rb") as file:
-            n_lines, last = 0, b"\n"
-            while block := file.read(1 << 20):
-                n_lines += block.count(b"\n")
-                last = block[-1:]
-    except OSError as error:
-        raise unreadable(path, error) from None
-    return n_lines + (last != b"\n")
+    """Returns how many lines a file has. Raises DataError."""
+    return sum(1 for _ in byte_lines(path))
 
 
 def byte_lines(path: Path) -> Generator[bytes, None, None]:
@@ -148,11 +144,6 @@ def is_too_long(text: str) -> bool:
     return len(text) > LONGEST_LINE
 
 
-def too_long(path: Path | str, number: int, remedy: str) -> DataError:
-    """Returns the error for a line that is too long."""
-    return DataError(f"{path}: line {number} has {TOO_LONG}; {remedy}")
-
-
 def unreadable(path: Path, error: OSError) -> DataError:
     """Returns the error for a file that the system does not let us read."""
     return DataError(f"{path}: cannot be read: {error.strerror or error}; correct the path or the permissions")
@@ -162,26 +153,8 @@ def out_of_step(source: Path, target: Path) -> DataError:
     """Returns the error for two files that differ in their number of lines; reads both to the end to count them."""
     if "a pipe" in (kind_of(source), kind_of(target)):  # it has been read: its lines cannot be counted any more
         return DataError(f"{source} and {target} differ in their number of lines; line n must translate line n")
-    n_source, n_target = (sum(1 for _ in byte_lines(path)) for path in (source, target))
+    n_source, n_target = count_lines(source), count_lines(target)
     return DataError(f"{source} has {counted(n_source, 'line')}, {target} has {n_target}; line n must translate line n")
-
-
-class _LeftOut:
-    """Counts the pairs that are left out for one reason."""
-
-    def __init__(self, reason: str) -> None:
-        self._reason = reason
-        self._n_pairs = self._first = 0
-
-    def add(self, number: int) -> None:
-        self._n_pairs += 1
-        self._first = self._first or number
-
-    def warn(self, source: Path, target: Path) -> None:
-        """Say how many there are, if there are any."""
-        if self._n_pairs:
-            what = "%s and %s: pairs with %s left out: %d, the first in line %d"
-            log.warning(what, source, target, self._reason, self._n_pairs, self._first)
 
 
 def _bounded(file: ByteFile) -> Iterator[bytes]:

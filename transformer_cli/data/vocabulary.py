@@ -75,13 +75,6 @@ class Vocabulary:
             raise DataError(str(error)) from None
         if tuple(tokens[: len(SPECIALS)]) != SPECIALS:
             raise DataError(f"{path}: not a vocabulary: it should begin with {' '.join(SPECIALS)}, one token per line")
-        if rest:
-            raise DataError(f"{path}: line {len(tokens) + 1} is cut off")
-        if len(set(tokens)) < len(tokens) or "" in tokens:
-            lines: dict[str, int] = {"": 0}
-            for number, token in enumerate(tokens, start=1):
-                if token in lines:
-                    what = f"has the token of line {lines[token]} again" if token else "is empty"
-                    raise DataError(f"{path}: line {number} {what}; each token has one line")
-                lines[token] = number
+        if rest or "" in tokens or len(set(tokens)) < len(tokens):
+            raise DataError(f"{path}: damaged: each line should be another token, and the last line whole")
         return Vocabulary(tokens)

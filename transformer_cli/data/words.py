@@ -8,7 +8,7 @@ import importlib.util
 import logging
 import unicodedata
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import version
 from itertools import pairwise
@@ -122,23 +122,16 @@ class Joins:
 
     def as_json(self) -> dict[str, Any]:
         """Returns what `from_json` reads, in a stable order."""
-        return {
-            "glue_left": sorted(self.glue_left),
-            "glue_right": sorted(self.glue_right),
-            "glued_pairs": sorted(self.glued_pairs),
-            "spaced_pairs": sorted(self.spaced_pairs),
-            "glued_scripts": sorted(self.glued_scripts),
-        }
+        return {field.name: sorted(getattr(self, field.name)) for field in fields(self)}
 
     @staticmethod
-    def from_json(value: dict[str, Any]) -> "Joins":
-        """The inverse of `as_json`."""
+    def from_json(value: Any) -> "Joins":
+        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for anything else."""
+        pairs = ("glued_pairs", "spaced_pairs", "glued_scripts")
         return Joins(
             frozenset(value["glue_left"]),
             frozenset(value["glue_right"]),
-            frozenset((left, right) for left, right in value["glued_pairs"]),
-            frozenset((left, right) for left, right in value["spaced_pairs"]),
-            frozenset((left, right) for left, right in value["glued_scripts"]),
+            *(frozenset((left, right) for left, right in value[key]) for key in pairs),
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
+from transformer_cli.data.codec import codec_sums
 from transformer_cli.decoding.engine import Engine, TransformerEngine
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.checkpoints import load_named_best
@@ -63,7 +64,7 @@ def _refuse_other_codecs(run: Run, other: Run) -> None:
     ours, theirs = _settings(run), _settings(other)
     differences = [f"{key}: {ours[key]} and {theirs[key]}" for key in ours if ours[key] != theirs[key]]
     if not differences:
-        sums, other_sums = run.codecs.sums(run.folder), other.codecs.sums(other.folder)
+        sums, other_sums = (codec_sums(each.folder, each.config.data) for each in (run, other))
         differences = sorted(name for name in sums | other_sums if sums.get(name) != other_sums.get(name))
     if differences:
         raise ConfigError(

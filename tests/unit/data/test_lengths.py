@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from transformer_cli.data.lengths import cut_by_total, fits, groups_by_length
+from transformer_cli.data.lengths import fits, groups_by_length
 from transformer_cli.data.vocabulary import MARKERS
 
 LENGTHS = st.lists(st.integers(0, 60), max_size=80).map(np.array)
@@ -18,9 +18,8 @@ def as_lists(groups: list[NDArray[np.int64]]) -> list[list[int]]:
     return [group.tolist() for group in groups]
 
 
-def test_the_examples_of_the_docstrings() -> None:
+def test_the_example_of_the_docstring() -> None:
     assert as_lists(groups_by_length(np.array([5, 1, 4]), 14)) == [[1, 2], [0]]
-    assert as_lists(cut_by_total(np.array([7, 8, 9]), np.array([3, 2, 4]), 5)) == [[7, 8], [9]]
 
 
 @pytest.mark.parametrize(("length", "max_length", "fit"), [(14, 16, True), (15, 16, False), (10**6, None, True)])
@@ -30,7 +29,6 @@ def test_markers_take_positions_too(length: int, max_length: int | None, fit: bo
 
 def test_nothing_makes_no_group() -> None:
     assert groups_by_length(np.array([], dtype=np.int64), 10) == []
-    assert cut_by_total(np.array([], dtype=np.int64), np.array([]), 10) == []
 
 
 @given(lengths=LENGTHS, most=st.integers(1, 200))
@@ -42,13 +40,3 @@ def test_every_sentence_is_in_one_group_and_no_group_could_take_the_next(lengths
     assert all(len(group) == 1 or len(group) * (lengths[group].max() + MARKERS) <= most for group in groups)
     for group, following in pairwise(groups):
         assert (len(group) + 1) * (lengths[following[0]] + MARKERS) > most
-
-
-@given(sizes=LENGTHS, most=st.integers(1, 200))
-def test_pieces_keep_the_order_and_are_as_large_as_they_may_be(sizes: NDArray[np.int64], most: int) -> None:
-    order = np.arange(100, 100 + len(sizes))
-    pieces = cut_by_total(order, sizes, most)
-    assert [row for piece in pieces for row in piece.tolist()] == order.tolist()
-    assert all(len(piece) == 1 or sizes[piece - 100].sum() <= most for piece in pieces)
-    for piece, following in pairwise(pieces):
-        assert sizes[piece - 100].sum() + sizes[following[0] - 100] > most

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer_cli.config.schema import DataConfig, SubwordsConfig
-from transformer_cli.data.codec import Codec, Codecs, SubwordCodec
+from transformer_cli.data.codec import Codec, Codecs, SubwordCodec, codec_files
 from transformer_cli.data.corpora import read_captions
 from transformer_cli.data.subwords import Pieces, learn_pieces
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
@@ -201,7 +201,7 @@ def test_without_dropout_there_is_one_cut(codec: SubwordCodec) -> None:
 def test_codecs_come_back_as_they_were_saved(tmp_path: Path) -> None:
     Codecs(CODEC, SubwordCodec(False, MODELS["unigram"])).save(tmp_path)
     codecs = Codecs.load(tmp_path, DATA)
-    assert {path.name for path in tmp_path.iterdir()} == set(codecs.files())
+    assert {path.name for path in tmp_path.iterdir()} == set(codec_files(DATA))
     assert codecs == Codecs(CODEC, SubwordCodec(False, MODELS["unigram"]))
     assert len(codecs.source) == SIZE
 

@@ -78,9 +78,9 @@ def test_a_vocabulary_survives_its_file(tmp_path: Path) -> None:
         (b"<pad>\n<unk>\n<sos>\n<eos>\na\n", "not a vocabulary: it should begin with <unk> <pad> <sos> <eos>"),
         (b"<unk>\n<pad>\n<sos>\n<eo", "not a vocabulary: it should begin with"),
         (b"<unk>\r\n<pad>\r\n<sos>\r\n<eos>\r\n", "not a vocabulary: it should begin with"),
-        (b"<unk>\n<pad>\n<sos>\n<eos>\na\nb\na\n", "line 7 has the token of line 5 again; each token has one line"),
-        (b"<unk>\n<pad>\n<sos>\n<eos>\n\n", "line 5 is empty; each token has one line"),
-        (b"<unk>\n<pad>\n<sos>\n<eos>\na\nb", "line 6 is cut off"),
+        (b"<unk>\n<pad>\n<sos>\n<eos>\na\nb\na\n", "damaged: each line should be another token"),
+        (b"<unk>\n<pad>\n<sos>\n<eos>\n\n", "damaged: each line should be another token"),
+        (b"<unk>\n<pad>\n<sos>\n<eos>\na\nb", "damaged: each line should be another token, and the last line whole"),
     ],
 )
 def test_a_file_that_is_no_vocabulary(tmp_path: Path, content: bytes | None, reason: str) -> None:
