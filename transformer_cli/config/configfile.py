@@ -43,18 +43,8 @@ def read_config_text(path: Path) -> str:
     except FileError as error:
         raise ConfigError(f"{error}; save the file as UTF-8") from None
     except FileNotFoundError:
-        raise ConfigError(f"{path}: no such config file{_advice(path)}") from None
-    except IsADirectoryError:
-        raise ConfigError(f"{path}: a folder, not a config file; name a file in it") from None
+        names = ", ".join(shipped_configs())
+        raise ConfigError(f"{path}: no such config file; those that come with tfm are named {names}") from None
     except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
         reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{str(path)!r}: cannot be read: {reason}; correct the path or permissions") from None
-
-
-def _advice(path: Path) -> str:
-    """What to say of shipped configs if there is no such file, whose name may have been meant to be one of theirs."""
-    shipped = shipped_configs()
-    if path.suffix in (".yaml", ".yml"):
-        is_shipped = path.stem in shipped
-        return f"; the one that comes with tfm is named {path.stem}, without a folder and .yaml" if is_shipped else ""
-    return f", and none of that name comes with tfm ({', '.join(shipped)})" if NAME.fullmatch(str(path)) else ""
+        raise ConfigError(f"{str(path)!r}: cannot be read: {reason}; name a file that can") from None

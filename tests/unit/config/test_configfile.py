@@ -59,14 +59,10 @@ def test_a_large_file_is_no_config(tmp_path: Path) -> None:
 
 
 def test_a_name_that_no_file_can_have() -> None:
-    with pytest.raises(
-        ConfigError, match=r"^'a\\x00b': cannot be read: embedded null byte; correct the path or permissions$"
-    ):
+    with pytest.raises(ConfigError, match=r"^'a\\x00b': cannot be read: embedded null byte; name a file that can$"):
         load_config("a\0b")
 
 
 def test_a_file_in_a_file() -> None:
-    with pytest.raises(
-        ConfigError, match=f"^'{__file__}/a': cannot be read: Not a directory; correct the path or perm"
-    ):
+    with pytest.raises(ConfigError, match=f"^'{__file__}/a': cannot be read: Not a directory; name a file"):
         load_config(f"{__file__}/a")
