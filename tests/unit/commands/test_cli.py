@@ -46,7 +46,7 @@ def assert_one_line(answer: tuple[int, str, str], *fragments: str) -> None:
         pytest.param(
             ("prepare", "--set", "data.source=it"), ("data: source: 'it'", "de, en, fr, cs"), id="wrong language"
         ),
-        pytest.param(("train", "--set", "name=0x_"), ("--set name=0x_: '0x_' is not a YAML value",), id="no number"),
+        pytest.param(("train", "--set", "name=[a"), ("--set name=[a: line 1: not YAML: ",), id="not YAML"),
         pytest.param(
             ("prepare", "--set", "data.files={train: {source: a, target: b}, valid: {source: a, target: b}}"),
             ("files is set, but corpus is multi30k; set corpus: files",),
