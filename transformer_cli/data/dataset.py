@@ -29,45 +29,12 @@ from transformer_cli.errors import DataError, FileError
 from transformer_cli.system.files import sha256
 from transformer_cli.system.sums import SUMMED, check_file, read_checked_json
 
+FORMAT_VERSION = 1
 BLOCK = 1 << 24  # bytes that are searched for line ends at a time
 LINE_END = ord("\n")
-
-
-@dataclass(frozen=True)
-class MappedLines:
-    r"""The lines of a UTF-8 file, each of which ends with "\n". The positions of their ends take 8 bytes a line."""
-
-    path: Path
-    content: NDArray[np.uint8]
-    ends: NDArray[np.int64]
-    """where each line begins, and where the last one ends: line i is content[ends[i]:ends[i + 1] - 1]"""
-
-    @staticmethod
-    def open(path: Path) -> "MappedLines":
-        """Map a file, and read it once to find its lines. Raises OSError, or ValueError if the file is empty."""
-        content = np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
-        found = [np.zeros(1, dtype=np.int64)]
-        for start in range(0, len(content), BLOCK):
-            found.append(np.flatnonzero(content[start : start + BLOCK] == LINE_END) + start + 1)
-        return MappedLines(path, content, np.concatenate(found))
-
-    def __len__(self) -> int:
-        return len(self.ends) - 1
-
-    def __getitem__(self, index: int) -> str:
-        r"""A line without its "\n". Raises DataError if it is not UTF-8."""
-        line = self.content[self.ends[index] : self.ends[index + 1] - 1].tobytes()
-        try:
-            return line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{self.path}: line {index + 1} is damaged: {error}; delete the folder and run `tfm prepare` again"
-            ) from None
-
+_REMAKE = "delete the folder and run `tfm prepare` again"
 
 log = logging.getLogger(__name__)
-
-_REMAKE = "delete the folder and run `tfm prepare` again"
 
 
 @dataclass(frozen=True)
@@ -104,6 +71,36 @@ class EncodedSplit:
 
     def __len__(self) -> int:
         return len(self.source)
+
+
+@dataclass(frozen=True)
+class MappedLines:
+    r"""The lines of a UTF-8 file, each of which ends with "\n". The positions of their ends take 8 bytes a line."""
+
+    path: Path
+    content: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+    """where each line begins, and where the last one ends: line i is content[ends[i]:ends[i + 1] - 1]"""
+
+    @staticmethod
+    def open(path: Path) -> "MappedLines":
+        """Map a file, and read it once to find its lines. Raises OSError, or ValueError if the file is empty."""
+        content = np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
+        found = [np.zeros(1, dtype=np.int64)]
+        for start in range(0, len(content), BLOCK):
+            found.append(np.flatnonzero(content[start : start + BLOCK] == LINE_END) + start + 1)
+        return MappedLines(path, content, np.concatenate(found))
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __getitem__(self, index: int) -> str:
+        r"""A line without its "\n". Raises DataError if it is not UTF-8."""
+        line = self.content[self.ends[index] : self.ends[index + 1] - 1].tobytes()
+        try:
+            return line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{self.path}: line {index + 1} is damaged: {error}; {_REMAKE}") from None
 
 
 @dataclass(frozen=True)
@@ -189,9 +186,6 @@ def _check(path: Path) -> None:
         check_file(path)
     except FileError as error:
         raise DataError(f"{error}; {_REMAKE}") from None
-
-
-FORMAT_VERSION = 1
 
 
 def settings(data: DataConfig) -> dict[str, Any]:

@@ -59,24 +59,6 @@ def test_own_files_may_be_gzip_on_one_side(tmp_path: Path) -> None:
     assert set(open_corpus(data).sizes) == {"valid"}  # what is packed is not counted
 
 
-@pytest.mark.parametrize(
-    ("text", "lines"),
-    [
-        ("a\nb\n", ["a", "b"]),
-        ("a\nb", ["a", "b"]),
-        ("a\r\nb\r\n", ["a", "b"]),
-        ("a\r\nb\r", ["a", "b"]),
-        ("a\r\r\nb\rc\n", ["a\r", "b\rc"]),
-        ("\ufeffa\n\ufeffb\n", ["a", "\ufeffb"]),
-        (" a \n\tb\n", [" a ", "\tb"]),
-        ("a\u2028a\x85a\n\x0bb\x0cb\x1cb\n", ["a\u2028a\x85a", "\x0bb\x0cb\x1cb"]),
-        ("😀 日本語\nß\n", ["😀 日本語", "ß"]),
-    ],
-)
-def test_lines_end_at_line_feeds_and_nowhere_else(tmp_path: Path, text: str, lines: list[str]) -> None:
-    assert read(own(tmp_path, train_source=text, train_target="1\n2\n")) == list(zip(lines, "12", strict=True))
-
-
 @pytest.mark.parametrize(("split", "side"), [("train", "source"), ("valid", "target"), ("news", "source")])
 def test_an_own_file_that_is_not_there(tmp_path: Path, split: str, side: str) -> None:
     data = own(tmp_path, news_source="n\n")
@@ -84,42 +66,6 @@ def test_an_own_file_that_is_not_there(tmp_path: Path, split: str, side: str) ->
     path.unlink()
     with pytest.raises(DataError, match=rf"^data\.files\.{split}\.{side}: {path}: no such file; correct the path in"):
         open_corpus(data)
-
-
-def test_an_own_file_that_goes_away_before_it_is_read(tmp_path: Path) -> None:
-    corpus = open_corpus(own(tmp_path))
-    (tmp_path / "train.target").unlink()
-    with pytest.raises(DataError, match=rf"^{tmp_path}/train\.target: cannot be read: No such file or directory; "):
-        list(corpus.splits["train"]())
-
-
-@pytest.mark.parametrize(
-    ("content", "line", "byte", "value"),
-    [(b"a\nb\xe4r\n", 2, 2, "0xe4"), (b"\x1f\x8b\x08\n", 1, 2, "0x8b"), (b"a\nb\nc\xc3\n", 3, 2, "0xc3")],
-)
-def test_text_that_is_not_utf_8(tmp_path: Path, content: bytes, line: int, byte: int, value: str) -> None:
-    data = own(tmp_path, train_source="a\nb\nc\n", train_target=content)
-    message = rf"^{tmp_path}/train\.target: line {line}: byte {byte} of the line is {value}, which is not UTF-8; "
-    with pytest.raises(DataError, match=message + "convert the file"):
-        read(data)
-
-
-@pytest.mark.parametrize(("n_source", "n_target"), [(3, 5), (5, 3), (0, 2), (2, 0)])
-def test_sides_that_are_out_of_step(tmp_path: Path, n_source: int, n_target: int) -> None:
-    data = own(tmp_path, train_source="a\n" * n_source, train_target="b\n" * n_target)
-    message = rf"^{tmp_path}/train\.source has {n_source} lines, {tmp_path}/train\.target has {n_target}; line n must"
-    with pytest.raises(DataError, match=message):
-        read(data)
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "side", "line"),
-    [("a\n\n", "A\nB\n", "source", 2), ("a\n", " \t\u00a0\n", "target", 1), ("a\n\r\n", "A\n\n", "source", 2)],
-)
-def test_an_empty_side(tmp_path: Path, source: str, target: str, side: str, line: int) -> None:
-    message = rf"^{tmp_path}/train\.{side}: line {line} is empty; mend it, or set data\.skip_empty: true to leave"
-    with pytest.raises(DataError, match=message):
-        read(own(tmp_path, train_source=source, train_target=target))
 
 
 def test_empty_sides_may_be_skipped_and_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -149,40 +95,12 @@ def test_a_long_pair_is_left_out_of_training_and_refused_elsewhere(
             read(data, split)
 
 
-def test_nothing_is_said_where_nothing_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert read(own(tmp_path, skip_empty=True)) == [("one", "one")]
-    assert not caplog.records
-
-
 @pytest.mark.parametrize(("split", "text"), [("train", ""), ("valid", ""), ("train", "\n \n")])
 def test_a_split_without_a_pair(tmp_path: Path, split: str, text: str) -> None:
     data = own(tmp_path, skip_empty=True, **{f"{split}_source": text, f"{split}_target": text})
     message = rf"^{tmp_path}/{split}\.source and {tmp_path}/{split}\.target: not one pair of sentences; a split needs"
     with pytest.raises(DataError, match=message):
         read(data, split)
-
-
-LONG = gzip.compress("".join(f"line {n * n}\n" for n in range(20000)).encode())
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"plain text\n", "Not a gzipped file"),
-        (LONG[: len(LONG) // 2], "Compressed file ended before the end-of-stream marker"),
-        (LONG[:2000] + bytes(100) + LONG[2100:], r"Error -\d while decompressing|CRC check failed"),
-        (LONG[:-8] + bytes(8), "CRC check failed"),
-    ],
-)
-def test_gzip_that_is_damaged(tmp_path: Path, content: bytes, reason: str) -> None:
-    data = own(tmp_path, train_target="".join(f"{n}\n" for n in range(20000)))
-    assert data.files is not None
-    packed = tmp_path / "packed.gz"
-    packed.write_bytes(content)
-    pair = data.files["train"].model_copy(update={"source": packed})
-    message = rf"^{packed}: not a whole gzip file \(({reason}).*\); copy it again, or take \.gz off its name$"
-    with pytest.raises(DataError, match=message):
-        read(data.model_copy(update={"files": {**data.files, "train": pair}}))
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
