@@ -6,12 +6,13 @@
 # make torture: kill it at random moments.  make long: the tests that take minutes.
 # make hammer: 10,000 requests to tfm serve, a sixth of them hostile; takes minutes.
 # make browser-test: the page of tfm serve, in chromium where that is installed; make test runs this too.
+# make lowest: the tests with the lowest version of every direct dependency that pyproject.toml allows.
 # make benchmark: speed and memory beside plain references (docs/benchmarks.md).
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test browser-test long benchmark best speedrun hostile hammer torture install clean
+.PHONY: demo test browser-test lowest long benchmark best speedrun hostile hammer torture install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -24,6 +25,12 @@ test: install
 
 browser-test: install
 	$(BIN)/pytest -vv tests/unit/serve/test_page.py
+
+lowest: install
+	$(PYTHON) -m venv .venv-lowest
+	$(BIN)/python scripts/lowest.py > .venv-lowest/constraints.txt
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint .venv-lowest/constraints.txt --editable ".[dev]"
+	.venv-lowest/bin/pytest --numprocesses auto --maxprocesses 4 --dist worksteal -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning
 
 long: install
 	$(BIN)/pytest -m long --log-cli-level=INFO
@@ -56,4 +63,4 @@ install: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv build *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-lowest build *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -194,7 +194,7 @@ def test_without_gensim_binary_files_and_names_say_how_to_get_it(
 ) -> None:
     where = str(write(tmp_path / where, "")) if "." in where else where
     monkeypatch.setitem(sys.modules, "gensim", None)
-    message = rf"^{where}: binary files and names need gensim; run `pip install 'gensim>=4\.3'`$"
+    message = rf"^{where}: binary files and names need gensim; run `pip install 'gensim>=4\.3\.3'`$"
     with pytest.raises(DataError, match=message):
         read_vectors(where, WORDS, lowercase=False)
 

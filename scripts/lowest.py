@@ -1,0 +1,25 @@
+"""Writes the lowest version of every direct dependency that pyproject.toml allows, as pip's constraints: `make lowest`.
+
+torch stays as constraints.txt has it, since a CPU build of another version may not be at hand; so do tools of tests.
+"""
+
+import re
+from importlib import metadata
+from pathlib import Path
+
+CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
+BOUNDED = re.compile(r"([\w-]+)>=([\w.]+)(?:; extra == \"(?!dev)\w+\")?$")
+
+
+def lowest() -> list[str]:
+    """Returns the lines of a file of constraints."""
+    bounds = dict(
+        match.groups() for each in metadata.requires("transformer-cli") or [] if (match := BOUNDED.match(each))
+    )
+    del bounds["torch"]
+    kept = [line for line in CONSTRAINTS.read_text(encoding="utf-8").split("\n") if line.split("==")[0] not in bounds]
+    return kept + [f"{name}=={version}" for name, version in bounds.items()]
+
+
+if __name__ == "__main__":
+    print("\n".join(lowest()))
