@@ -13,9 +13,8 @@ BOUNDED = re.compile(r"([\w-]+)>=([\w.]+)(?:; extra == \"(?!dev)\w+\")?$")
 
 def lowest() -> list[str]:
     """Returns the lines of a file of constraints."""
-    bounds = dict(
-        match.groups() for each in metadata.requires("transformer-cli") or [] if (match := BOUNDED.match(each))
-    )
+    required = (BOUNDED.match(each) for each in metadata.requires("transformer-cli") or [])
+    bounds = {match[1]: match[2] for match in required if match}
     del bounds["torch"]
     kept = [line for line in CONSTRAINTS.read_text(encoding="utf-8").split("\n") if line.split("==")[0] not in bounds]
     return kept + [f"{name}=={version}" for name, version in bounds.items()]
