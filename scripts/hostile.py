@@ -39,7 +39,6 @@ from transformer_cli.runs.export import export
 from transformer_cli.runs.exported import Exported
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.runs.state import validations_so_far
-from transformer_cli.system import reading
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
@@ -196,7 +195,6 @@ class Trial:
         for use, expected in self.expected.items():
             if refused and use is go_on and not in_full:
                 break
-            reading.say_once.cache_clear()
             try:
                 found = use(self.project)
             except TfmError as error:

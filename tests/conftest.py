@@ -27,7 +27,6 @@ from transformer_cli.commands.app import main
 from transformer_cli.config.load import load_config
 from transformer_cli.inspection import plots
 from transformer_cli.runs.run import Run
-from transformer_cli.system.reading import say_once
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
@@ -220,7 +219,6 @@ def _log_of_each_test() -> Iterator[None]:
 
 def _tfm(*arguments: object, stdin: bytes = b"", cwd: Path) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
-    say_once.cache_clear()  # as in a process of its own
     with _log_put_back(), pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(cwd)
         patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))

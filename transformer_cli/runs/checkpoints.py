@@ -132,14 +132,18 @@ def save(
     name = f"step-{state.step:07d}{'-unvalidated' if awaits_validation else ''}"
     with _new_checkpoint(run, name) as folder:
         _save_weights(model, folder)
-        _save_tensors(_moments(model, optimizer), folder / "state.safetensors")
+        moments = {
+            f"{key}.{name}": value
+            for name, parameter in model.named_parameters()
+            for key, value in optimizer.state.get(parameter, {}).items()
+        }
+        _save_tensors(moments, folder / "state.safetensors")
         history = sum_of(first_lines(run, state.epoch - 1))
         write_json(folder / "state.json", asdict(replace(state, history=history)))
     run.point("last", name)
     (run.folder / UNSAVED).unlink(missing_ok=True)
     _settle_best(run, state)
-    for path, reason in _clean_up(run).items():
-        log.warning("%s could not be deleted (%s); the next save tries again", path, reason)
+    _clean_up(run)
 
 
 def finish_save(run: Run, state: TrainingState) -> None:
@@ -230,25 +234,15 @@ def _settle_best(run: Run, state: TrainingState) -> None:
         write_latest(run.folder)
 
 
-def _clean_up(run: Run) -> dict[Path, str]:
-    """Delete the checkpoints that nothing points to. Returns the ones that could not be deleted → the reason."""
+def _clean_up(run: Run) -> None:
+    """Delete the checkpoints that nothing points to."""
     kept = {run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer)}
-    failed = {}
     for folder in (run.folder / "checkpoints").glob("*-*"):
         if folder not in kept and OURS.fullmatch(folder.name):
             try:
                 delete(folder)
             except OSError as error:  # on NFS: another process has a file open
-                failed[folder] = error.strerror or str(error)
-    return failed
-
-
-def _moments(model: Transformer, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    return {
-        f"{key}.{name}": value
-        for name, parameter in model.named_parameters()
-        for key, value in optimizer.state.get(parameter, {}).items()
-    }
+                log.warning("%s could not be deleted (%s); the next save tries again", folder, error.strerror or error)
 
 
 def _save_weights(model: Transformer, folder: Path) -> None:

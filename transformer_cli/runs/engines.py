@@ -2,16 +2,18 @@
 
 import logging
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 
-from transformer_cli.data.codec import codec_sums
+from transformer_cli.config.yamltext import as_line
+from transformer_cli.data.codec import codec_files
 from transformer_cli.decoding.engine import Engine, TransformerEngine
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.checkpoints import load_named_best
 from transformer_cli.runs.exported import Exported
-from transformer_cli.runs.run import Run
-from transformer_cli.system.reading import say_once
+from transformer_cli.runs.run import Opened, Run
+from transformer_cli.system.sums import read_sums
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +29,19 @@ def open_engine(
     first, *others = runs
     if isinstance(first, Exported) and not others:
         return _exported(first, device, batches_at_a_time), [first.best_name]
-    ours = [_refuse_exported(each) for each in runs]
-    for other in ours[1:]:
-        _refuse_other_codecs(ours[0], other)
-    names, models = zip(*(load_named_best(each, device) for each in ours), strict=True)
-    return TransformerEngine(models, batches_at_a_time=batches_at_a_time), [*names]
+    names, models = [], []
+    for run in runs:
+        if isinstance(run, Exported):
+            raise ConfigError(
+                f"{run.folder}: an exported model translates alone; make an ensemble of the runs themselves"
+            )
+        if run.codecs != first.codecs:
+            raise _other_codecs(first, run)
+    for run in runs:
+        name, model = load_named_best(cast(Run, run), device)
+        names.append(name)
+        models.append(model)
+    return TransformerEngine(models, batches_at_a_time=batches_at_a_time), names
 
 
 def _exported(run: Exported, device: torch.device, batches_at_a_time: int | None) -> Engine:
@@ -45,40 +55,21 @@ def _exported(run: Exported, device: torch.device, batches_at_a_time: int | None
         target=run.codecs.target.names(),
         batches_at_a_time=batches_at_a_time,
     )
-    if run.facts.quantization not in engine.computes_in:
-        kept, now = run.facts.quantization, engine.computes_in
-        say_once(
-            log, f"{run.folder}: weights in {kept}, which this {device.type} is slow at or lacks: computes in {now}"
-        )
+    kept, now = run.facts.quantization, engine.computes_in
+    if kept not in now:
+        log.info("%s: weights in %s, which this %s is slow at or lacks: computes in %s", run.folder, kept, device, now)
     return engine
 
 
-def _refuse_exported(run: Run | Exported) -> Run:
-    if isinstance(run, Exported):
-        raise ConfigError(f"{run.folder}: an exported model translates alone; make an ensemble of the runs themselves")
-    return run
-
-
-def _refuse_other_codecs(run: Run, other: Run) -> None:
-    """Raises ConfigError, which names what differs, unless two runs have the same codecs. Their models may differ."""
-    ours, theirs = _settings(run), _settings(other)
-    differences = [f"{key}: {ours[key]} and {theirs[key]}" for key in ours if ours[key] != theirs[key]]
-    if not differences:
-        sums, other_sums = (codec_sums(each.folder, each.config.data) for each in (run, other))
-        differences = sorted(name for name in sums | other_sums if sums.get(name) != other_sums.get(name))
-    if differences:
-        raise ConfigError(
-            f"{run.folder} and {other.folder} cannot translate together, because their codecs differ "
-            f"({'; '.join(differences)}); name runs of one dataset"
-        )
-
-
-def _settings(run: Run) -> dict[str, str]:
-    """The settings that a codec is loaded with."""
-    data = run.config.data
-    return {
-        "data.source": data.source,
-        "data.target": data.target,
-        "data.tokens": data.tokens,
-        "data.lowercase": str(data.lowercased).lower(),
-    }
+def _other_codecs(run: Opened, other: Opened) -> ConfigError:
+    """Returns the error for runs whose codecs differ; it names the settings and the files that do."""
+    ours, theirs = run.config.data.of_codecs, other.config.data.of_codecs
+    differing = [key for key in ours if key in theirs and ours[key] != theirs[key]]  # each kind of tokens has own keys
+    what = [f"{key}: {as_line(ours[key])} and {as_line(theirs[key])}" for key in differing]
+    if not what:
+        sums, other_sums = read_sums(run.folder), read_sums(other.folder)
+        what = [name for name in codec_files(run.config.data) if sums.get(name) != other_sums.get(name)]
+    return ConfigError(
+        f"{run.folder} and {other.folder} cannot translate together, because their codecs differ "
+        f"({'; '.join(what)}); name runs of one dataset"
+    )

@@ -24,9 +24,9 @@ from transformer_cli.data.vocabulary import EOS, MARKERS, SOS, SPECIALS, UNK
 from transformer_cli.decoding.ctranslate2 import import_ctranslate2
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.checkpoints import load_weights
-from transformer_cli.runs.exported import Exported, Facts, is_exported, read_export, write_export
-from transformer_cli.runs.run import Run, find_run, steadily, write_config
+from transformer_cli.runs.checkpoints import load_named_best
+from transformer_cli.runs.exported import Exported, Facts, is_exported, write_export
+from transformer_cli.runs.run import Run, find_run, write_config
 from transformer_cli.system.files import new_folder, write_text
 
 log = logging.getLogger(__name__)
@@ -66,46 +66,33 @@ def export(
         written_by=library.__version__,
     )
     if is_exported(place):
-        _refuse_another(place, opened, facts)
-        found = Exported.open(place)
+        there = Exported.open(place)
+        is_of_it = there.identity.id == opened.identity.id
+        if not is_of_it or there.facts != facts:
+            of = f"{there.best_name} of {'' if is_of_it else 'another run '}{there.facts.run}"
+            raise ConfigError(
+                f"{place}: there already, {of} in {there.facts.quantization}, written by CTranslate2 "
+                f"{there.facts.written_by}; give --output a new name, or delete it first to have {facts.checkpoint} of "
+                f"{opened.folder} in {quantization}"
+            )
         log.info("%s: there already, as %s of %s in %s", place, facts.checkpoint, opened.folder, quantization)
-        return found
+        return there
     if os.path.lexists(place):
         raise ConfigError(f"{place}: there already, and not an exported model; give --output a new name")
-    _write(opened, place, facts)
-    found = Exported.open(place)
-    size = in_words((place / "model.bin").stat().st_size)
-    log.info("%s: %s of %s in %s, %s", place, found.best_name, opened.folder, quantization, size)
-    return found
-
-
-def _refuse_another(place: Path, run: Run, facts: Facts) -> None:
-    """Raises ConfigError unless the exported model in a folder is what `facts` say, of this run."""
-    identity, there = read_export(place)
-    is_of_it = identity.id == run.identity.id
-    if not is_of_it or there != facts:
-        of = f"{there.checkpoint} of {'' if is_of_it else 'another run '}{there.run} in {there.quantization}"
-        raise ConfigError(
-            f"{place}: there already, {of}, written by CTranslate2 {there.written_by}; give --output a new name, or "
-            f"delete it first to have {facts.checkpoint} of {run.folder} in {facts.quantization}"
-        )
-
-
-def _write(run: Run, place: Path, facts: Facts) -> None:
-    """Fill a new folder. Should training have found better weights meanwhile, it gets these."""
-    checkpoint, model = steadily(run.folder / "best", lambda: _load(run.checkpoint("best"), run))
-    facts = replace(facts, checkpoint=checkpoint)
-    source, target = run.codecs.source.names(), run.codecs.target.names()
+    checkpoint, model = load_named_best(opened, torch.device("cpu"))
+    facts = replace(facts, checkpoint=checkpoint)  # training may have found better weights meanwhile
+    codecs = opened.codecs
     with new_folder(place) as folder:
-        run.codecs.save(folder)
-        write_model(model, folder, source=source, target=target, quantization=facts.quantization)
-        write_config(folder, run.config)
-        write_text(folder / "README.md", readme(run.config, run.codecs, facts))
-        write_export(folder, run.identity, facts)
-
-
-def _load(checkpoint: Path, run: Run) -> tuple[str, Transformer]:
-    return checkpoint.name, load_weights(run, checkpoint).eval()
+        codecs.save(folder)
+        write_model(
+            model, folder, source=codecs.source.names(), target=codecs.target.names(), quantization=quantization
+        )
+        write_config(folder, opened.config)
+        write_text(folder / "README.md", readme(opened.config, codecs, facts))
+        write_export(folder, opened.identity, facts)
+    size = in_words((place / "model.bin").stat().st_size)
+    log.info("%s: %s of %s in %s, %s", place, checkpoint, opened.folder, quantization, size)
+    return Exported.open(place)
 
 
 def readme(config: Config, codecs: Codecs, facts: Facts) -> str:
@@ -157,7 +144,12 @@ def write_model(
     from ctranslate2.specs import TransformerSpec
 
     weights = {name: tensor.detach().cpu().numpy() for name, tensor in model.state_dict().items()}
-    _refuse_what_is_too_large(weights, BYTES[quantization])
+    for name, weight in weights.items():
+        if (n_bytes := weight.size * BYTES[quantization]) > MOST_BYTES:
+            raise ConfigError(
+                f"{name} would have {n_bytes / 1e9:.1f} GB, and a matrix in CTranslate2's format has at most 4.3 GB; "
+                "choose a smaller --quantization, such as int8"
+            )
     spec = TransformerSpec(_encoder(model, weights), _decoder(model, weights))
     spec.register_source_vocabulary(list(source))
     spec.register_target_vocabulary(list(target))
@@ -168,15 +160,6 @@ def write_model(
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(folder))
-
-
-def _refuse_what_is_too_large(weights: Weights, n_bytes: int) -> None:
-    for name, weight in weights.items():
-        if weight.size * n_bytes > MOST_BYTES:
-            raise ConfigError(
-                f"{name} would have {weight.size * n_bytes / 1e9:.1f} GB, and a matrix in CTranslate2's format has at "
-                "most 4.3 GB; choose a smaller --quantization, such as int8"
-            )
 
 
 def _encoder(model: Transformer, weights: Weights) -> Any:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from transformer_cli.data.codec import Codecs
-from transformer_cli.errors import CheckpointError, FileError, TfmError
+from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.runs.run import EXPORTED, Identity, Opened, Run, read_config
 from transformer_cli.system.files import write_json
 from transformer_cli.system.sums import check_file, read_checked_json, read_sums, write_sums
@@ -51,10 +51,13 @@ class Exported(Opened):
     @staticmethod
     def open(folder: Path) -> "Exported":
         """Open an exported run's folder. Raises CheckpointError if it is damaged, or of another format version."""
-        identity, facts = read_export(folder)
         try:
+            value = read_checked_json(folder / EXPORTED)
+            if value["format_version"] != FORMAT_VERSION:
+                raise CheckpointError(f"format version {value['format_version']}, this tfm reads {FORMAT_VERSION}")
             for name in read_sums(folder):
                 check_file(folder / name)
+            identity, facts = Identity(**value["made_from"]), Facts(**value["model"])
             config = read_config(folder, identity)
             return Exported(folder, config, Codecs.load(folder, config.data), identity, facts)
         except TfmError as error:
@@ -71,18 +74,6 @@ def write_export(folder: Path, identity: Identity, facts: Facts) -> None:
     about = {"format_version": FORMAT_VERSION, "model": asdict(facts), "made_from": asdict(identity)}
     write_json(folder / EXPORTED, about)
     write_sums(folder, sorted(path.name for path in folder.iterdir() if path.name not in MAY_CHANGE))
-
-
-def read_export(folder: Path) -> tuple[Identity, Facts]:
-    """Read export.json. Raises CheckpointError."""
-    try:
-        value = read_checked_json(folder / EXPORTED)
-    except FileError as error:
-        raise CheckpointError(f"{error}; restore it, or {AGAIN}") from None
-    version = value["format_version"]
-    if version != FORMAT_VERSION:
-        raise CheckpointError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; {AGAIN}")
-    return Identity(**value["made_from"]), Facts(**value["model"])
 
 
 def is_exported(folder: Path) -> bool:

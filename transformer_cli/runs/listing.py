@@ -16,7 +16,7 @@ from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.model.size import count_by_part
 from transformer_cli.runs.evaluations import Kept, last_result
 from transformer_cli.runs.exported import is_exported
-from transformer_cli.runs.run import UNSAVED, Run, find_latest, is_new, steadily, told_as_damage, training_lock
+from transformer_cli.runs.run import UNSAVED, Run, find_run, is_new, steadily, told_as_damage, training_lock
 from transformer_cli.runs.state import TrainingState, load_average, load_state, read_validations
 from transformer_cli.system.files import bytes_in
 from transformer_cli.system.locks import is_locked
@@ -69,22 +69,14 @@ def list_runs(runs_dir: Path = Path("runs")) -> list[ListedRun]:
     folders = [path for path in entries if not path.name.startswith(".") and path.is_dir() and not is_exported(path)]
     if not folders:
         log.info("%s/: no run yet; `tfm train` makes one", runs_dir)
-    newest = _newest(runs_dir, [folder.name for folder in folders])
+    newest = None
+    if (runs_dir / "latest").exists():
+        try:
+            newest = find_run(None, runs_dir).name
+        except CheckpointError as error:
+            log.warning("%s", error)
     found = [_listed(folder, is_newest=folder.name == newest) for folder in sorted(folders)]
     return sorted(found, key=lambda run: run.saved or run.begun or "", reverse=True)
-
-
-def _newest(runs_dir: Path, names: list[str]) -> str | None:
-    if not (runs_dir / "latest").exists():
-        return None
-    try:
-        name = find_latest(runs_dir).name
-        if name not in names:
-            raise CheckpointError(f"{runs_dir / 'latest'} names {name}, which is not there; name a run with --run")
-        return name
-    except CheckpointError as error:
-        log.warning("%s", error)
-        return None
 
 
 def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
@@ -116,15 +108,22 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
         return
     state = steadily(folder / "last", lambda: _saved_state(run))
     yield {"epochs_done": state.epoch - 1}
+    lacks_best = state.is_best and not run.has_checkpoint("best")  # a kill came before; training makes up for that
     if state.epoch > 1:
-        yield {"best_valid_loss": steadily(folder / "best", lambda: _best_loss(run, state))}
+        yield {"best_valid_loss": steadily(folder / "best", lambda: _best_loss(run, state, lacks_best))}
     if kept := last_result(folder):
-        best = run.checkpoint("best").name if run.has_checkpoint("best") else ""
-        yield {"evaluation": kept, "evaluation_is_current": kept.checkpoint == best}
-    if is_trained or _is_finished(run, state):
-        yield {"state": "training" if is_trained else "finished"}
+        is_current = run.has_checkpoint("best") and kept.checkpoint == run.best_name
+        yield {"evaluation": kept, "evaluation_is_current": is_current}
+    patience = run.config.training.patience
+    is_spent = patience is not None and state.validations_since_best >= patience
+    if is_trained:
+        yield {"state": "training"}
+    elif (is_spent or state.epoch > run.config.training.epochs) and not lacks_best:
+        yield {"state": "finished"}
     else:
-        yield {"state": "unfinished", "resume": _resume_command(run)}
+        words = ["tfm", "train", "--config", str(folder / "config.yaml")]
+        words += [] if run.config.name == folder.name else ["--set", f"name={folder.name}"]
+        yield {"state": "unfinished", "resume": shlex.join(words)}
 
 
 def _saved_state(run: Run) -> TrainingState:
@@ -132,13 +131,12 @@ def _saved_state(run: Run) -> TrainingState:
     return load_state(run)
 
 
-def _best_loss(run: Run, state: TrainingState) -> float:
+def _best_loss(run: Run, state: TrainingState, lacks_best: bool) -> float:
     """Returns the loss of the best checkpoint, whose files are there."""
-    if not _lacks_pointer(run, state):
+    if not lacks_best:
         _check_sizes(run, "best")
-    if average := load_average(run, "best"):
-        return average.valid_loss
-    return min(each.valid_loss for each in read_validations(run, state))
+    average = load_average(run, "best")
+    return average.valid_loss if average else min(each.valid_loss for each in read_validations(run, state))
 
 
 def _check_sizes(run: Run, pointer: str) -> None:
@@ -147,24 +145,6 @@ def _check_sizes(run: Run, pointer: str) -> None:
     with told_as_damage():
         for name, each in read_sums(checkpoint).items():
             check_sum(checkpoint / name, each, up_to=-1)  # by size alone, even if that is 0
-
-
-def _is_finished(run: Run, state: TrainingState) -> bool:
-    """Whether training would have nothing to do, because its epochs or its patience have run out."""
-    patience = run.config.training.patience
-    is_spent = patience is not None and state.validations_since_best >= patience
-    return (state.epoch > run.config.training.epochs or is_spent) and not _lacks_pointer(run, state)
-
-
-def _lacks_pointer(run: Run, state: TrainingState) -> bool:
-    """Whether a kill came between the last save and `best`, which has to name it; training makes up for that."""
-    return state.is_best and not run.has_checkpoint("best")
-
-
-def _resume_command(run: Run) -> str:
-    name = run.folder.name
-    words = ["tfm", "train", "--config", str(run.folder / "config.yaml")]
-    return shlex.join(words if run.config.name == name else [*words, "--set", f"name={name}"])
 
 
 def _date(path: Path) -> str | None:

@@ -194,7 +194,7 @@ class Run(Opened):
         try:
             name = read_text(path).removesuffix("\n")
         except MissingFile:
-            if pointer == "best" and self.history():
+            if pointer == "best" and HISTORY in _saved(self.folder):
                 raise lost(self.folder, pointer) from None
             raise CheckpointError(f"{self.folder}: no {pointer} checkpoint yet; let `tfm train` reach one") from None
         except FileError as error:
@@ -218,16 +218,11 @@ class Run(Opened):
         """Raises CheckpointError, which says where the last save is, if the folder was moved, deleted or replaced."""
         if _id_of(self.folder) == self.identity.id:
             return
-        others = (path.parent for path in sorted(self.folder.parent.glob("*/run.json")))
+        others = (self.folder.with_name(name) for name in known_runs(self.folder.parent))
         moved = next((folder for folder in others if _id_of(folder) == self.identity.id), None)
-        if moved is None:
-            where = "its last save is where the folder is now, if it was moved"
-        elif (moved / "last").is_file():
-            where = f"its last save is {replace(self, folder=moved).checkpoint('last')}"
-        else:
-            where = f"it is {moved} now, and nothing of it has been saved yet"
         raise CheckpointError(
-            f"{self.folder}: the run that is trained is not here any more, so nothing is saved; {where}"
+            f"{self.folder}: the run that is trained is not here any more, so nothing is saved; its last save is "
+            f"{f'in {moved}' if moved else 'where the folder is now, if it was moved'}"
         )
 
     def history(self) -> list[dict[str, Any]]:

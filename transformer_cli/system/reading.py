@@ -5,10 +5,8 @@ FileError, which begins with the file's path. Who knows what the user can do abo
 """
 
 import json
-import logging
 import os
 import stat
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,12 +69,6 @@ def look_up(value: Any, key: str, kind: type[Kind]) -> Kind:
     if not isinstance(value[key], kind):
         raise ValueError(f"{key}: {shown(value[key])} should be a {kind.__name__}")
     return value[key]
-
-
-@cache
-def say_once(log: logging.Logger, message: str) -> None:
-    """Log a line, once in a process: a command may open the same folder several times."""
-    log.info(message)
 
 
 def shown(value: Any) -> str:

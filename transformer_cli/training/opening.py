@@ -63,13 +63,12 @@ def open_run(
         )
         return dataset
 
-    if not folder.parent.exists():
-        open_dataset(config.data)  # what is refused leaves no folder
+    dataset = None if folder.parent.exists() else open_dataset(config.data)  # what is refused leaves no folder
     with _locked(folder) as is_held:
         for place in (folder, folder / "checkpoints") if is_held else ():
             sweep(place, idle_s=0)  # nobody else writes there
         if fresh or is_new(folder):
-            dataset = open_dataset(config.data)
+            dataset = dataset or open_dataset(config.data)
             initial = read_initial(config, dataset, folder.parent)  # its errors leave the old run in place
             if fresh and folder.exists():
                 log.info("moved the old run to %s", _move_aside(folder))

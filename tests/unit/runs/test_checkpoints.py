@@ -331,10 +331,10 @@ def test_a_run_that_was_moved_or_deleted_is_not_written_to_anew(run: Run) -> Non
     gone = f"^{run.folder}: the run that is trained is not here any more, so nothing is saved; its last save is "
     moved = run.folder.rename(run.folder.with_name("moved"))
     for write in (lambda: save(run, *training, TrainingState(step=2)), lambda: run.write_history([])):
-        with pytest.raises(CheckpointError, match=f"{gone}{moved}/checkpoints/step-0000001$"):
+        with pytest.raises(CheckpointError, match=f"{gone}in {moved}$"):
             write()
     make_run(run.folder)  # another run has its name now
-    with pytest.raises(CheckpointError, match=f"{gone}{moved}/checkpoints/step-0000001$"):
+    with pytest.raises(CheckpointError, match=f"{gone}in {moved}$"):
         save_epoch(run, training[0], 1)
     assert not (run.folder / "checkpoints").exists()
     shutil.rmtree(moved)

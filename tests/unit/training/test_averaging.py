@@ -140,7 +140,7 @@ def test_patience_may_leave_fewer_epochs(train_tiny: TrainTiny, tmp_path: Path) 
 def test_weights_of_an_epoch_that_are_gone_are_named(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
     shutil.copytree(averaged.folder, tmp_path / "tiny")
     shutil.rmtree(tmp_path / "tiny/checkpoints/epoch-0005")
-    with pytest.raises(CheckpointError, match=r"epoch-0005/sums.json: missing; restore it"):
+    with pytest.raises(CheckpointError, match=r"epoch-0005/model.safetensors: missing; restore it"):
         train_tiny(tmp_path, *AVERAGING, "training.epochs=6")
 
 
