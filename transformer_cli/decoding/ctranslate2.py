@@ -10,7 +10,7 @@ is translated. Knows no words; it is told their names.
 import logging
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,30 +41,6 @@ def import_ctranslate2() -> ModuleType:
         ) from None
     module: ModuleType = ctranslate2
     return module
-
-
-@dataclass
-class _Found:
-    """A translation that CTranslate2 has found, before it is what our own searches return."""
-
-    tokens: list[int]
-    attended: list[int]
-    """as in Hypothesis"""
-    log_prob: float
-    ended: bool
-    """whether <eos> was reached"""
-
-    @property
-    def steps(self) -> int:
-        """How many tokens were chosen, <eos> included."""
-        return len(self.tokens) + self.ended
-
-    def cut(self, limit: int) -> bool:
-        """End as a greedy search of at most `limit` steps, but for log_prob. Returns whether that changes it."""
-        if self.steps <= limit:
-            return False
-        self.tokens, self.attended, self.ended = self.tokens[:limit], self.attended[:limit], False
-        return True
 
 
 class CTranslate2Engine:
@@ -159,20 +135,23 @@ class CTranslate2Engine:
         ]
         for rows, results in zip(batches, begun, strict=True):
             longest = max(limits[row] for row in rows)
+            found = []
             with room_for(lambda rows=rows: _too_large(len(rows), decoding.beam_size)):  # type: ignore[misc]
-                found = [self._read(each.result(), longest, alpha) for each in results]
-            changed = []
-            for row, several in zip(rows, found, strict=True):
-                for each in several:
-                    if each.cut(limits[row]) or is_constrained:
-                        changed.append((row, each))
-                    if row in first:
-                        each.attended[:1] = [first[row]][: len(each.tokens)]
-            if is_scored and changed:
+                for row, result in zip(rows, results, strict=True):
+                    found += [(row, each) for each in self._read(result.result(), limits[row], longest, alpha)]
+            unsure = [at for at, (_, each) in enumerate(found) if is_constrained or math.isnan(each.log_prob)]
+            if is_scored and unsure:
+                changed = [found[at] for at in unsure]
                 log_probs = self.log_probs([sentences[row] for row, _ in changed], [each.tokens for _, each in changed])
-                for (_, each), values in zip(changed, log_probs, strict=True):
-                    each.log_prob = sum(values[: each.steps])
-            yield rows, [_n_best(several, settings) for several in found]
+                for at, values in zip(unsure, log_probs, strict=True):
+                    row, each = found[at]
+                    found[at] = row, replace(each, log_prob=sum(values[: _steps(each.tokens, limits[row])]))
+            several: dict[int, list[Hypothesis]] = {row: [] for row in rows}
+            for row, each in found:
+                attended = [first[row], *each.attended[1:]] if row in first and each.attended else each.attended
+                value = score(each.log_prob, _steps(each.tokens, limits[row]), decoding.length_penalty)
+                several[row].append(replace(each, attended=attended, score=value))
+            yield rows, [sorted(several[row], key=lambda each: -each.score)[: settings.n_best] for row in rows]
 
     def log_probs(self, sentences: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
         """Returns the log-probability of each target's tokens, and of the <eos> after them, in nats.
@@ -197,17 +176,19 @@ class CTranslate2Engine:
                 found.update((row, each.result().log_probs) for row, each in zip(rows, results, strict=True))
         return [found[row] for row in range(len(sentences))]
 
-    def _read(self, result: Any, limit: int, alpha: float) -> list[_Found]:
-        """Returns CTranslate2's hypotheses. limit: of its call. alpha: what its scores were divided by length to."""
-        found = []
+    def _read(self, result: Any, limit: int, longest: int, alpha: float) -> Iterator[Hypothesis]:
+        """Yield CTranslate2's hypotheses, cut to `limit` tokens; of what was cut, the log-probability is NaN.
+
+        longest: the limit of its call. alpha: what its scores were divided by length to.
+        """
         scores = result.scores or [math.nan]  # of a greedy search, if they were not asked for
         for tokens, value, attention in zip(result.hypotheses, scores, result.attention, strict=True):
-            ended = len(tokens) < limit
-            log_prob = value * (len(tokens) + ended) ** alpha
+            steps = _steps(tokens, longest)
+            log_prob = value * steps**alpha
             if not log_prob <= IMPOSSIBLE:  # nor NaN
-                attended = [_most_attended(weights) for weights in attention]
-                found.append(_Found([self._ids[token] for token in tokens], attended, log_prob, ended))
-        return found
+                ids = [self._ids[token] for token in tokens[:limit]]
+                attended = [_most_attended(weights) for weights in attention[:limit]]
+                yield Hypothesis(ids, attended, log_prob if steps <= limit else math.nan, math.nan)
 
     def _first_attended(self, sentences: Sequence[Ids]) -> dict[int, int]:
         """Returns, for each row, the position that the first token attends to.
@@ -249,13 +230,9 @@ class CTranslate2Engine:
             torch.set_num_threads(threads)  # both libraries may share OpenMP, which intra_threads has changed
 
 
-def _n_best(found: Sequence[_Found], settings: SearchSettings) -> list[Hypothesis]:
-    """Returns as many hypotheses as were asked for, the best score first."""
-    alpha = settings.decoding.length_penalty
-    scored = [
-        Hypothesis(each.tokens, each.attended, each.log_prob, score(each.log_prob, each.steps, alpha)) for each in found
-    ]
-    return sorted(scored, key=lambda each: -each.score)[: settings.n_best]
+def _steps(tokens: Sequence[object], limit: int) -> int:
+    """Returns how many tokens were chosen, <eos> included: a translation below its limit has reached it."""
+    return len(tokens) + (len(tokens) < limit)
 
 
 def _most_attended(weights: Sequence[float]) -> int:
