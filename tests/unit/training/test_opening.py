@@ -113,7 +113,7 @@ def test_a_history_that_is_too_short_is_damaged(train_tiny: TrainTiny, folder: P
     lines = (folder / "history.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "history.jsonl").write_text("".join(lines[:kept]), encoding="utf-8")
     before = contents(folder)
-    message = rf"/history\.jsonl: damaged: {kept} of 3 validations; restore it, or .* --fresh"
+    message = r"/history\.jsonl: damaged: its first 3 lines are not those that were saved; restore it, or .* --fresh"
     with pytest.raises(CheckpointError, match=f"^{folder}{message}"):
         go_on(train_tiny, folder)
     assert contents(folder) == before
