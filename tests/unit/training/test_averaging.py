@@ -1,6 +1,7 @@
 """The mean of the last epochs' weights: what it is, which checkpoint is best, and that a kill changes nothing."""
 
 import json
+import re
 import resource
 import shutil
 from collections.abc import Callable
@@ -28,9 +29,11 @@ class PowerCut(BaseException):
 
 
 def files(run: Run) -> dict[str, bytes]:
-    """Every checkpoint's files and every pointer, byte for byte; but for the sums, which have the run's id."""
+    """Every checkpoint's files and every pointer, byte for byte; but for the sum of the history, which has seconds."""
     paths = [path for path in run.folder.glob("checkpoints/*/*") if path.name != "sums.json"]
-    found = {f"{path.parent.name}/{path.name}": path.read_bytes() for path in paths}
+    found = {
+        f"{path.parent.name}/{path.name}": re.sub(rb'"history": "\w+ \w+"', b"", path.read_bytes()) for path in paths
+    }
     return found | {
         name: (run.folder / name).read_bytes() for name in ("best", "last", "average") if run.has_checkpoint(name)
     }
