@@ -90,9 +90,10 @@ class WordCodec:
 
     @staticmethod
     def load(folder: Path, side: str, *, language: str, lowercase: bool) -> "WordCodec":
-        """Read what `save` wrote; language and case are kept in the config. Raises DataError for a missing or bad file.
+        """Read what `save` wrote; language and case are kept in the config.
 
-        The source has no joins, since no text is ever put together in the source language.
+        The source has no joins, since no text is ever put together in the source language. Raises FileError for a file
+        that cannot be read, DataError for a damaged one.
         """
         vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
         if side == "source":
@@ -100,8 +101,6 @@ class WordCodec:
         path = folder / f"{side}.joins.json"
         try:
             return WordCodec(language, lowercase, vocabulary, Joins.from_json(read_json(path)))
-        except FileError as error:
-            raise DataError(str(error)) from None
         except (ValueError, TypeError, KeyError):
             raise DataError(f"{path}: damaged: it should have lists of tokens and of pairs of tokens") from None
 
@@ -160,13 +159,11 @@ class SubwordCodec:
 
     @staticmethod
     def load(folder: Path, side: str, *, lowercase: bool, subwords: SubwordsConfig) -> "SubwordCodec":
-        """Read what `save` wrote; the rest is kept in the config. Raises DataError for a missing or bad file."""
+        """Read what `save` wrote; the rest is kept in the config. Raises as `WordCodec.load`."""
         path = folder / f"{side}.subwords.model"
+        codec = SubwordCodec(lowercase, read_bytes(path), subwords.algorithm, subwords.dropout)
         try:
-            codec = SubwordCodec(lowercase, read_bytes(path), subwords.algorithm, subwords.dropout)
             len(codec)
-        except FileError as error:
-            raise DataError(str(error)) from None
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
         return codec
@@ -226,15 +223,21 @@ class Codecs:
 
         Raises DataError if a file is missing or damaged.
         """
-        if data.tokens == "subwords":
-            source, target = (
-                SubwordCodec.load(folder, side, lowercase=data.lowercased, subwords=data.subwords) for side in SIDES
-            )
-            return Codecs(source, target)
-        return Codecs(
-            WordCodec.load(folder, "source", language=data.source, lowercase=data.lowercased),
-            WordCodec.load(folder, "target", language=data.target, lowercase=data.lowercased),
-        )
+        source: Codec
+        target: Codec
+        try:
+            if data.tokens == "subwords":
+                source, target = (
+                    SubwordCodec.load(folder, side, lowercase=data.lowercased, subwords=data.subwords) for side in SIDES
+                )
+            else:
+                source, target = (
+                    WordCodec.load(folder, side, language=language, lowercase=data.lowercased)
+                    for side, language in zip(SIDES, (data.source, data.target), strict=True)
+                )
+        except FileError as error:
+            raise DataError(str(error)) from None
+        return Codecs(source, target)
 
     def save(self, folder: Path) -> None:
         """Write both codecs into a folder."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from transformer_cli.errors import DataError, FileError
+from transformer_cli.errors import DataError
 from transformer_cli.system.files import write_text
 from transformer_cli.system.reading import read_text
 
@@ -51,9 +51,6 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def __contains__(self, token: str) -> bool:
-        return token in self._ids
-
     def encode(self, tokens: Iterable[str]) -> list[int]:
         """Returns the ids of tokens, UNK for tokens that are not in the vocabulary. Does not add <sos> or <eos>."""
         return [self._ids.get(token, UNK) for token in tokens]
@@ -68,11 +65,8 @@ class Vocabulary:
 
     @staticmethod
     def load(path: Path) -> "Vocabulary":
-        """Read what `save` wrote. Raises DataError if the file is missing or is not a vocabulary."""
-        try:
-            *tokens, rest = read_text(path).split("\n")
-        except FileError as error:
-            raise DataError(str(error)) from None
+        """Read what `save` wrote. Raises FileError if it cannot be read, DataError if it is not a vocabulary."""
+        *tokens, rest = read_text(path).split("\n")
         if tuple(tokens[: len(SPECIALS)]) != SPECIALS:
             raise DataError(f"{path}: not a vocabulary: it should begin with {' '.join(SPECIALS)}, one token per line")
         if rest or "" in tokens or len(set(tokens)) < len(tokens):
