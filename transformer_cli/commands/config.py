@@ -42,7 +42,8 @@ def config(
         shipped = shipped_configs()
         width = max(map(len, shipped))
         for each, path in shipped.items():
-            print(f"{each:{width}}  {heading(read_config_text(path)).partition(chr(10))[0].removeprefix('# ')}")
+            first, *_ = heading(read_config_text(path)).split("\n")
+            print(f"{each:{width}}  {first.removeprefix('# ')}")
     elif run is not None:
         folder, kept = _of_run(run)
         print(as_commented_yaml(kept, title=f"The settings of {folder}"), end="")

@@ -423,10 +423,7 @@ def read_config(folder: Path, identity: Identity) -> Config:
     text = read_text(path, most=MOST_BYTES)
     if not text.strip():
         raise FileError(f"{path}: empty")
-    try:
-        config = parse_config(text, path)
-    except ValueError as error:  # a number of thousands of digits, which Python does not print
-        raise FileError(f"{path}: {str(error).partition(';')[0]}") from None
+    config = parse_config(text, path)
     now = lasting(config)
     if changed := [key for key in now if key in identity.settings and identity.settings[key] != now[key]]:
         lines = "; ".join(f"{key}: {as_line(identity.settings[key])} → {as_line(now[key])}" for key in changed)

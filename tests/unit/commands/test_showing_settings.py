@@ -69,17 +69,10 @@ def test_only_one_thing_is_printed(tfm: Tfm, tmp_path: Path, arguments: tuple[st
     assert "cannot be used with" in err
 
 
-def test_prepare_and_train_take_a_shipped_config_by_name(tfm: Tfm, tmp_path: Path) -> None:
-    sections = ("data={corpus: captions, captions: {sentences: 100}, source: en, target: de}", "name=null")
-    training = ("model.d_model=8", "training.epochs=1", "training.num_threads=1")
-    sets = [argument for override in (*sections, *training) for argument in ("--set", override)]
-    for command in ("prepare", "train"):
-        code, _, err = tfm(command, "--config", "demo-captions", *sets, cwd=tmp_path)
-        assert code == 0, err
-    assert (tmp_path / "runs/captions.en-de/best").is_file()
-    assert "name: captions.en-de " in tfm("config", "--run", "captions.en-de", cwd=tmp_path)[1]
-    code, out, _ = tfm("translate", "A dog.", cwd=tmp_path)  # by the newest run
-    assert (code, out.count("\n")) == (0, 1)
+def test_train_takes_a_shipped_config_by_name(tfm: Tfm, tmp_path: Path) -> None:
+    code, out, err = tfm("train", "--config", "demo-captions", cwd=tmp_path)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("tfm: error: data/: no dataset captions de→en ")
 
 
 def test_printing_a_config_imports_no_torch() -> None:
