@@ -2,7 +2,7 @@
 
 import gzip
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from forked import Forks
 from transformer_cli.commands import translate as module
 from transformer_cli.compute.world import VARIABLES
+from transformer_cli.translator import Translation, Translator
 
 Tfm = Callable[..., tuple[int, str, str]]
 
@@ -149,13 +150,13 @@ def test_what_cannot_be_cut_or_written_is_one_line(
 def test_a_text_that_changes_while_it_is_translated_is_refused(
     tfm: Tfm, project: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translate = module._Work.translate
+    stream = Translator.stream
 
-    def appending(*arguments: Any, **named: Any) -> None:
-        translate(*arguments, **named)
+    def appending(*arguments: Any, **named: Any) -> Iterator[Translation]:
+        yield from stream(*arguments, **named)
         text.write_text("Hund\n", encoding="utf-8")
 
-    monkeypatch.setattr(module._Work, "translate", appending)
+    monkeypatch.setattr(Translator, "stream", appending)
     code, _, err = tfm("translate", "-i", text, "-o", tmp_path / "out", "--shard", "1/2", cwd=project)
     assert (code, err) == (1, f"tfm: error: {text}: changed while shard 1/2 was translated; start all shards again\n")
     assert [path.name for path in (tmp_path / "out.shards").iterdir()] == ["job.json"]

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transformer_cli.commands import completion
-from transformer_cli.commands.options import DeviceOption, JsonOption, LowercaseOption, file_to_read
+from transformer_cli.commands.options import DeviceOption, JsonOption, LowercaseOption, SplitOption, file_to_read
 from transformer_cli.commands.tables import score_with_interval, table
 from transformer_cli.system.terminal import bold, counted, fitted
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.compare import Comparison, Example, RecipeComparison
-    from transformer_cli.evaluation.statistics import PairedScore
 
 EXAMPLES = 3
 CAUTION = """\
@@ -38,15 +37,7 @@ def compare(
             autocompletion=completion.lists_of_runs,
         ),
     ],
-    split: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SPLIT",
-            help="A split of the first run's dataset. Repeatable.",
-            show_default="every test set",
-            autocompletion=completion.splits,
-        ),
-    ] = None,
+    split: SplitOption = None,
     input_file: Annotated[
         Path | None, file_to_read("Your own sentences, with --reference. Files do not need it.", "--input")
     ] = None,
@@ -86,12 +77,15 @@ def compare(
     from transformer_cli.evaluation.compare import Terms, compare, compare_recipes
 
     terms = Terms(split or (), input_file, reference, lowercase, language, device)
+    found: Sequence[Comparison] | Sequence[RecipeComparison]
     if are_single:
         found = compare(systems, terms, examples=EXAMPLES if examples is None else examples)
-        print(_as_json(found) if as_json else comparisons_as_table(found))
+        text = comparisons_as_table(found)
     else:
-        of_recipes = compare_recipes(recipes, terms)
-        print(_as_json(of_recipes) if as_json else recipes_as_table(of_recipes))
+        found = compare_recipes(recipes, terms)
+        text = recipes_as_table(found)
+    # JSON is escaped to ASCII: a folder's name may hold bytes that no encoding can print
+    print(json.dumps({"comparisons": [asdict(each) for each in found]}) if as_json else text)
 
 
 def _runs_of(argument: str) -> list[str]:
@@ -99,11 +93,6 @@ def _runs_of(argument: str) -> list[str]:
     if Path(argument).exists() or Path("runs", argument).exists():
         return [argument]
     return [name for name in argument.split(",") if name] or [argument]
-
-
-def _as_json(comparisons: Sequence["Comparison"] | Sequence["RecipeComparison"]) -> str:
-    """Returns the fields of each, escaped to ASCII: a folder's name may hold bytes that no encoding can print."""
-    return json.dumps({"comparisons": [asdict(comparison) for comparison in comparisons]})
 
 
 def comparisons_as_table(comparisons: Sequence["Comparison"]) -> str:
@@ -114,7 +103,11 @@ def comparisons_as_table(comparisons: Sequence["Comparison"]) -> str:
         for metric in ("BLEU", "chrF"):
             rows = [[metric, "score ± 95 %", "difference", "p (bootstrap)", "p (randomisation)"]]
             for system in comparison.systems:
-                rows.append([system.name, *_tested(system.bleu if metric == "BLEU" else system.chrf)])
+                found = system.bleu if metric == "BLEU" else system.chrf
+                rows.append([system.name, score_with_interval(found.score, found.interval), "", "", ""])
+                if difference := found.difference:
+                    p_values = (_p(difference.p_bootstrap), _p(difference.p_randomization))
+                    rows[-1][2:] = [f"{difference.points:+.2f}", *p_values]
             parts.append(table(rows))
         signatures = [f"BLEU {each}" for each in comparison.bleu_signatures]
         parts.append("\n".join([*signatures, *(f"chrF {each}" for each in comparison.chrf_signatures)]))
@@ -133,14 +126,12 @@ def recipes_as_table(comparisons: Sequence["RecipeComparison"]) -> str:
             rows = [[metric, "runs", "mean ± SD", "difference (95 %)", "p (Welch)"]]
             for recipe in comparison.recipes:
                 found = recipe.bleu if metric == "BLEU" else recipe.chrf
-                row = [",".join(recipe.runs), " ".join(f"{score:.2f}" for score in found.scores)]
-                row.append(f"{found.mean:.2f} ± {found.standard_deviation:.2f}")
+                scores = " ".join(f"{score:.2f}" for score in found.scores)
+                spread = f"{found.mean:.2f} ± {found.standard_deviation:.2f}"
+                rows.append([",".join(recipe.runs), scores, spread, "", ""])
                 if difference := found.difference:
                     half = "" if difference.half_width is None else f" ± {difference.half_width:.2f}"
-                    row += [f"{difference.points:+.2f}{half}", _p(difference.p)]
-                else:
-                    row += ["", ""]
-                rows.append(row)
+                    rows[-1][3:] = [f"{difference.points:+.2f}{half}", _p(difference.p)]
             parts.append(table(rows))
         parts.append(f"BLEU {comparison.bleu_signature}\nchrF {comparison.chrf_signature}")
         parts.append(_verdicts(recipe.verdict for recipe in comparison.recipes))
@@ -157,14 +148,6 @@ def _verdicts(verdicts: Iterable[str | None]) -> str:
             f"the next one below 0.05 / {tests - 1}, …)"
         )
     return "\n".join(said)
-
-
-def _tested(found: "PairedScore") -> list[str]:
-    """Returns the cells of a score: with its interval, its difference and two p-values."""
-    cells = [score_with_interval(found.score, found.interval)]
-    if (difference := found.difference) is None:
-        return [*cells, "", "", ""]
-    return [*cells, f"{difference.points:+.2f}", _p(difference.p_bootstrap), _p(difference.p_randomization)]
 
 
 def _example(example: "Example", first: str, second: str) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_cli.commands import completion
 from transformer_cli.commands.options import (
     BeamSizeOption,
     DecodingSetOption,
@@ -16,6 +15,7 @@ from transformer_cli.commands.options import (
     JsonOption,
     LowercaseOption,
     RunsOption,
+    SplitOption,
     file_to_read,
     file_to_write,
     search_settings,
@@ -32,15 +32,7 @@ def evaluate(
     run: RunsOption = None,
     overrides: DecodingSetOption = None,
     beam_size: BeamSizeOption = None,
-    split: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SPLIT",
-            help="valid, train or a test set. Repeatable.",
-            show_default="every test set",
-            autocompletion=completion.splits,
-        ),
-    ] = None,
+    split: SplitOption = None,
     input_file: Annotated[
         Path | None, file_to_read("Evaluate on your own sentences, with --reference.", "--input")
     ] = None,
@@ -61,26 +53,25 @@ def evaluate(
             raise unwritable(path, "it is a folder")
     from transformer_cli.runs.run import find_run
 
-    folder, *others = [find_run(each) for each in run or (None,)]
+    folders = [find_run(each) for each in run or (None,)]
     from transformer_cli.evaluation.evaluate import evaluate  # imports torch, so only when there are runs
     from transformer_cli.runs.exported import open_any
     from transformer_cli.system.files import write_text
 
-    files = (input_file, reference) if input_file and reference else None
-    settings = search_settings(open_any(folder).config.decoding, overrides, beam_size=beam_size)
+    first, *others = map(open_any, folders)
     judged = list(
         evaluate(
-            folder,
+            first,
             others=others,
             splits=split or (),
-            files=files,
+            files=(input_file, reference) if input_file and reference else None,
             device=device,
-            settings=settings,
+            settings=search_settings(first.config.decoding, overrides, beam_size=beam_size),
             lowercase=lowercase,
         )
     )
     results = [each.result for each in judged]
-    print(results_as_json(folder, results, others) if as_json else results_as_table(results))
+    print(results_as_json(folders, results) if as_json else results_as_table(results))
     translations = [translation for each in judged for translation in each.translations]
     for path, lines in (
         (output, [translation.text for translation in translations]),
@@ -91,40 +82,29 @@ def evaluate(
                 write_text(path, "".join(f"{line}\n" for line in lines))
 
 
-def results_as_json(run: Path, results: Sequence["Result"], others: Sequence[Path] = ()) -> str:
+def results_as_json(folders: Sequence[Path], results: Sequence["Result"]) -> str:
     """Returns the run's folder, those of the other runs of an ensemble, and the fields of each split's Result.
 
     It is escaped to ASCII: a folder's name may hold bytes that no encoding can print.
     """
-    ensemble = {"others": [str(other) for other in others]} if others else {}
-    return json.dumps({"run": str(run), **ensemble, "results": [asdict(result) for result in results]})
+    run, *others = map(str, folders)
+    ensemble = {"others": others} if others else {}
+    return json.dumps({"run": run, **ensemble, "results": [asdict(result) for result in results]})
 
 
 def results_as_table(results: Sequence["Result"]) -> str:
     """Returns losses and scores, one line per split, BLEU by source length, and the signatures of the scores."""
     rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF", "seconds"]]
+    groups = sorted({(each.shortest, each.longest) for result in results for each in result.bleu_by_source_length})
+    by_length = [["BLEU by source length", *(f"{one}–{last}" if last else f"{one} and more" for one, last in groups)]]
     for result in results:
-        losses = (result.loss, result.ppl, result.loss_batch_mean)
+        losses = (f"{loss:.3f}" for loss in (result.loss, result.ppl, result.loss_batch_mean))
         bleu = score_with_interval(result.bleu, result.bleu_interval)
         chrf = score_with_interval(result.chrf, result.chrf_interval)
-        rows.append([result.split, f"{result.sentences:,}", *(f"{loss:.3f}" for loss in losses)])
-        rows[-1] += [bleu, f"{result.bleu_tokens:.2f}", chrf, f"{result.seconds:.1f}"]
-    has_interval = any(result.bleu_interval for result in results)
-    note = "± half of the 95 % bootstrap interval\n" if has_interval else ""
-    return (
-        f"{table(rows)}\n{note}\n{_lengths_as_table(results)}\n\n"
-        f"BLEU {results[0].bleu_signature}\nchrF {results[0].chrf_signature}"
-    )
-
-
-def _lengths_as_table(results: Sequence["Result"]) -> str:
-    """Returns BLEU by source length, one line per split, with the number of sentences in brackets."""
-    groups = sorted(
-        {each.shortest: each.longest for result in results for each in result.bleu_by_source_length}.items()
-    )
-    names = [f"{shortest}–{longest}" if longest else f"{shortest} and more" for shortest, longest in groups]
-    rows = [["BLEU by source length", *names]]
-    for result in results:
+        rows.append([result.split, f"{result.sentences:,}", *losses, bleu, f"{result.bleu_tokens:.2f}", chrf])
+        rows[-1].append(f"{result.seconds:.1f}")
         found = {each.shortest: f"{each.bleu:.2f} ({each.sentences:,})" for each in result.bleu_by_source_length}
-        rows.append([result.split, *(found.get(shortest, "") for shortest, _ in groups)])
-    return table(rows)
+        by_length.append([result.split, *(found.get(shortest, "") for shortest, _ in groups)])
+    note = "± half of the 95 % bootstrap interval\n" if any(result.bleu_interval for result in results) else ""
+    signatures = f"BLEU {results[0].bleu_signature}\nchrF {results[0].chrf_signature}"
+    return f"{table(rows)}\n{note}\n{table(by_length)}\n\n{signatures}"

@@ -103,7 +103,7 @@ def inspect(
     picture = None if as_blocks or as_json else output or Path("inspect.png")
     if picture:
         picture_format(picture)  # before there is work to lose
-    sentence = as_text(sentence, "the sentence")
+    sentence, columns = as_text(sentence, "the sentence"), shutil.get_terminal_size().columns
     if vectors is not None:
         of_a_model: dict[str, object] = {
             "--run": run,
@@ -116,7 +116,20 @@ def inspect(
         }
         if given := [option for option, value in of_a_model.items() if value]:
             raise typer.BadParameter(f"--vectors uses no model, so it cannot be used together with {', '.join(given)}")
-        _inspect_words(sentence, vectors, query, scale != "none", picture, as_json)
+        from transformer_cli.inspection.numbers import attend_over_words
+
+        words = attend_over_words(sentence, vectors, is_scaled=scale != "none", query=query)
+        if as_json:
+            print(words_as_json(words))
+        elif picture is None:
+            weights = [("", words.weights.tolist())]
+            print(f"{MEANING}\n\n{_side_by_side(weights, _queries(words), words.words, columns)}")
+        else:
+            from transformer_cli.inspection.plots import draw_words
+
+            with writing(picture):
+                draw_words(words, picture)
+            print(f"{words_as_table(words)}\n{picture}")
         return
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
@@ -126,39 +139,19 @@ def inspect(
 
     settings = search_settings(translator.run.config.decoding, overrides)
     inspection = inspect_sentence(translator, sentence, Options(on_error=on_error), settings)
-    kinds = [each for each in KINDS if not kind or KindChoice(each) in kind]
-    maps = inspection.maps(kinds, layer=layer, heads=head or ())
+    maps = inspection.maps(
+        [each for each in KINDS if not kind or KindChoice(each) in kind], layer=layer, heads=head or ()
+    )
     if as_json:
         print(json.dumps(inspection.as_record(maps), ensure_ascii=False, allow_nan=False))
     elif picture is None:
-        print(f"{inspection.translation}\n\n{maps_as_blocks(maps, columns=shutil.get_terminal_size().columns)}")
+        print(f"{inspection.translation}\n\n{maps_as_blocks(maps, columns=columns)}")
     else:
         from transformer_cli.inspection.plots import draw_inspection
 
         with writing(picture):
             draw_inspection(inspection, maps, picture)
         print(f"{inspection.translation}\n{picture}")
-
-
-def _inspect_words(
-    sentence: str, vectors: str, query: str | None, is_scaled: bool, picture: Path | None, as_json: bool
-) -> None:
-    """picture: the file to write, or None to print text or JSON instead."""
-    from transformer_cli.inspection.numbers import attend_over_words
-
-    found = attend_over_words(sentence, vectors, is_scaled=is_scaled, query=query)
-    if as_json:
-        print(words_as_json(found))
-    elif picture is None:
-        weights = [("", found.weights.tolist())]
-        blocks = _side_by_side(weights, _queries(found), found.words, shutil.get_terminal_size().columns)
-        print(f"{MEANING}\n\n{blocks}")
-    else:
-        from transformer_cli.inspection.plots import draw_words
-
-        with writing(picture):
-            draw_words(found, picture)
-        print(f"{words_as_table(found)}\n{picture}")
 
 
 def words_as_json(found: "WordAttention") -> str:
@@ -204,37 +197,35 @@ def _side_by_side(
     rows = [_visible(token) for token in targets]
     margin = max(map(width, rows)) + 1
     most = max(columns - margin, 16) // 2  # sources beside each other, each of which takes two columns
-    if len(sources) > most:
-        blocks = []
-        for title, weights in maps:
-            for start in range(0, len(sources), most):
-                part = f"(columns {start + 1}–{min(start + most, len(sources))} of {len(sources)})"
-                cells = [row[start : start + most] for row in weights]
-                blocks.append(_block([(f"{title} {part}".strip(), cells)], rows, margin, sources[start : start + most]))
-    else:
-        at_once = max(1, (most + 1) // (len(sources) + 1))
-        groups = [maps[start : start + at_once] for start in range(0, len(maps), at_once)]
-        blocks = [_block(group, rows, margin, sources) for group in groups]
+    at_once = max(1, (most + 1) // (len(sources) + 1))
+    blocks = []
+    for first in range(0, len(maps), at_once):
+        for start in range(0, len(sources), most):
+            end, part = min(start + most, len(sources)), ""
+            if len(sources) > most:
+                part = f"(columns {start + 1}–{end} of {len(sources)})"
+            cut = [
+                (f"{title} {part}".strip(), [row[start:end] for row in weights])
+                for title, weights in maps[first : first + at_once]
+            ]
+            blocks.append(_block(cut, rows, margin, sources[start:end]))
     return "\n\n".join(blocks)
 
 
 def _block(maps: Sequence[tuple[str, Cells]], rows: Sequence[str], margin: int, sources: Sequence[str]) -> str:
     """Returns maps beside each other: their titles, the sources' tokens written downwards, and the weights."""
-    heads = [list(signs(_visible(token))) for token in sources]
-    depth = max(map(len, heads))
-    titles = "  ".join(_pad(title, 2 * len(heads)) for title, _ in maps)
+    letters = [list(signs(_visible(token))) for token in sources]
+    depth = max(map(len, letters))
+    titles = "  ".join(_pad(title, 2 * len(sources)) for title, _ in maps)
     lines = [" " * margin + titles] if titles.strip() else []
-    for level in range(depth):
-        letters = "".join(_pad(head[at] if (at := level - depth + len(head)) >= 0 else "", 2) for head in heads)
-        lines.append(" " * margin + "  ".join([letters] * len(maps)))
+    for level in zip(*([""] * (depth - len(each)) + each for each in letters), strict=True):
+        lines.append(" " * margin + "  ".join(["".join(_pad(letter, 2) for letter in level)] * len(maps)))
     for index, name in enumerate(rows):
-        cells = "  ".join("".join(map(_shade, weights[index])) for _, weights in maps)
-        lines.append(" " * (margin - 1 - width(name)) + f"{name} {cells}")
+        shaded = (
+            [next(shade for least, shade in SHADES if each >= least) for each in cells[index]] for _, cells in maps
+        )
+        lines.append(" " * (margin - 1 - width(name)) + f"{name} {'  '.join(map(''.join, shaded))}")
     return "\n".join(line.rstrip() for line in lines)
-
-
-def _shade(weight: float) -> str:
-    return next(shade for least, shade in SHADES if weight >= least)
 
 
 def _visible(token: str) -> str:

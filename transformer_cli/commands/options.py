@@ -16,22 +16,21 @@ if TYPE_CHECKING:
     from transformer_cli.translator import Translator
 
 
-def _dash_as_input(path: Path | None) -> Path | None:
-    return Path("/dev/stdin") if path == Path("-") else path
+def _file(text: str, names: Sequence[str], dash: str) -> Any:
+    def named(path: Path | None) -> Path | None:
+        return Path(dash) if path == Path("-") else path
 
-
-def _dash_as_output(path: Path | None) -> Path | None:
-    return Path("/dev/stdout") if path == Path("-") else path
+    return typer.Option(*names, metavar="FILE", help=text, callback=named)
 
 
 def file_to_read(text: str, *names: str) -> Any:
     """Returns an option that names a file of lines; - is standard input, as for most programs. text: its help."""
-    return typer.Option(*names, metavar="FILE", help=text, callback=_dash_as_input)
+    return _file(text, names, "/dev/stdin")
 
 
 def file_to_write(text: str, *names: str) -> Any:
     """Returns an option that names a file of lines; - is standard output. text: its help."""
-    return typer.Option(*names, metavar="FILE", help=text, callback=_dash_as_output)
+    return _file(text, names, "/dev/stdout")
 
 
 def _run(text: str) -> Any:
@@ -79,6 +78,16 @@ RunOption = Annotated[str | None, _run("A run's name under runs/, or its folder.
 RunsOption = Annotated[
     list[str] | None,
     _run("A run's name under runs/, or its folder. Several runs of one dataset translate together, as an ensemble."),
+]
+SplitOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--split",
+        metavar="SPLIT",
+        help="valid, train or a test set of the (first) run's dataset. Repeatable.",
+        show_default="every test set",
+        autocompletion=completion.splits,
+    ),
 ]
 DeviceOption = Annotated[
     str,

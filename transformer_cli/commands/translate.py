@@ -9,8 +9,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -38,6 +38,7 @@ from transformer_cli.system import progress, terminal
 from transformer_cli.system.streams import stream_named
 
 if TYPE_CHECKING:
+    from transformer_cli.compute.world import World
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.runs.shards import Shard
     from transformer_cli.translator import Options, Translation, Translator
@@ -46,9 +47,6 @@ CHUNK = 1000  # lines that are read before they are translated together
 CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
 NAMED = 10  # lines that were too long, of which the numbers are said
 FILES = ("a file", "no such file")  # where a whole file can appear
-
-Render = Callable[[int, "Translation"], str]
-"""The number of a line and its translation → what is printed"""
 
 log = logging.getLogger(__name__)
 
@@ -129,30 +127,46 @@ def translate(
         raise typer.BadParameter("--attention draws the attention of one model: give one --run")
     if attention:
         picture_format(attention)
-    place = _choose_shard(shard, device, input_file, output)
-    translator = load_translator(run, place.device)
+    from transformer_cli.compute.world import World
+
+    world = World.from_environment()
+    part = _choose_shard(shard, world, input_file, output)
+    if world.size > 1:
+        from transformer_cli.compute.devices import choose_device_of
+
+        device = str(choose_device_of(world, device))
+    translator = load_translator(run, device)
     from transformer_cli.translator import Options
 
     settings = search_settings(
         translator.run.config.decoding, overrides, beam_size=beam_size, n_best=n_best, max_tokens=max_tokens
     )
-    settings = replace(settings, scores=as_json or n_best is not None)  # else only text is printed
-    options = Options(
-        keep_unk=keep_unk,
-        on_error=on_error,
-        keep_attention=attention is not None,
-        prefix=as_text(prefix, "--prefix"),
+    work = _Work(
+        translator,
+        Options(
+            keep_unk=keep_unk,
+            on_error=on_error,
+            keep_attention=attention is not None,
+            prefix=as_text(prefix, "--prefix"),
+        ),
+        replace(settings, scores=as_json or n_best is not None),  # else only text is printed
+        "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}",
+        attention,
     )
-    form = "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}"
-    work = _Work(translator, options, settings, _renderer(form))
-    if not sentences and not input_file and not output and sys.stdin.isatty():
+    if part and input_file and output:
+        try:
+            work.translate_shard(part, input_file, output)
+        except TfmError as error:
+            if world.size == 1:
+                raise
+            # what is wrong with this shard is known to this process alone, so it has to say it
+            raise DistributedError(f"rank {world.rank}, shard {part}: {error}") from None
+    elif not sentences and not input_file and not output and sys.stdin.isatty():
         work.converse()
-    elif place.shard and input_file and output:
-        work.translate_shard(place, input_file, output, form)
     else:
-        name, lines = _named_lines(sentences, input_file)
+        name, lines, n_lines = _named_lines(sentences, input_file)
         with _opened(output) as out:
-            work.translate(lines, name, out, n_lines=_n_lines(sentences, input_file), attention=attention)
+            work.translate(lines, name, out, n_lines=n_lines)
 
 
 @dataclass(frozen=True)
@@ -162,40 +176,48 @@ class _Work:
     translator: "Translator"
     options: "Options"
     settings: "SearchSettings"
-    render: Render
+    form: str
+    """json, text or tokens; the last two may be numbered: then the n best of each line are printed"""
+    attention: Path | None
+    """where the attention of the one sentence is drawn"""
 
     def translate(
-        self,
-        lines: Iterable[str],
-        name: str,
-        out: TextIO,
-        *,
-        n_lines: int | None = None,
-        first_line: int = 1,
-        attention: Path | None = None,
+        self, lines: Iterable[str], name: str, out: TextIO, *, n_lines: int | None = None, first_line: int = 1
     ) -> None:
         """Print the translations of lines. However that ends, say at its end which lines were too long.
 
-        n_lines: how many there are, if that is known. first_line: the number of the first one. attention: where it is
-        drawn.
+        name: what errors call the text. n_lines: how many there are, if that is known. first_line: the number of the
+        first one.
         """
         too_long: list[int] = []
+        is_watched = out.isatty()  # then somebody sees the lines appear, and needs no bar
+        if is_watched or n_lines == 1:  # for which there is no bar either
+            terminal.note("translating")
         try:
-            with _progress(out, n_lines) as (chunk, done):
+            with nullcontext() if is_watched else progress.bar("translate", n_lines, " sentences") as bar:
                 stream = self.translator.stream(
-                    lines, self.options, self.settings, chunk=chunk, name=name, first_line=first_line, done=done
+                    lines,
+                    self.options,
+                    self.settings,
+                    chunk=CHUNK_TO_WATCH if is_watched else CHUNK,
+                    name=name,
+                    first_line=first_line,
+                    done=(lambda n_lines: None) if bar is None else bar.update,
                 )
                 for number, translation in enumerate(stream, first_line):
                     if translation.was_too_long:
                         too_long.append(number)
-                    if attention:  # there is only one sentence
-                        self._draw_cross_attention(translation, attention)
-                    print(self.render(number, translation), file=out)
+                    if self.attention:
+                        self._draw_attention(translation, self.attention)
+                    print(_rendered(number, translation, self.form), file=out)
                     if number % CHUNK == 0:
                         out.flush()  # a program that has sent as many lines may wait for them
         finally:
             if too_long:
-                log.warning("%s: %s", name, self._about(too_long))
+                became = {"blank": "left blank", "copy": "copied", "truncate": "cut"}[self.options.on_error]
+                numbers = ", ".join(map(str, too_long[:NAMED])) + (", …" if len(too_long) > NAMED else "")
+                lines_are = f"{len(too_long):,} too long, {became}: {'line' if len(too_long) == 1 else 'lines'}"
+                log.warning("%s%s %s", f"{name}: " if name else "", lines_are, numbers)
 
     def converse(self) -> None:
         """Say which run translates what, then translate each line as soon as it is typed, until Ctrl-D."""
@@ -207,56 +229,24 @@ class _Work:
         log.info("One sentence per line. Ctrl-C drops a line, Ctrl-D ends.")
 
         def answer(number: int, line: str) -> None:
-            terminal.note("translating")
             try:
                 sentence = as_text(line, f"line {number}")
-                (found,) = self.translator.translations([sentence], self.options, self.settings, first_line=number)
+                self.translate([sentence], "", sys.stdout, n_lines=1, first_line=number)
             except DataError as error:  # one sentence too long is no reason to leave
                 print(terminal.message(f"tfm: error: {error}"), file=sys.stderr)
-            else:
-                if found.was_too_long:
-                    log.warning("%s", self._about([number]))
-                print(self.render(number, found), flush=True)
+            sys.stdout.flush()
 
         converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
 
-    def translate_shard(self, place: "_Place", input_file: Path, output: Path, form: str) -> None:
-        """Translate a shard of a file, unless that has been done; join all, if it was the last one.
-
-        Under torchrun, what is wrong with this shard is known to this process alone: it becomes a DistributedError,
-        which every rank says for itself.
-        """
-        from transformer_cli.data.lines import count_lines, cut_lines
-        from transformer_cli.runs import shards
-
-        assert place.shard
-        shard = place.shard
-        facts = {**self._facts(input_file, form), "packed": output.suffix == ".gz"}  # as `_as_text` decides
-
-        def write(file: BinaryIO) -> None:
-            rows = shard.lines(count_lines(input_file), CHUNK)
-            lines = islice(cut_lines(input_file), rows.start, rows.stop)
-            with _as_text(file, output) as out:
-                self.translate(lines, str(input_file), out, first_line=rows.start + 1)
-            if _sum_of(input_file) != facts["input"]:
-                raise DataError(f"{input_file}: changed while shard {shard} was translated; start all shards again")
-
-        try:
-            with writing(output):
-                # of a link, the file that it points to is replaced, and the shards wait beside that one
-                shards.finish(shard, output.resolve() if output.is_symlink() else output, facts, write)
-        except TfmError as error:
-            if place.rank is None:
-                raise
-            raise DistributedError(f"rank {place.rank}, shard {shard}: {error}") from None
-
-    def _facts(self, input_file: Path, form: str) -> dict[str, Any]:
-        """Returns all that the written text follows from, so that shards of different texts are never joined."""
+    def translate_shard(self, shard: "Shard", input_file: Path, output: Path) -> None:
+        """Translate a shard of a file, unless that has been done; join all, if it was the last one."""
         from importlib.metadata import version
 
+        from transformer_cli.data.lines import count_lines, cut_lines
+        from transformer_cli.runs import shards
         from transformer_cli.system.sums import read_sums
 
-        return {
+        facts = {  # all that the written text follows from, so that shards of different texts are never joined
             "input": _sum_of(input_file),
             "runs": [
                 {"id": run.identity.id, "weights": checkpoint, "files": read_sums(run.folder)}
@@ -268,11 +258,24 @@ class _Work:
                 **self.settings.decoding.model_dump(mode="json"),
             },
             "options": {key: value for key, value in asdict(self.options).items() if key != "keep_attention"},
-            "form": form,
+            "form": self.form,
             "version": version("transformer-cli"),
+            "packed": output.suffix == ".gz",  # as `_as_text` decides
         }
 
-    def _draw_cross_attention(self, translation: "Translation", path: Path) -> None:
+        def write(file: BinaryIO) -> None:
+            rows = shard.lines(count_lines(input_file), CHUNK)
+            lines = islice(cut_lines(input_file), rows.start, rows.stop)
+            with _as_text(file, output) as out:
+                self.translate(lines, str(input_file), out, n_lines=len(rows), first_line=rows.start + 1)
+            if _sum_of(input_file) != facts["input"]:
+                raise DataError(f"{input_file}: changed while shard {shard} was translated; start all shards again")
+
+        with writing(output):
+            # of a link, the file that it points to is replaced, and the shards wait beside that one
+            shards.finish(shard, output.resolve() if output.is_symlink() else output, facts, write)
+
+    def _draw_attention(self, translation: "Translation", path: Path) -> None:
         from transformer_cli.inspection.numbers import cross_attention
         from transformer_cli.inspection.plots import draw_attention
 
@@ -281,28 +284,18 @@ class _Work:
             draw_attention(maps, path)
         log.info("%s: what each position of the translation attends to", path)
 
-    def _about(self, too_long: Sequence[int]) -> str:
-        """Returns what is said of lines that were too long. too_long: their numbers."""
-        became = {"blank": "left blank", "copy": "copied", "truncate": "cut"}[self.options.on_error]
-        numbers = ", ".join(map(str, too_long[:NAMED])) + (", …" if len(too_long) > NAMED else "")
-        return f"{len(too_long):,} too long, {became}: {'line' if len(too_long) == 1 else 'lines'} {numbers}"
 
-
-def _renderer(form: str) -> Render:
-    """form: json, or text or tokens; if numbered, the n best of each line, with its number."""
+def _rendered(number: int, translation: "Translation", form: str) -> str:
+    """Returns what is printed of the translation of line `number`. form: as in `_Work`."""
     if form == "json":
-        return lambda number, translation: translation_as_json(translation)
-
-    def written(translation: "Translation") -> str:
-        if form.startswith("text"):
-            return translation.text
-        return " ".join(token.replace(" ", "▁") for token in translation.tokens)  # a subword may begin with a space
-
-    if not form.endswith("numbered"):
-        return lambda number, translation: written(translation)
-    return lambda number, translation: "\n".join(
-        f"{number}\t{each.score:.4f}\t{written(each)}" for each in (translation, *translation.alternatives)
-    )
+        return translation_as_json(translation)
+    lines = []
+    for each in (translation, *translation.alternatives):
+        text = each.text
+        if form.startswith("tokens"):
+            text = " ".join(token.replace(" ", "▁") for token in each.tokens)  # a subword may begin with a space
+        lines.append(f"{number}\t{each.score:.4f}\t{text}" if form.endswith("numbered") else text)
+    return "\n".join(lines)
 
 
 def translation_as_json(translation: "Translation") -> str:
@@ -329,30 +322,19 @@ def translation_as_json(translation: "Translation") -> str:
     return json.dumps(fields, ensure_ascii=False)
 
 
-@contextmanager
-def _progress(out: TextIO, n_lines: int | None) -> Iterator[tuple[int, Callable[[int], object]]]:
-    """How many lines are translated together, and who is told of them: a bar, unless somebody sees the lines appear."""
-    if out.isatty():
-        terminal.note("translating")
-        yield CHUNK_TO_WATCH, lambda n_lines: None
-        return
-    with progress.bar("translate", n_lines, " sentences") as bar:
-        yield CHUNK, bar.update
+def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[str, Iterable[str], int | None]:
+    """The name of what is read, its lines, and how many there are, if that is easily known.
 
-
-def _n_lines(sentences: Sequence[str] | None, path: Path | None) -> int | None:
-    """Returns how many sentences, or lines of the file, there are; None if that is not easily known."""
-    from transformer_cli.data.lines import count_lines
+    They are the sentences given as arguments, else the lines of the file, else those of standard input.
+    """
+    from transformer_cli.data.lines import count_lines, cut_lines, lines_of
 
     if sentences:
-        return len(sentences)
-    is_plain = path is not None and path.is_file() and stream_named(path) is None and path.suffix != ".gz"
-    return count_lines(path) if path and is_plain else None
-
-
-def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[str, Iterable[str]]:
-    """The sentences given as arguments, else the lines of the file, else those of standard input; and their name."""
-    from transformer_cli.data.lines import cut_lines, lines_of
+        lines = [as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
+        return "argument", lines, len(lines)
+    if path:
+        is_plain = path.is_file() and stream_named(path) is None and path.suffix != ".gz"
+        return str(path), cut_lines(path), count_lines(path) if is_plain else None
 
     def standard_input() -> Iterator[str]:
         try:
@@ -362,32 +344,27 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
                 f"standard input: cannot be read: {error.strerror}; give sentences, --input, or a pipe"
             ) from None
 
-    if sentences:
-        return "argument", [as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
-    if path:
-        return str(path), cut_lines(path)
-    return "standard input", standard_input()
+    return "standard input", standard_input(), None
 
 
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
     """What translations are printed to: a file that appears when the block has ended well, or standard output."""
-    if output is None or stream_named(output) == 1:
+    descriptor = stream_named(output) if output else 1
+    if output is None or descriptor == 1:
         yield sys.stdout
         return
     from transformer_cli.system.files import kind_of, new_file
 
-    descriptor = stream_named(output)
     with writing(output):
-        if descriptor is not None or kind_of(output) not in FILES:
-            with (
-                open(output if descriptor is None else os.dup(descriptor), "wb") as file,
-                _as_text(file, output) as out,
-            ):
-                yield out
+        if descriptor is not None:
+            whole: AbstractContextManager[BinaryIO] = open(os.dup(descriptor), "wb")
+        elif kind_of(output) not in FILES:
+            whole = output.open("wb")
         else:
-            with new_file(output) as whole, _as_text(whole, output) as out:
-                yield out
+            whole = new_file(output)
+        with whole as file, _as_text(file, output) as out:
+            yield out
 
 
 def _sum_of(path: Path) -> str:
@@ -400,59 +377,32 @@ def _sum_of(path: Path) -> str:
         raise unreadable(path, error) from None
 
 
-@contextmanager
-def _as_text(file: BinaryIO, path: Path) -> Iterator[TextIO]:
-    r"""Write UTF-8 into an open file, with "\n" at the end of lines; the file stays open.
+def _as_text(file: BinaryIO, path: Path) -> TextIO:
+    r"""Returns an open file as UTF-8 with "\n" at the end of lines. Closing that writes all, and leaves the file open.
 
     path: a file that is called .gz is compressed, as it is read. (Compressed shards can be joined as they are.)
     """
-    packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if path.suffix == ".gz" else None
-    out = io.TextIOWrapper(packed or file, encoding="utf-8", newline="\n")
-    try:
-        yield out
-        out.flush()
-    finally:
-        with suppress(OSError):
-            out.detach()
-    if packed:
-        packed.close()
+    if path.suffix == ".gz":
+        return io.TextIOWrapper(gzip.GzipFile("", "wb", fileobj=file, mtime=0), encoding="utf-8", newline="\n")
+    return open(file.fileno(), "w", encoding="utf-8", newline="\n", closefd=False)
 
 
-@dataclass(frozen=True)
-class _Place:
-    """What this process translates, and where."""
-
-    device: str
-    shard: "Shard | None" = None
-    """None: all of the text"""
-    rank: int | None = None
-    """which of torchrun's processes this is; None without torchrun"""
-
-
-def _choose_shard(given: str | None, device: str, input_file: Path | None, output: Path | None) -> _Place:
-    """Returns what `--shard` says; under torchrun, the process's rank says it, and which GPU it takes.
+def _choose_shard(given: str | None, world: "World", input_file: Path | None, output: Path | None) -> "Shard | None":
+    """Returns which part of a file this process translates: what `--shard` says, or under torchrun the rank.
 
     Raises typer.BadParameter for options that do not go together, DataError for files that cannot be cut or joined.
     """
-    from transformer_cli.runs import shards
+    from transformer_cli.runs.shards import Shard
     from transformer_cli.system.files import kind_of
 
-    world = None
-    if "WORLD_SIZE" in os.environ:  # else NumPy need not be imported yet
-        from transformer_cli.compute.world import World
-
-        world = World.from_environment()
-    if world and world.size > 1:
-        if given:
-            raise typer.BadParameter("under torchrun, a process's rank says which shard is its own: leave --shard out")
-        shard = shards.Shard(world.rank + 1, world.size)
-    elif given is None:
-        return _Place(device)
-    else:
-        try:
-            shard = shards.Shard.parse(given)
-        except ValueError as error:
-            raise typer.BadParameter(str(error), param_hint="--shard") from None
+    if given is None and world.size == 1:
+        return None
+    if given and world.size > 1:
+        raise typer.BadParameter("under torchrun, a process's rank says which shard is its own: leave --shard out")
+    try:
+        shard = Shard.parse(given) if given is not None else Shard(world.rank + 1, world.size)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--shard") from None
     if not input_file or not output:
         who = "--shard needs" if given else "several processes need"
         raise typer.BadParameter(f"{who} --input FILE and --output FILE: each shard is a part of both")
@@ -462,8 +412,4 @@ def _choose_shard(given: str | None, device: str, input_file: Path | None, outpu
         raise unwritable(output, "shards are joined in a file")
     if output.exists() and output.samefile(input_file):
         raise unwritable(output, "it is the --input, from which shards are cut")
-    if world is None or world.size == 1:
-        return _Place(device, shard)
-    from transformer_cli.compute.devices import choose_device_of
-
-    return _Place(str(choose_device_of(world, device)), shard, world.rank)
+    return shard

@@ -1,6 +1,7 @@
 """What is printed of results: dicts that JSON holds, JSON as it has always been, and tables."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ import torch
 
 from transformer_cli.commands import evaluate, inspect, prepare
 from transformer_cli.commands.translate import translation_as_json
+from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.prepare import Prepared
 from transformer_cli.evaluation.evaluate import LengthScore, Result
 from transformer_cli.evaluation.metrics import Interval
 from transformer_cli.inspection.numbers import Attention, Inspection, WordAttention
 from transformer_cli.translator import Translation
+
+Tfm = Callable[..., tuple[int, str, str]]
 
 MANIFEST: dict[str, Any] = {
     "settings": {"source": "de", "target": "en", "min_freq": 2},
@@ -121,18 +125,18 @@ def test_the_alternatives_of_a_translation_stand_in_its_line() -> None:
 
 
 def test_results_are_the_runs_folder_and_the_fields_of_each() -> None:
-    (found,) = json.loads(evaluate.results_as_json(Path("runs/mine"), [result("test", 1.7)]))["results"]
+    (found,) = json.loads(evaluate.results_as_json([Path("runs/mine")], [result("test", 1.7)]))["results"]
     assert found == asdict(result("test", 1.7))
     assert found["bleu_interval"] == {"mean": 35.9, "half_width": 1.663}
     assert found["bleu_by_source_length"][1] == {"shortest": 51, "longest": None, "sentences": 10, "bleu": 20.0}
-    text = evaluate.results_as_json(Path("runs/mine"), [])
+    text = evaluate.results_as_json([Path("runs/mine")], [])
     assert text == '{"run": "runs/mine", "results": []}'
-    ensemble = evaluate.results_as_json(Path("runs/mine"), [], [Path("runs/yours")])
+    ensemble = evaluate.results_as_json([Path("runs/mine"), Path("runs/yours")], [])
     assert ensemble == '{"run": "runs/mine", "others": ["runs/yours"], "results": []}'
 
 
 def test_a_folder_whose_name_is_no_utf_8_can_be_printed() -> None:
-    text = evaluate.results_as_json(Path("runs/\udcff"), [])
+    text = evaluate.results_as_json([Path("runs/\udcff")], [])
     assert text.encode("utf-8") == b'{"run": "runs/\\udcff", "results": []}'
 
 
@@ -169,6 +173,16 @@ def test_a_prepared_dataset_is_a_table() -> None:
         "vocabulary (min_freq 2): de 7,851, en 5,892",
         "validation references that come back exactly from their tokens: 99.7%",
     ]
+
+
+def test_a_prepared_dataset_is_its_manifest_as_json(tfm: Tfm, corpus: Path, project: Path) -> None:
+    code, out, err = tfm("prepare", "--config", corpus / "tiny.yaml", "--json", cwd=project)
+    (folder,) = (project / "data").iterdir()
+    assert (code, err) == (0, f"data/{folder.name}: nothing has changed, nothing to do\n")
+    found = json.loads(out)
+    assert out.count("\n") == 1
+    assert list(found["splits"]) == ["train", "valid", "test"]
+    assert found == Dataset.open(folder).manifest
 
 
 def test_an_inspection_is_numbers_and_null_where_nothing_may_be_attended_to(inspection: Inspection) -> None:

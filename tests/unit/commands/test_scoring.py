@@ -22,3 +22,14 @@ def test_a_line_out_for_every_line_in(tfm: Tfm, project: Path, tmp_path: Path) -
     assert [f"{each['log_prob']:.4f}" for each in found] == [first[0], second[0], third[0]]
     assert found[2].keys() == {"source", "target", "log_prob", "tokens", "ppl"}
     assert found[2]["target"] == "the cat"
+
+
+def test_a_pair_is_one_line_of_json_whatever_stands_in_it(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    lines = ["Der Hund\u2028singt.", "Die Katze\x85singt."]  # at both of which Python, but no other program, ends lines
+    (tmp_path / "source").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    files = ("--input", tmp_path / "source", "--target", tmp_path / "source")
+    code, out, _ = tfm("score", *files, "--json", cwd=project)
+    found = out.removesuffix("\n").split("\n")
+    assert code == 0
+    assert [json.loads(line)["target"] for line in found] == lines
+    assert [text in line for text, line in zip(lines, found, strict=True)] == [True, True]  # as it is, not escaped
