@@ -19,14 +19,15 @@ SMALL = "import transformer_cli.commands.translate as t; t.CHUNK = 7\n"
 KILLED = f"""{SMALL}
 import os, signal
 from transformer_cli.translator import Translator
-translate = Translator._translate
+stream = Translator.stream
 
-def die(self, lines, prefix, options, settings, first_line, done):
-    if first_line == 22:  # the second chunk of shard 2/4
-        os.kill(os.getpid(), signal.SIGKILL)
-    return translate(self, lines, prefix, options, settings, first_line, done)
+def die(self, *given, first_line, **named):
+    for number, each in enumerate(stream(self, *given, first_line=first_line, **named), first_line):
+        if number == 22:  # the second chunk of shard 2/4
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield each
 
-Translator._translate = die
+Translator.stream = die
 """
 
 

@@ -180,7 +180,9 @@ class _Job:
         sweep(self.folder, idle_s=0)
 
     def _read(self) -> dict[str, Any] | None:
-        if kind_of(self.folder) not in ("a folder", "no such file"):
+        if (kind := kind_of(self.folder)) == "no such file":
+            return None
+        if kind != "a folder":
             raise DataError(f"{self.folder}: not a folder, in which shards could wait; name another --output")
         try:
             found: dict[str, Any] = read_json(self._record)
