@@ -18,7 +18,6 @@ from transformer_cli.commands.options import (
     SplitOption,
     file_to_read,
     file_to_write,
-    search_settings,
     unwritable,
     writing,
 )
@@ -54,11 +53,14 @@ def evaluate(
     from transformer_cli.runs.run import find_run
 
     folders = [find_run(each) for each in run or (None,)]
+    from transformer_cli.config.load import override_decoding
+    from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.evaluation.evaluate import evaluate  # imports torch, so only when there are runs
     from transformer_cli.runs.exported import open_any
     from transformer_cli.system.files import write_text
 
     first, *others = map(open_any, folders)
+    decoding = override_decoding(first.config.decoding, overrides or (), beam_size=beam_size)
     judged = list(
         evaluate(
             first,
@@ -66,7 +68,7 @@ def evaluate(
             splits=split or (),
             files=(input_file, reference) if input_file and reference else None,
             device=device,
-            settings=search_settings(first.config.decoding, overrides, beam_size=beam_size),
+            settings=SearchSettings(decoding=decoding),
             lowercase=lowercase,
         )
     )

@@ -16,7 +16,6 @@ from transformer_cli.commands.options import (
     RunOption,
     as_text,
     load_translator,
-    search_settings,
     writing,
 )
 from transformer_cli.commands.tables import table
@@ -134,10 +133,12 @@ def inspect(
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
     translator = load_translator([run], device)
+    from transformer_cli.config.load import override_decoding
+    from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.inspection.numbers import KINDS, inspect_sentence
     from transformer_cli.translator import Options
 
-    settings = search_settings(translator.run.config.decoding, overrides)
+    settings = SearchSettings(decoding=override_decoding(translator.run.config.decoding, overrides or ()))
     inspection = inspect_sentence(translator, sentence, Options(on_error=on_error), settings)
     maps = inspection.maps(
         [each for each in KINDS if not kind or KindChoice(each) in kind], layer=layer, heads=head or ()

@@ -11,8 +11,6 @@ from transformer_cli.commands import completion
 from transformer_cli.errors import DataError
 
 if TYPE_CHECKING:
-    from transformer_cli.config.schema import DecodingConfig
-    from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.translator import Translator
 
 
@@ -116,25 +114,6 @@ def load_translator(runs: Sequence[str | None] | None, device: str) -> "Translat
     from transformer_cli.translator import Translator
 
     return Translator.load(*folders, device=device)
-
-
-def search_settings(
-    decoding: "DecodingConfig",
-    overrides: Sequence[str] | None,
-    *,
-    beam_size: int | None = None,
-    n_best: int | None = None,
-    max_tokens: int | None = None,
-) -> "SearchSettings":
-    """Returns how to search: as the flags say, else as `--set` says, else as `decoding`, the run's own settings, says.
-
-    Raises ConfigError.
-    """
-    from transformer_cli.config.load import override_decoding
-    from transformer_cli.decoding.settings import SearchSettings
-
-    chosen = override_decoding(decoding, overrides or (), beam_size=beam_size)
-    return SearchSettings(max_tokens=max_tokens, n_best=1 if n_best is None else n_best, decoding=chosen)
 
 
 def as_text(argument: str, name: str) -> str:

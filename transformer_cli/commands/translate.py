@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TextIO
@@ -28,7 +28,6 @@ from transformer_cli.commands.options import (
     file_to_read,
     file_to_write,
     load_translator,
-    search_settings,
     unwritable,
     writing,
 )
@@ -39,9 +38,8 @@ from transformer_cli.system.streams import stream_named
 
 if TYPE_CHECKING:
     from transformer_cli.compute.world import World
-    from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.runs.shards import Shard
-    from transformer_cli.translator import Options, Translation, Translator
+    from transformer_cli.translator import Translation, Translator
 
 CHUNK = 1000  # lines that are read before they are translated together
 CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
@@ -136,23 +134,24 @@ def translate(
 
         device = str(choose_device_of(world, device))
     translator = load_translator(run, device)
+    from transformer_cli.config.load import override_decoding
+    from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.translator import Options
 
-    settings = search_settings(
-        translator.run.config.decoding, overrides, beam_size=beam_size, n_best=n_best, max_tokens=max_tokens
+    translator.settings = SearchSettings(
+        max_tokens=max_tokens,
+        n_best=n_best or 1,
+        scores=as_json or n_best is not None,  # else only text is printed
+        decoding=override_decoding(translator.run.config.decoding, overrides or (), beam_size=beam_size),
     )
-    work = _Work(
-        translator,
-        Options(
-            keep_unk=keep_unk,
-            on_error=on_error,
-            keep_attention=attention is not None,
-            prefix=as_text(prefix, "--prefix"),
-        ),
-        replace(settings, scores=as_json or n_best is not None),  # else only text is printed
-        "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}",
-        attention,
+    translator.options = Options(
+        keep_unk=keep_unk,
+        on_error=on_error,
+        keep_attention=attention is not None,
+        prefix=as_text(prefix, "--prefix"),
     )
+    form = "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}"
+    work = _Work(translator, form, attention)
     if part and input_file and output:
         try:
             work.translate_shard(part, input_file, output)
@@ -174,8 +173,6 @@ class _Work:
     """How lines become what is printed."""
 
     translator: "Translator"
-    options: "Options"
-    settings: "SearchSettings"
     form: str
     """json, text or tokens; the last two may be numbered: then the n best of each line are printed"""
     attention: Path | None
@@ -197,8 +194,6 @@ class _Work:
             with nullcontext() if is_watched else progress.bar("translate", n_lines, " sentences") as bar:
                 stream = self.translator.stream(
                     lines,
-                    self.options,
-                    self.settings,
                     chunk=CHUNK_TO_WATCH if is_watched else CHUNK,
                     name=name,
                     first_line=first_line,
@@ -214,7 +209,7 @@ class _Work:
                         out.flush()  # a program that has sent as many lines may wait for them
         finally:
             if too_long:
-                became = {"blank": "left blank", "copy": "copied", "truncate": "cut"}[self.options.on_error]
+                became = {"blank": "left blank", "copy": "copied", "truncate": "cut"}[self.translator.options.on_error]
                 numbers = ", ".join(map(str, too_long[:NAMED])) + (", …" if len(too_long) > NAMED else "")
                 lines_are = f"{len(too_long):,} too long, {became}: {'line' if len(too_long) == 1 else 'lines'}"
                 log.warning("%s%s %s", f"{name}: " if name else "", lines_are, numbers)
@@ -246,6 +241,7 @@ class _Work:
         from transformer_cli.runs import shards
         from transformer_cli.system.sums import read_sums
 
+        options, settings = self.translator.options, self.translator.settings
         facts = {  # all that the written text follows from, so that shards of different texts are never joined
             "input": _sum_of(input_file),
             "runs": [
@@ -253,11 +249,11 @@ class _Work:
                 for run, checkpoint in zip(self.translator.runs, self.translator.checkpoints, strict=True)
             ],
             "search": {
-                "n_best": self.settings.n_best,
-                "max_tokens": self.settings.max_tokens,
-                **self.settings.decoding.model_dump(mode="json"),
+                "n_best": settings.n_best,
+                "max_tokens": settings.max_tokens,
+                **settings.decoding.model_dump(mode="json"),
             },
-            "options": {key: value for key, value in asdict(self.options).items() if key != "keep_attention"},
+            "options": {key: value for key, value in asdict(options).items() if key != "keep_attention"},
             "form": self.form,
             "version": version("transformer-cli"),
             "packed": output.suffix == ".gz",  # as `_as_text` decides

@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from transformer_cli.commands.compare import CAUTION, RECIPE_CAUTION
+from transformer_cli.evaluation import statistics
 
 Tfm = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(autouse=True)
+def _few_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "SHUFFLES", 200)
 
 
 @pytest.fixture
