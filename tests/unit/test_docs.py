@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -43,11 +44,11 @@ def test_every_page_is_found_from_the_index() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_commands_and_their_options_exist(page: Path) -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    group: Any = typer.main.get_command(app)
     for _, block in FENCE.findall(page.read_text(encoding="utf-8")):
         for line in block.replace("\\\n", " ").split("\n"):
             if match := re.match(r"\s*\$?\s*tfm ([a-z]+)(.*)", line):
-                options = {option for each in commands[match[1]].params for option in each.opts}
+                options = {option for each in group.get_command(None, match[1]).params for option in each.opts}
                 words = shlex.split(match[2].split("#")[0].split(" | ")[0].split(" > ")[0])
                 used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
                 assert used <= options | {"--help", "-h"}, line

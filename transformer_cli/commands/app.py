@@ -10,8 +10,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -39,35 +38,24 @@ COMMANDS = (
     "doctor",
 )
 """in the order of the help; each is the function of its name in commands/NAME.py"""
-IN_SEVERAL_PROCESSES = ("train", "translate")
 WITHOUT_TORCH = ("config", "curves", "runs", "verify")
 """the commands that begin at once"""
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or that of the copy of click in newer versions of typer
 
 
-class _Commands(Mapping[str, Any]):
-    """Name → command, which is imported when it is looked up: the help of one needs none of the others."""
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in COMMANDS:
-            raise KeyError(name)
-        function = getattr(import_module(f"transformer_cli.commands.{name}"), name)
-        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command()(_said_once()(function) if name in IN_SEVERAL_PROCESSES else function)
-        return typer.main.get_command(alone)
-
-
 class _Group(typer.core.TyperGroup):
-    """`tfm`, with these commands."""
+    """`tfm`, with commands that are imported when they are looked up: the help of one needs none of the others."""
 
     def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes | {"commands": _Commands()})
+        super().__init__(**attributes | {"commands": dict.fromkeys(COMMANDS)})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Returns a command, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command()(getattr(import_module(f"transformer_cli.commands.{cmd_name}"), cmd_name))
+        return typer.main.get_command(alone)
 
 
 app = typer.Typer(
@@ -81,55 +69,60 @@ app = typer.Typer(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run `tfm` and exit the process with its exit code. arguments: None uses the arguments of the process."""
     if importlib.util.find_spec("fcntl") is None:
-        _say("tfm: error: Windows is not supported, because files are locked as only Unix does it; run tfm in WSL")
-        sys.exit(1)
-    threads.bound_spinning()
-    streams.set_up()
-    try:
-        with signals.watched(is_silent=_is_second()) as watch:
-            message, code = _outcome(arguments, watch)
-            _say(message)
-    except signals.Stopped as stopped:
-        code = 128 + stopped.number
-        _say("" if _is_second() else f"tfm: {stopped}")
+        said, code = "tfm: error: Windows is not supported, as files are locked as only Unix does it; run tfm in WSL", 1
+    else:
+        threads.bound_spinning()
+        streams.set_up()
+        try:
+            with signals.watched() as watch:
+                said, code = _outcome(arguments, watch)
+        except signals.Stopped as stopped:
+            said, code = "" if terminal.is_second() else f"tfm: {stopped}", 128 + stopped.number
+    if said:
+        terminal.erase_line()
+        sys.stderr.write(f"{terminal.message(said)}\n")  # in one call: no other process's line comes in between
     terminal.forget_note()
     sys.exit(code)
 
 
 def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str, int]:
-    """Run a command. Returns the line that says why it has ended, or "", and the exit code."""
+    """Run a command. Returns the line that says why it has ended, or "", and the exit code.
+
+    What all processes of a job find is said once on each machine, by the one of local rank 0. The others leave it some
+    time to speak: torchrun ends all as soon as one has ended. One that is still there after that has an error of its
+    own, and says it. (`World.together` makes all that are connected fail alike.)
+    """
     try:
-        code = _code(arguments)
+        try:
+            code = app(args=arguments, prog_name="tfm", standalone_mode=False) or 0
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
         sys.stdout.flush()
         return "", code
     except TfmError as error:
+        if terminal.is_second() and not isinstance(error, DistributedError):
+            time.sleep(30)
         return f"tfm: error: {error}", 1
     except UsageError as error:
         if error.ctx is not None:
             sys.stderr.write(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} -h' for help.\n\n")
         return f"tfm: error: {error.format_message()}", 2
     except Interrupted as interruption:
-        return f"tfm: {interruption}", 128 + interruption.signal_number
+        if terminal.is_second():
+            time.sleep(1)  # short, because all processes notice the signal at the same moment
+        return "" if terminal.is_second() else f"tfm: {interruption}", 128 + interruption.signal_number
     except streams.ReaderGone:
         return "", 128 + 13  # as if SIGPIPE had ended it, as it ends other programs
     except Exception as error:
         if watch.number is not None:  # a library has made something else of Stopped
             raise signals.Stopped(watch.number) from None
-        watch.finish()
         if isinstance(error, OSError) and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT)):
             where = f"{error.filename}: " if error.filename else ""  # a path, the permissions, the disk
             return f"tfm: error: {where}{error.strerror}; correct the path, the permissions or the space left", 1
         from transformer_cli.system import reports
 
-        return f"tfm: error: {_rank()}{reports.tell(error)}", 1
-
-
-def _code(arguments: Sequence[str] | None) -> int:
-    """Run a command. Returns its exit code, if it ends with one."""
-    try:
-        return app(args=arguments, prog_name="tfm", standalone_mode=False) or 0
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        rank = f"rank {os.environ.get('RANK')}: " if "WORLD_SIZE" in os.environ else ""
+        return f"tfm: error: {rank}{reports.tell(error)}", 1
 
 
 @app.callback(invoke_without_command=True)
@@ -145,56 +138,11 @@ def root(
     elif context.invoked_subcommand is None:
         typer.echo(context.get_help())
     else:
-        _start_log()
+        from transformer_cli.system.progress import LineHandler
+
+        package = logging.getLogger("transformer_cli")
+        package.handlers = [LineHandler()]
+        package.setLevel(logging.INFO)
+        package.propagate = False
         if context.invoked_subcommand not in WITHOUT_TORCH:
             terminal.note("loading PyTorch")  # takes seconds, and half a minute when the computer has just been started
-        if context.invoked_subcommand != "train":  # which prints nothing there
-            streams.check_standard_output()
-
-
-@contextmanager
-def _said_once() -> Iterator[None]:
-    """An error that ends all processes of a job is printed once on each machine, by the process of local rank 0.
-
-    They leave the first some time to speak: torchrun ends all as soon as one has ended. One that is still there after
-    that has an error of its own, and says it. (`World.together` makes all that are connected fail alike.)
-    """
-    try:
-        yield
-    except (TfmError, Interrupted) as error:
-        from transformer_cli.compute.world import World
-
-        if isinstance(error, DistributedError) or World.from_environment().local_rank == 0:
-            raise
-        if isinstance(error, Interrupted):
-            time.sleep(1)  # short, because all processes notice the signal at the same moment
-            sys.exit(128 + error.signal_number)
-        time.sleep(30)
-        raise
-
-
-def _start_log() -> None:
-    from transformer_cli.system.progress import LineHandler
-
-    package = logging.getLogger("transformer_cli")
-    package.handlers = [LineHandler()]
-    package.setLevel(logging.INFO)
-    package.propagate = False
-
-
-def _is_second() -> bool:
-    """Whether another process of the same job speaks on this machine."""
-    return "WORLD_SIZE" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
-
-
-def _rank() -> str:
-    """Returns which process of a job this one is, as the beginning of a line."""
-    rank = os.environ.get("RANK", "")
-    return f"rank {rank}: " if rank and "WORLD_SIZE" in os.environ else ""
-
-
-def _say(message: str) -> None:
-    if message:
-        terminal.erase_line()
-        line = f"{terminal.message(message)}\n"
-        sys.stderr.write(line)  # in one call, so that no other process's line comes before the line's end

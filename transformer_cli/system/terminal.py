@@ -10,6 +10,7 @@ import io
 import os
 import re
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Iterator
 from typing import TextIO
@@ -17,11 +18,10 @@ from typing import TextIO
 # DEL; C1, of which \x9b and \x9d begin escape codes too; marks of direction; surrogates
 HIDDEN = "\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 CONTROLS = re.compile(f"[\x00-\x1f{HIDDEN}]")
-NOT_IN_LINES = f"[\x00-\x08\x0b-\x1f{HIDDEN}]"  # all but tab and line feed
+NOT_IN_LINES = f"\x00-\x08\x0b-\x1f{HIDDEN}"  # all but tab and line feed
 STYLE = re.compile("\x1b\\[(?:1|1;31|1;33|0)m")
-STYLED = f"\x1b\\[(?:1|1;31|1;33)m[^{NOT_IN_LINES[1:-1]}]*\x1b\\[0m"  # what `bold` and `message` return
-OBEYED = re.compile(f"{STYLED}|({NOT_IN_LINES})")
-OBEYED_WITH_BARS = re.compile(f"{STYLED}|\r|\x1b\\[A|({NOT_IN_LINES})")  # tqdm writes \r and "up" too
+STYLED = f"\x1b\\[(?:1|1;31|1;33)m[^{NOT_IN_LINES}]*\x1b\\[0m"  # what `styled` returns
+BARS = "\r|\x1b\\[A"  # what tqdm writes: return, and up one line
 ERASE_LINE = "\r\x1b[K"
 STYLES_OF_MESSAGES = {"tfm: error:": "1;31", "warning:": "1;33"}  # bold and red, bold and yellow
 WITHOUT_WIDTH = ("Mn", "Me", "Cf")  # Unicode's categories: marks that stand on a letter, and joiners
@@ -31,7 +31,7 @@ JOINER = "\u200d"  # makes one sign of two emoji
 class Terminal(io.TextIOWrapper):
     """A text stream to a terminal on which control characters are visible. Bold that ends is all that it obeys."""
 
-    obeyed = OBEYED
+    obeyed = re.compile(f"{STYLED}|([{NOT_IN_LINES}])")
     """what it obeys, and, as group 1, a character that is made visible"""
 
     def write(self, text: str, /) -> int:
@@ -49,7 +49,7 @@ class Terminal(io.TextIOWrapper):
 class TerminalWithBars(Terminal):
     """The same for standard error, where tqdm draws progress bars."""
 
-    obeyed = OBEYED_WITH_BARS
+    obeyed = re.compile(f"{STYLED}|{BARS}|([{NOT_IN_LINES}])")
 
 
 _noted: Terminal | None = None
@@ -59,15 +59,11 @@ _noted: Terminal | None = None
 def note(text: str) -> None:
     """Say on standard error what takes a while, until something else is written. Says nothing but on a terminal."""
     global _noted
-    if not isinstance(sys.stderr, Terminal) or os.environ.get("LOCAL_RANK", "0") != "0":
-        return
-    forget_note()
-    if is_plain():
-        sys.stderr.put(f"{text} …\n")
-    else:
+    if isinstance(sys.stderr, Terminal) and not is_plain() and not is_second():
+        forget_note()
         sys.stderr.put(f"{text} …")
+        sys.stderr.flush()
         _noted = sys.stderr
-    sys.stderr.flush()
 
 
 def forget_note() -> None:
@@ -80,9 +76,15 @@ def forget_note() -> None:
 
 
 def erase_line() -> None:
-    """Erase what stands in the last line of a terminal: the ^C of a Ctrl-C, behind a bar that has gone."""
+    """Erase what stands in the last line of a terminal: a note, or the ^C of a Ctrl-C, behind a bar that has gone."""
+    forget_note()
     if isinstance(sys.stderr, Terminal) and not is_plain():
         sys.stderr.put(ERASE_LINE)
+
+
+def is_second() -> bool:
+    """Whether another process of the same job speaks on this machine: torchrun's process of local rank 0."""
+    return "WORLD_SIZE" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
 
 
 def is_plain() -> bool:
@@ -90,14 +92,16 @@ def is_plain() -> bool:
     return os.environ.get("TERM", "dumb") == "dumb"
 
 
-def has_styles(stream: TextIO | None) -> bool:
-    """Whether text that is written to a stream may be bold and coloured. See no-color.org for NO_COLOR."""
-    return isinstance(stream, Terminal) and not is_plain() and not os.environ.get("NO_COLOR")
-
-
 def bold(text: str) -> str:
     """Returns text for standard output that is bold on a terminal."""
-    return _styled(text, "1", sys.stdout)
+    return styled(text, "1", sys.stdout)
+
+
+def styled(text: str, style: str, stream: TextIO | None) -> str:
+    """Returns text that is bold or coloured where a stream is a terminal that can be. See no-color.org for NO_COLOR."""
+    if not isinstance(stream, Terminal) or is_plain() or os.environ.get("NO_COLOR"):
+        return text
+    return f"\x1b[{style}m{text}\x1b[0m"
 
 
 def message(text: str) -> str:
@@ -105,15 +109,11 @@ def message(text: str) -> str:
 
     Such a beginning is "tfm: error:" or "warning:". Control characters are visible: a file's name may hold line feeds.
     """
-    line = on_one_line(text)
+    lines = fitted(on_one_line(text), sys.stderr)
     for beginning, style in STYLES_OF_MESSAGES.items():
-        if line.startswith(beginning):
-            line = _styled(beginning, style, sys.stderr) + line.removeprefix(beginning)
-    return fitted(line, sys.stderr)
-
-
-def _styled(text: str, style: str, stream: TextIO | None) -> str:
-    return f"\x1b[{style}m{text}\x1b[0m" if has_styles(stream) else text
+        if lines.startswith(beginning):
+            return styled(beginning, style, sys.stderr) + lines.removeprefix(beginning)
+    return lines
 
 
 def columns(stream: TextIO | None = None) -> int | None:
@@ -158,24 +158,16 @@ def fitted(text: str, stream: TextIO | None = None) -> str:
     """Returns text whose lines are broken between words where they are wider than a terminal.
 
     What is broken off is indented by two columns more than its line. A word that is wider than the terminal, such as a
-    path, stays where it is: the terminal breaks it, and it can be copied as a whole. stream: as in `columns`.
+    path, is left to the terminal to break, so that it can be copied as a whole. stream: as in `columns`.
     """
     limit = columns(stream)
     if limit is None:
         return text
-    return "\n".join(line if width(line) <= limit else _broken(line, limit) for line in text.split("\n"))
-
-
-def _broken(line: str, limit: int) -> str:
-    content = line.lstrip(" ")
-    indent = line[: len(line) - len(content)]
-    lines = [indent]
-    for word in re.split("(?<=[^ ])(?= )", content):  # each word but the first with the spaces before it
-        below = f"{indent}  {word.lstrip(' ')}"
-        if lines[-1].strip() and width(lines[-1] + word) > limit >= width(below):
-            lines.append(below)
-        else:
-            lines[-1] += word
+    lines = []
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
+        broken = textwrap.wrap(line, limit, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        lines += [line] if width(line) <= limit else broken
     return "\n".join(lines)
 
 

@@ -8,11 +8,10 @@ done before is saved. Whatever changes weights, the state of training or their f
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from transformer_cli.errors import DistributedError, Interrupted
-from transformer_cli.system.signals import NUMBERS, Stopped, current_watch
+from transformer_cli.system.signals import NUMBERS, Stopped, current_watch, handling
 
 
 class Stop:
@@ -29,16 +28,14 @@ class Stop:
         self.signal_number: int | None = None
         self.save_rest = save_rest
         self.saved_step = saved_step
-        self.without = " without --fresh" if was_fresh else ""
-        """what is to be left out of the command that goes on, in words"""
+        self.same_command = f"the same command{' without --fresh' if was_fresh else ''}"
+        """the command that goes on, in words"""
         self._changing = threading.RLock()
         self._is_over = False
 
-    @contextmanager
-    def held_off(self) -> Iterator[None]:
+    def held_off(self) -> AbstractContextManager[object]:
         """A block in which `rescue` waits: what is saved would be neither the state before it nor the one after it."""
-        with self._changing:
-            yield
+        return self._changing
 
     def interrupted(self) -> Interrupted:
         """Returns what ends training when all that was done has been saved."""
@@ -62,48 +59,34 @@ class Stop:
     def last_words(self) -> str:
         """Returns what a process says that ends at once."""
         if self.saved_step is None:
-            return f"stopped at once; nothing has been saved yet, and the same command{self.without} begins again"
+            return f"stopped at once; nothing has been saved yet, and {self.same_command} begins again"
         step = f"{self.saved_step:,}"
-        return (
-            f"stopped at once; the last save is that of step {step}, from which the same command{self.without} goes on"
-        )
+        return f"stopped at once; the last save is that of step {step}, from which {self.same_command} goes on"
 
     def _saved_words(self) -> str:
         if self.saved_step is None:
-            return f"stopped before the first step; give the same command{self.without} again"
-        return f"stopped and saved at step {self.saved_step:,}; the same command{self.without} goes on"
+            return f"stopped before the first step; give {self.same_command} again"
+        return f"stopped and saved at step {self.saved_step:,}; {self.same_command} goes on"
 
 
 @contextmanager
-def stop_signals(stop: Stop | None = None) -> Iterator[Stop]:
+def stop_signals(stop: Stop) -> Iterator[None]:
     """Note the first signal in a Stop during the block instead of ending the process.
 
     On the command line, `signals` does what follows if that is not enough. Elsewhere, such as in a notebook, a second
-    signal has its usual effect. A signal that the process ignores stays ignored.
+    signal has its usual effect.
     """
-    stop = stop or Stop()
-    if watch := current_watch():
-        with watch.listening(stop):
-            yield stop
-        return
-    if threading.current_thread() is not threading.main_thread():
-        yield stop  # only the main thread may set handlers
-        return
-    previous: dict[int, Any] = {}
+    with ExitStack() as handled:
 
-    def note(number: int, _frame: object) -> None:
-        stop.signal_number = number
-        for known, handler in previous.items():
-            signal.signal(known, handler)
+        def note(number: int, _frame: object) -> None:
+            stop.signal_number = number
+            handled.close()
 
-    for number in NUMBERS:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            previous[number] = signal.signal(number, note)
-    try:
-        yield stop
-    finally:
-        for known, handler in previous.items():
-            signal.signal(known, handler)
+        if watch := current_watch():
+            handled.enter_context(watch.listening(stop))
+        elif threading.current_thread() is threading.main_thread():  # it alone may set handlers
+            handled.enter_context(handling(NUMBERS, note))
+        yield
 
 
 @contextmanager
@@ -117,5 +100,5 @@ def told_how_to_go_on(stop: Stop) -> Iterator[None]:
     except DistributedError as lost:
         if stop.signal_number:  # the others got it too, and one of them has ended sooner
             raise Interrupted(stop.last_words(), stop.signal_number) from None
-        how = f"start the same command again{stop.without}: it goes on from the last save"
+        how = f"start {stop.same_command} again: it goes on from the last save"
         raise DistributedError(f"{lost}; {how}") from None

@@ -190,7 +190,7 @@ class Trainer:
             unit=" tokens",
             unit_scale=True,
             initial=n_tokens(plan[: state.batch]),
-            as_lines=not self.world.is_first,  # the log of the others is muted
+            is_silent=not self.world.is_first,
         ) as bar:
             while state.batch < len(plan):
                 batches = plan[state.batch : state.batch + self.settings.accumulate]

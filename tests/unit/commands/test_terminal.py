@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from forked import Forks
-from transformer_cli.commands.app import main
 from transformer_cli.commands.tables import table
 from transformer_cli.system import progress, streams, terminal
 from transformer_cli.system.progress import LineHandler
@@ -134,24 +133,6 @@ def test_a_message_is_one_line_that_no_terminal_obeys(text: str, capsys: pytest.
     assert err.removesuffix("\n").isprintable()
 
 
-def test_escape_codes_of_a_vocabulary_are_shown_on_a_terminal(
-    screen: Screen, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(project)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("sys.stdout", screen.stream)
-    monkeypatch.setattr("sys.stderr", screen.stream)
-    with pytest.raises(SystemExit):
-        main(["translate", "Der kleine \x1bzorro schläft am Strand."])
-    with pytest.raises(SystemExit):
-        main(["translate", "--run", "no\x1b[31m\nrun", "Hund"])
-    seen = screen.seen()
-    assert "the small \\x1bzorro sleeps at the beach.\n" in seen
-    ours = ("\r", "\n", "\x1b[K", "\x1b[1;31m", "\x1b[0m")  # notes come and go; an error's beginning is red
-    assert re.sub("|".join(map(re.escape, ours)), "", seen).isprintable()
-    assert "\r\x1b[K\x1b[1;31mtfm: error:\x1b[0m runs/no\\x1b[31m\\nrun: " in seen
-
-
 @pytest.fixture
 def converse(forks: Forks, project: Path, tmp_path: Path, screen: Screen) -> Callable[..., int]:
     """converse(*arguments, out=None, history="on"): start `tfm translate` on the screen."""
@@ -165,6 +146,20 @@ def converse(forks: Forks, project: Path, tmp_path: Path, screen: Screen) -> Cal
         return forks.start("translate", *arguments, cwd=tmp_path, streams=streams, environment=chosen)
 
     return start
+
+
+def test_escape_codes_of_a_vocabulary_are_shown_on_a_terminal(
+    converse: Callable[..., int], forks: Forks, screen: Screen
+) -> None:
+    converse("Der kleine \x1bzorro schläft am Strand.")
+    assert forks.end() == 0
+    converse("--run", "no\x1b[31m\nrun", "Hund")
+    assert forks.end() == 1
+    seen = screen.seen()
+    assert "the small \\x1bzorro sleeps at the beach.\n" in seen
+    ours = ("\r", "\n", "\x1b[K", "\x1b[1;31m", "\x1b[0m")  # notes come and go; an error's beginning is red
+    assert re.sub("|".join(map(re.escape, ours)), "", seen).isprintable()
+    assert "\r\x1b[K\x1b[1;31mtfm: error:\x1b[0m runs/no\\x1b[31m\\nrun: " in seen
 
 
 DOG = "the old dog sings in the park.\n"
@@ -181,20 +176,6 @@ def test_a_conversation(converse: Callable[..., int], forks: Forks, screen: Scre
     screen.seen(until="jault im Park.")
     screen.answer(pid, signal.SIGINT, "de> ")  # a Ctrl-C, which drops the line
     screen.type("\x1b[A\x1b[A\r")  # up, to the line before the last that was entered
-    screen.seen(until=DOG)
-    screen.type("\x04")
-    assert forks.end() == 0
-
-
-def test_after_a_stop_a_conversation_goes_on_where_it_was(
-    converse: Callable[..., int], forks: Forks, screen: Screen
-) -> None:
-    pid = converse()
-    screen.seen(until="de> ")
-    screen.type("Der alte Hund")
-    screen.seen(until="Der alte Hund")
-    screen.answer(pid, signal.SIGCONT, "Der alte Hund")  # what `fg` sends after a Ctrl-Z; behind a new prompt
-    screen.type(" singt im Park.\r")
     screen.seen(until=DOG)
     screen.type("\x04")
     assert forks.end() == 0
@@ -291,14 +272,6 @@ def test_a_note_stands_until_something_else_is_said(screen: Screen, monkeypatch:
     assert screen.seen() == "\r\x1b[Ktranslating …\r\x1b[Kdone\n"
 
 
-def test_a_note_is_a_line_where_nothing_can_be_erased(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.setattr("sys.stderr", TerminalWithBars(screen.stream.buffer, encoding="utf-8", line_buffering=True))
-    terminal.note("loading")
-    sys.stderr.write("done\n")
-    assert screen.seen() == "loading …\ndone\n"
-
-
 def test_a_note_is_gone_before_the_reader_of_a_pipe_shows_results(
     screen: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,9 +286,16 @@ def test_a_note_is_gone_before_the_reader_of_a_pipe_shows_results(
     os.close(read)
 
 
-def test_nothing_but_a_terminal_gets_notes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_but_a_terminal_that_can_erase_gets_notes(
+    screen: Screen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     terminal.note("loading")
     assert capsys.readouterr() == ("", "")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr("sys.stderr", TerminalWithBars(screen.stream.buffer, encoding="utf-8", line_buffering=True))
+    terminal.note("loading")
+    sys.stderr.write("done\n")
+    assert screen.seen() == "done\n"
 
 
 @pytest.mark.parametrize(
@@ -369,7 +349,7 @@ def test_columns_that_do_not_fit_stand_below(be_narrow: Callable[[], None]) -> N
 def test_a_message_is_broken_between_words(be_narrow: Callable[[], None]) -> None:
     be_narrow()
     assert terminal.message("tfm: error: runs/a-name-without-an-end: is damaged;\nmend it") == (
-        "tfm: error: runs/a-name-without-an-end:\n  is damaged;\\nmend\n  it"
+        "tfm: error:\n  runs/a-name-without-an-end:\n  is damaged;\\nmend\n  it"
     )
     assert terminal.fitted("  short\n  eins zwei drei vier") == "  short\n  eins zwei drei\n    vier"
 

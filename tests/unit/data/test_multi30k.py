@@ -317,7 +317,7 @@ def test_ctrl_c_leaves_nothing(server: Server, cache: Path, monkeypatch: pytest.
         assert len(list(cache.iterdir())) == 1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("transformer_cli.system.progress.Lines.update", interrupt)
+    monkeypatch.setattr("tqdm.tqdm.update", interrupt)
     with pytest.raises(KeyboardInterrupt):
         open_corpus(DataConfig())
     assert list(cache.iterdir()) == []

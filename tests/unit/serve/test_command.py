@@ -110,7 +110,7 @@ def test_without_its_extra_one_line_says_what_to_install(
 
 
 def test_a_report_does_not_have_the_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("sys.argv", ["tfm", "serve", "--api-key", "geheim", "--api-key=geheim", "--port", "1"])
     reports.tell(ValueError())
     (report,) = tmp_path.iterdir()

@@ -2,6 +2,7 @@
 
 import io
 import logging
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_a_bar_begins_with_what_was_done_before(monkeypatch: pytest.MonkeyPatch)
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, in seconds, that progress reads."""
     now = [1000.0]
-    monkeypatch.setattr(progress, "monotonic", lambda: now[0])
+    monkeypatch.setattr("tqdm.std.time", lambda: now[0])
     return now
 
 
@@ -66,12 +67,15 @@ def test_elsewhere_work_of_unknown_size_is_told_too(clock: list[float], caplog: 
     assert caplog.messages == ["prepare train: 120 sentences [01:00,  2.00 sentences/s]"]
 
 
-def test_lines_can_be_asked_for_on_a_terminal(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("options", [{"total": 1}, {"total": 10, "is_silent": True}], ids=str)
+def test_one_thing_and_what_another_process_shows_need_no_bar(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    with progress.bar("Training", 10, "step", as_lines=True) as bar:
-        clock[0] += 1.0
-        bar.update(5)
+    with progress.bar("Training", unit="step", **options) as bar:
+        bar.update()
+        bar.set_postfix_str("")
     assert terminal.getvalue() == ""
 
 

@@ -76,9 +76,13 @@ def test_a_closed_standard_error_loses_no_result(forks: Forks, used: Path) -> No
     ("arguments", "closed", "said"),
     [
         pytest.param(("translate",), 0, "standard input: cannot be read: Bad file descriptor", id="input of translate"),
-        pytest.param(("translate", SENTENCE), 1, "standard output: cannot be written: it is closed", id="output"),
-        pytest.param(("evaluate",), 1, "standard output: cannot be written: it is closed", id="output of evaluate"),
-        pytest.param(("curves",), 1, "standard output: cannot be written: it is closed", id="output of curves"),
+        pytest.param(
+            ("translate", SENTENCE), 1, "standard output: cannot be written: Bad file descriptor", id="output"
+        ),
+        pytest.param(
+            ("evaluate",), 1, "standard output: cannot be written: Bad file descriptor", id="output of evaluate"
+        ),
+        pytest.param(("curves",), 1, "standard output: cannot be written: Bad file descriptor", id="output of curves"),
     ],
 )
 def test_a_closed_stream_that_is_needed_is_one_line(
@@ -221,7 +225,6 @@ def test_a_reader_that_leaves_is_noticed_once_and_only_by_results() -> None:
         ("/dev/stderr", 2),
         ("/dev/fd/63", 63),
         ("/proc/self/fd/7", 7),
-        ("/proc/123/fd/8", 8),
         ("/dev/null", None),
         ("dev/stdout", None),
         ("/dev/fd/63/x", None),

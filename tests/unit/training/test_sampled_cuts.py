@@ -134,19 +134,19 @@ def test_a_run_cut_off_within_an_epoch_goes_on_with_the_same_cuts(train_subwords
 
 
 def test_the_bar_ends_at_its_total(train_subwords: Train, tmp_path: Path) -> None:
-    bars: list[dict[str, Any]] = []
+    bars: list[progress.Bar] = []
+    make = progress.bar
 
-    class Bar(progress.Lines):
-        def __init__(self, description: str, total: int | None, unit: str, **options: Any) -> None:
-            super().__init__(description, total, unit, unit_scale=True, initial=options["initial"])
-            bars.append({"description": description, "total": total, "bar": self})
+    def noted(*arguments: Any, **options: Any) -> progress.Bar:
+        bars.append(make(*arguments, **options))
+        return bars[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(progress, "bar", Bar)
+        patch.setattr(progress, "bar", noted)
         run = train_subwords(tmp_path, SAMPLED)
-    assert [each["description"] for each in bars] == ["epoch 1/2", "epoch 2/2"]
-    assert [each["bar"].n for each in bars] == [each["total"] for each in bars]
-    assert all(entry["target_tokens"] > each["total"] for entry, each in zip(run.history(), bars, strict=True))
+    assert [each.desc for each in bars] == ["epoch 1/2", "epoch 2/2"]
+    assert [each.n for each in bars] == [each.total for each in bars]
+    assert all(entry["target_tokens"] > each.total for entry, each in zip(run.history(), bars, strict=True))
 
 
 def test_dropout_is_a_setting_of_the_run_and_not_of_its_dataset(train_subwords: Train, tmp_path: Path) -> None:
