@@ -1,4 +1,6 @@
-"""Refuses what no test may touch, in this process and in each Python that it starts. Knows nothing of pytest.
+"""Refuses what no test may touch, in this process and in each Python that it starts; nor does a test wait for the disk.
+
+Knows nothing of pytest.
 
 Python imports a module of this name by itself where it is on the path. An audit hook (PEP 578) sees every file that is
 opened and every folder that is listed or changed; what lies in a forbidden folder is written down and raised.
@@ -56,6 +58,7 @@ def watch() -> None:
                 raise Breach(line)
 
     sys.addaudithook(look)
+    os.fsync = lambda descriptor: None  # no test cuts the power, and a disk takes milliseconds for each file
 
 
 def _is_of_the_working_folder(event: str, arguments: tuple[object, ...]) -> bool:

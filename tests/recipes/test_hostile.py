@@ -7,12 +7,13 @@ import pytest
 
 import hostile
 
+pytestmark = pytest.mark.no_cover  # other tests run the same lines; counting them is slow
+
 
 @pytest.mark.parametrize(("tokens", "seed"), [("words", 1), ("subwords", 2)])
 def test_every_damage_is_refused_with_one_line_or_changes_nothing(
-    tmp_path: Path, tokens: str, seed: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, tokens: str, seed: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("os.fsync", lambda fd: None)
     tables = hostile.try_all(tmp_path, tokens, n_cuts=1, n_bits=2, every=4, seed=seed, in_full=False)
     for table in tables.values():
         assert table.missed == []
