@@ -1,17 +1,18 @@
 """A run that was killed or stopped, and goes on by the same command, ends like one that was not: bit for bit."""
 
 import json
+import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from forked import Forks
 from transformer_cli.data.lengths import Rows
 from transformer_cli.training.trainer import Trainer
 
@@ -51,17 +52,15 @@ def last_step(run: Path) -> int:
     return int(pointer.read_text(encoding="utf-8").split()[0].removeprefix("step-")) if pointer.exists() else 0
 
 
-def kill_training(step: int, *options: str, cwd: Path, config: Path) -> tuple[int, str]:
+def kill_training(forks: Forks, step: int, *options: str, cwd: Path, config: Path) -> tuple[int, str]:
     """Train in a process of its own, killed at the first save from `step` on: (exit code, standard error)."""
-    command = [sys.executable, "-W", "error", "-m", "transformer_cli", "train", "--config", str(config)]
-    command += [*options, *OFTEN]
-    process = subprocess.Popen(command, cwd=cwd, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 300
-    while last_step(cwd / "runs/tiny") < step and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.002)
-    process.kill()
-    _, err = process.communicate(timeout=300)
-    return process.returncode, err
+    process = forks.start("train", "--config", config, *options, *OFTEN, cwd=cwd)
+    with suppress(ProcessLookupError):  # it has ended
+        while last_step(cwd / "runs/tiny") < step:
+            os.kill(process, 0)
+            time.sleep(0.002)
+        os.kill(process, signal.SIGKILL)
+    return forks.end(), (cwd / "err.txt").read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -72,12 +71,12 @@ def prepared(project: Path, tmp_path: Path) -> Path:
 
 
 def test_killed_again_and_again_training_ends_as_if_it_never_was(
-    tfm: Tfm, corpus: Path, project: Path, prepared: Path
+    tfm: Tfm, forks: Forks, corpus: Path, project: Path, prepared: Path
 ) -> None:
     run, config = prepared / "runs/tiny", corpus / "tiny.yaml"
     for step in (2, 17):  # in the first and in the second epoch
         resumed_from = last_step(run)
-        code, err = kill_training(step, cwd=prepared, config=config)
+        code, err = kill_training(forks, step, cwd=prepared, config=config)
         assert code == -signal.SIGKILL, err
         assert re.findall(r"resuming from the save at step (\d+) ", err) == [str(resumed_from)] * (resumed_from > 0)
         assert step <= last_step(run) < 78
@@ -90,7 +89,7 @@ def test_killed_again_and_again_training_ends_as_if_it_never_was(
 
 
 def test_killed_where_text_is_cut_anew_and_weights_are_averaged_it_ends_as_if_it_never_was(
-    tfm: Tfm, corpus: Path, subword_data: Path, tmp_path: Path
+    tfm: Tfm, forks: Forks, corpus: Path, subword_data: Path, tmp_path: Path
 ) -> None:
     config = corpus / "subwords.yaml"
     options = [
@@ -102,7 +101,7 @@ def test_killed_where_text_is_cut_anew_and_weights_are_averaged_it_ends_as_if_it
     for folder in (whole, cut):
         folder.mkdir()
         (folder / "data").symlink_to(subword_data)
-    assert kill_training(17, *options, cwd=cut, config=config)[0] == -signal.SIGKILL
+    assert kill_training(forks, 17, *options, cwd=cut, config=config)[0] == -signal.SIGKILL
     step = last_step(cut / "runs/tiny")
     assert 17 <= step < 39
     for folder in (whole, cut):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from safetensors.torch import load_file
 
+from forked import Forks
 from transformer_cli.config.load import load_config
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import train
@@ -33,15 +35,31 @@ ACCUMULATED = (
 # Each process cuts the text anew, and all cut it alike.
 SAMPLED = (*SETTINGS, "model.max_length=48", "data.subwords.dropout=0.1", "training.epochs=2")
 VECTORS = "".join(f"{word} {' '.join([number] * 32)}\n" for word, number in (("the", "0.5"), ("at", "-0.25")))
-KILLED_IN_ITS_FOURTH_STEP = """\
-import os, signal
-from pathlib import Path
-from transformer_cli.commands.app import main
-from transformer_cli.config.load import load_config
-from transformer_cli.training.trainer import Trainer, train
+TWO_PROCESSES = """\
+import os, signal, time
 
-train(load_config({config!r}, {accumulated!r}), runs_dir=Path("accumulated"))
-train(load_config({subwords!r}, {sampled!r}), data_dir=Path({subword_data!r}), runs_dir=Path("sampled"))
+signal.alarm(300)  # in case that they wait for each other
+os.environ.update(WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT="{port}")
+started, failed = [], False
+for rank in range(2):
+    if not (process := os.fork()):
+        os.environ["RANK"] = os.environ["LOCAL_RANK"] = str(rank)
+        break
+    started.append(process)
+else:  # as torchrun does: when one has failed, it ends the others a moment later
+    while started:
+        process, status = os.wait()
+        started.remove(process)
+        if status:
+            failed = True
+            time.sleep(1)
+            for other in started:
+                os.kill(other, signal.SIGTERM)
+    os._exit(failed)
+"""
+RANK_1_IS_KILLED = """
+from transformer_cli.training.trainer import Trainer
+
 step = Trainer.step
 
 def die(trainer, batches):
@@ -50,18 +68,12 @@ def die(trainer, batches):
     return step(trainer, batches)
 
 Trainer.step = die
-main()
 """
-RANK_1_HAS_NO_DATA = """\
-import os
-from pathlib import Path
-from transformer_cli.commands.app import main
-
-if os.environ["RANK"] == "1":
-    Path("elsewhere").mkdir()
-    Path("elsewhere/runs").symlink_to(Path("runs").absolute())
+RANK_1_HAS_NO_DATA = """
+if rank == 1:
+    os.mkdir("elsewhere")
+    os.symlink(os.path.abspath("runs"), "elsewhere/runs")
     os.chdir("elsewhere")
-main()
 """
 RANK_1_DIES_ONCE = """\
 import os, signal
@@ -82,8 +94,7 @@ def die(trainer, batches):
 Trainer.step = die
 main()
 """
-RANK_1_FINDS_DAMAGE = """\
-from transformer_cli.commands.app import main
+RANK_1_FINDS_DAMAGE = """
 from transformer_cli.errors import DataError
 from transformer_cli.training.trainer import Trainer
 
@@ -95,26 +106,30 @@ def fail(trainer, batches):
     return step(trainer, batches)
 
 Trainer.step = fail
-main()
 """
 
 
-def torchrun(*arguments: object, cwd: Path, config: Path, overrides: tuple[str, ...]) -> tuple[int, list[str]]:
-    """`tfm train` in two processes: (exit code, lines of standard error)."""
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *arguments]
-    command += ["train", "--config", config]
-    for override in overrides:
-        command += ["--set", override]
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=600,
-    )
-    return done.returncode, done.stderr.splitlines()
+def settings(overrides: tuple[str, ...]) -> list[str]:
+    return [part for override in overrides for part in ("--set", override)]
+
+
+def train_two(
+    forks: Forks, cwd: Path, config: Path, overrides: tuple[str, ...], before: str = ""
+) -> tuple[int, list[str]]:
+    """`tfm train` in two processes: (exit code, lines of standard error). before: what both run first."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = ("train", "--config", config, *settings(overrides))
+    code, _, err = forks.run(*command, cwd=cwd, before=TWO_PROCESSES.format(port=port) + before)
+    return code, err.splitlines()
+
+
+def beside(data: Path, folder: Path) -> Path:
+    """A new working folder with these datasets."""
+    folder.mkdir(exist_ok=True)
+    (folder / "data").symlink_to(data)
+    return folder
 
 
 def history(run: Path) -> list[dict[str, Any]]:
@@ -124,73 +139,75 @@ def history(run: Path) -> list[dict[str, Any]]:
 
 
 def test_the_number_of_processes_changes_nothing_but_rounding(
-    train_tiny: TrainTiny, corpus: Path, project: Path, subword_data: Path, tmp_path: Path
+    train_tiny: TrainTiny, forks: Forks, corpus: Path, project: Path, subword_data: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "data").symlink_to(project / "data")
-    config, subwords = corpus / "tiny.yaml", corpus / "subwords.yaml"
-    script = tmp_path / "killed.py"
-    (tmp_path / "vectors.txt").write_text(VECTORS, encoding="utf-8")
-    accumulated = (*ACCUMULATED, f"model.vectors.target={tmp_path / 'vectors.txt'}")
-    killed = KILLED_IN_ITS_FOURTH_STEP.format(
-        config=str(config),
-        accumulated=accumulated,
-        subwords=str(subwords),
-        sampled=SAMPLED,
-        subword_data=str(subword_data),
-    )
-    script.write_text(killed, encoding="utf-8")
-    run = tmp_path / "runs/tiny"
+    config = corpus / "tiny.yaml"
+    folder = beside(project / "data", tmp_path / "together")
+    run = folder / "runs/tiny"
 
-    code, lines = torchrun(script, cwd=tmp_path, config=config, overrides=(*SETTINGS, "training.save_minutes=1e-9"))
+    code, lines = train_two(forks, folder, config, (*SETTINGS, "training.save_minutes=1e-9"), RANK_1_IS_KILLED)
     assert code == 1
     lost = (
         "tfm: error: rank 0: another process of this job has ended or died; "
         "start the same command again: it goes on from the last save"
     )
-    assert [line for line in lines if line.startswith("tfm: ")] == [lost], lines
-    assert lines.count("Traceback (most recent call last):") == 1, lines  # torchrun's
+    assert lines[-1] == lost, lines
+    assert not any(line.startswith("Traceback") for line in lines), lines
     assert (run / "last").read_text(encoding="utf-8") == "step-0000003\n"
 
-    train_tiny(tmp_path / "runs", *SETTINGS, "training.epochs=3")
-    code, lines = torchrun(
-        "-m", "transformer_cli", cwd=tmp_path, config=config, overrides=(*SETTINGS, "training.epochs=4")
-    )
+    train_tiny(folder / "runs", *SETTINGS, "training.epochs=3")
+    code, lines = train_two(forks, folder, config, (*SETTINGS, "training.epochs=4"))
     assert code == 0, lines
     said = ("warning: train", "warning: valid", "tiny: ", "resuming from the save at step 6 ", "epoch 4/4", "best ")
     assert len(lines) == len(said), lines  # once, not once by each
     assert all(line.startswith(start) for line, start in zip(lines, said, strict=True)), lines
-
     assert_same_but_for_rounding(run, train_tiny(tmp_path / "alone", *SETTINGS, "training.epochs=4"), steps=8)
-    alone = train_tiny(tmp_path / "accumulated alone", *accumulated)
-    assert_same_but_for_rounding(tmp_path / "accumulated/tiny", alone, steps=4)
+
+
+def test_two_processes_accumulate_average_and_read_vectors_as_one_does(
+    train_tiny: TrainTiny, forks: Forks, corpus: Path, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "vectors.txt").write_text(VECTORS, encoding="utf-8")
+    accumulated = (*ACCUMULATED, f"model.vectors.target={tmp_path / 'vectors.txt'}")
+    folder = beside(project / "data", tmp_path / "together")
+    code, lines = train_two(forks, folder, corpus / "tiny.yaml", accumulated)
+    assert code == 0, lines
+    alone = train_tiny(tmp_path / "alone", *accumulated)
+    assert_same_but_for_rounding(folder / "runs/tiny", alone, steps=4)
     averages = [
         json.loads((each / "checkpoints/average-0000004/average.json").read_text(encoding="utf-8"))
-        for each in (tmp_path / "accumulated/tiny", alone.folder)
+        for each in (folder / "runs/tiny", alone.folder)
     ]
     assert [each.pop("epochs") for each in averages] == [[1, 2], [1, 2]]
     assert averages[0] == pytest.approx(averages[1], rel=1e-5)
-    sampled = train(load_config(subwords, SAMPLED), data_dir=subword_data, runs_dir=tmp_path / "sampled alone")
-    assert_same_but_for_rounding(tmp_path / "sampled/tiny", sampled, steps=8)
     assert int(load_file(alone.checkpoint("last") / "model.safetensors")["target_embedding.frozen"].sum()) == 2
 
 
-def test_a_reason_that_only_one_process_knows_is_said(corpus: Path, project: Path, tmp_path: Path) -> None:
-    (tmp_path / "data").symlink_to(project / "data")
-    script = tmp_path / "without_data.py"
-    script.write_text(RANK_1_HAS_NO_DATA, encoding="utf-8")
-    code, lines = torchrun(script, cwd=tmp_path, config=corpus / "tiny.yaml", overrides=())
+def test_two_processes_cut_text_anew_as_one_does(
+    forks: Forks, corpus: Path, subword_data: Path, tmp_path: Path
+) -> None:
+    folder = beside(subword_data, tmp_path / "together")
+    code, lines = train_two(forks, folder, corpus / "subwords.yaml", SAMPLED)
+    assert code == 0, lines
+    alone = train(load_config(corpus / "subwords.yaml", SAMPLED), data_dir=subword_data, runs_dir=tmp_path / "alone")
+    assert_same_but_for_rounding(folder / "runs/tiny", alone, steps=8)
+
+
+def test_a_reason_that_only_one_process_knows_is_said(
+    forks: Forks, corpus: Path, project: Path, tmp_path: Path
+) -> None:
+    folder = beside(project / "data", tmp_path)
+    code, lines = train_two(forks, folder, corpus / "tiny.yaml", (), RANK_1_HAS_NO_DATA)
     assert code == 1
-    (said,) = [line for line in lines if line.startswith("tfm: ")]
+    (said,) = lines
     assert said.startswith("tfm: error: rank 1: data/: no dataset files de→en with fingerprint "), lines
 
 
 def test_a_reason_that_one_process_finds_while_it_trains_is_said_first(
-    corpus: Path, project: Path, tmp_path: Path
+    forks: Forks, corpus: Path, project: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "data").symlink_to(project / "data")
-    script = tmp_path / "damaged.py"
-    script.write_text(RANK_1_FINDS_DAMAGE, encoding="utf-8")
-    code, lines = torchrun(script, cwd=tmp_path, config=corpus / "tiny.yaml", overrides=())
+    folder = beside(project / "data", tmp_path)
+    code, lines = train_two(forks, folder, corpus / "tiny.yaml", (), RANK_1_FINDS_DAMAGE)
     assert code == 1
     assert next(line for line in lines if line.startswith("tfm: ")) == "tfm: error: rank 1: train.ids.npy: damaged"
 
@@ -198,13 +215,23 @@ def test_a_reason_that_one_process_finds_while_it_trains_is_said_first(
 def test_what_dies_is_started_again_and_goes_on_from_the_last_save(
     train_tiny: TrainTiny, corpus: Path, project: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "data").symlink_to(project / "data")
-    script = tmp_path / "dies.py"
+    """With the real torchrun."""
+    folder = beside(project / "data", tmp_path)
+    script = folder / "dies.py"
     script.write_text(RANK_1_DIES_ONCE, encoding="utf-8")
     overrides = (*SETTINGS, "training.epochs=4")
-    saving = (*overrides, "training.save_minutes=1e-9")
-    config = corpus / "tiny.yaml"
-    code, lines = torchrun("--max-restarts", 1, script, cwd=tmp_path, config=config, overrides=saving)
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1")
+    command = (*launcher, script, "train", "--config", corpus / "tiny.yaml")
+    done = subprocess.run(
+        [sys.executable, *map(str, command), *settings((*overrides, "training.save_minutes=1e-9"))],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=600,
+    )
+    code, lines = done.returncode, done.stderr.splitlines()
     assert code == 0, lines
     assert any(line.startswith("resuming from the save at step 3 ") for line in lines), lines
     differ = "warning: the processes' weights are not the same at step 6: "
