@@ -7,8 +7,6 @@ import pytest
 
 import hostile
 
-pytestmark = pytest.mark.no_cover  # other tests run the same lines; counting them is slow
-
 
 @pytest.mark.parametrize(("tokens", "seed"), [("words", 1), ("subwords", 2)])
 def test_every_damage_is_refused_with_one_line_or_changes_nothing(

@@ -22,6 +22,8 @@ from torture import lasting
 
 Tfm = Callable[..., tuple[int, str, str]]
 
+pytestmark = pytest.mark.no_cover  # other tests run the same lines; counting them is slow
+
 REASONS = (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EIO)
 REFUSED = re.compile(
     r"tfm: error: \S+: ((No space left on device|Read-only file system|Permission denied|Input/output error); correct "
@@ -29,7 +31,7 @@ REFUSED = re.compile(
     r"|tfm: error: \S+ is in the way and could not be deleted .*"
 )
 WARNED = re.compile(r"(curves\.png could not be drawn|\S+: this result is not kept there|.* could not be deleted)")
-BRIEF = ("--set", "training.epochs=2", "--set", "training.batch_size=100")
+BRIEF = ("--set", "training.epochs=2", "--set", "training.batch_size=200")
 TRAIN = ("train", "--config", "CORPUS/tiny.yaml", *BRIEF, "--set", "training.average=2")
 COMMANDS = {
     "prepare words": ("prepare", "--config", "CORPUS/tiny.yaml"),

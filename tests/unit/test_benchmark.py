@@ -27,6 +27,8 @@ PROC = Path("/proc/self/smaps_rollup")
 def _in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "PAUSE_S", 0.0)
     monkeypatch.setattr(work, "MATRIX", 32)
+    monkeypatch.setattr(commands, "STEPS", 3)
+    monkeypatch.setattr(commands, "WATCH_S", 0.05)
 
 
 def test_the_ways_take_turns_and_each_gets_its_median(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +142,7 @@ def test_memory_of_training(corpus: Path, project: Path) -> None:
 
 @pytest.mark.skipif(not PROC.exists(), reason="Linux only")
 def test_memory_is_watched_over_all_processes(tmp_path: Path) -> None:
-    hold = "import time; held = bytearray(60_000_000); time.sleep(1.5)"
+    hold = "import time; held = bytearray(60_000_000); time.sleep(0.5)"
     parent = f"import subprocess, sys; held = bytearray(40_000_000); subprocess.run([sys.executable, '-c', '{hold}'])"
     _, memory, processes = commands._watch((sys.executable, "-c", parent), tmp_path)
     assert processes == 2
@@ -179,9 +181,10 @@ def test_speed_beside_other_programs(corpus: Path, project: Path, monkeypatch: p
     assert min(quiet.ours, ours.ours, theirs.ours) > 0
 
 
-def test_a_measured_process_that_ends_ends_the_section(project: Path) -> None:
+def test_a_measured_process_that_ends_ends_the_section(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(busy, "STEADY", "raise SystemExit(1)")
     with pytest.raises(Unavailable, match="has ended, with exit code 1"):
-        busy.busy_speed([busy.Work("none", ("greedy", str(project / "data"), "no-such-run"))])
+        busy.busy_speed([busy.Work("none", ())])
 
 
 def test_each_work_counts_its_target_tokens(corpus: Path, project: Path) -> None:
