@@ -58,7 +58,7 @@ def watch() -> None:
                 raise Breach(line)
 
     sys.addaudithook(look)
-    os.fsync = lambda descriptor: None  # no test cuts the power, and a disk takes milliseconds for each file
+    os.fsync = lambda fd: None  # no test cuts the power, and a disk takes milliseconds for each file
 
 
 def _is_of_the_working_folder(event: str, arguments: tuple[object, ...]) -> bool:
