@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
@@ -9,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch._C._distributed_c10d import HashStore
 
-from transformer_cli.compute.world import ALONE, VARIABLES, World
+from transformer_cli.compute.world import ALONE, VARIABLES, World, agree
 from transformer_cli.errors import ConfigError, DataError, DistributedError, Interrupted, TfmError
 
 CPU = torch.device("cpu")
@@ -150,7 +153,7 @@ def test_another_error_stays_what_it_is() -> None:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is called instead of torch's process groups."""
     found: list[str] = []
-    store = torch._C._distributed_c10d.HashStore()
+    store = HashStore()
     module = import_module("torch.distributed.rendezvous")
     monkeypatch.setattr(module, "rendezvous", lambda *_, **__: iter([(store, 0, 2)]))
     monkeypatch.setattr("transformer_cli.compute.world.agree", lambda *_, **__: "a name")
@@ -198,3 +201,39 @@ def test_what_one_process_alone_knows_is_said_with_its_rank_before_the_others_ca
     with pytest.raises(ValueError, match="ours"), World(3, 4).joined(CPU):
         raise ValueError("ours")
     assert calls == ["gloo", "gloo"]
+
+
+# Meeting: a name of its own for each attempt, whatever former attempts have left in the store
+
+PATIENCE = timedelta(seconds=30)
+
+
+def attempt(store: HashStore, size: int) -> list[str]:
+    """The names that the processes of an attempt get, by rank."""
+    with ThreadPoolExecutor(size) as pool:
+        names = [pool.submit(agree, store, rank=rank, size=size, patience=PATIENCE) for rank in range(size)]
+        return [name.result() for name in names]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_each_attempt_has_one_name_which_no_other_has(size: int) -> None:
+    store = HashStore()
+    names = [attempt(store, size) for _ in range(5)]
+    assert all(set(found) == {found[0]} for found in names)
+    assert len({found[0] for found in names}) == 5
+
+
+def test_a_process_that_died_before_it_was_answered_holds_up_nobody() -> None:
+    store = HashStore()
+    former = attempt(store, 3)[0]
+    store.set("asks 2", "a number of the dead")
+    names = attempt(store, 3)
+    assert set(names) == {names[0]}
+    assert names[0] != former
+
+
+def test_a_process_that_never_comes_is_named() -> None:
+    store = HashStore()
+    store.set("asks 1", "a number of the dead")
+    with pytest.raises(RuntimeError, match=r"^rank 1 has not come within 0:00:00\.1"):
+        agree(store, rank=0, size=3, patience=timedelta(seconds=0.1))

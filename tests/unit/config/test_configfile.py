@@ -32,6 +32,10 @@ def test_a_pipe_of_a_shell_is_a_config() -> None:
     os.close(reading)
 
 
+def test_a_dash_is_standard_input() -> None:
+    assert configfile.find_config("-") == Path("/dev/stdin")
+
+
 def test_what_a_failed_command_leaves_is_not_the_defaults() -> None:
     reading, writing = os.pipe()
     os.close(writing)
