@@ -29,7 +29,6 @@ def open_engine(
     first, *others = runs
     if isinstance(first, Exported) and not others:
         return _exported(first, device, batches_at_a_time), [first.best_name]
-    names, models = [], []
     for run in runs:
         if isinstance(run, Exported):
             raise ConfigError(
@@ -37,11 +36,8 @@ def open_engine(
             )
         if run.codecs != first.codecs:
             raise _other_codecs(first, run)
-    for run in runs:
-        name, model = load_named_best(cast(Run, run), device)
-        names.append(name)
-        models.append(model)
-    return TransformerEngine(models, batches_at_a_time=batches_at_a_time), names
+    names, models = zip(*(load_named_best(cast(Run, each), device) for each in runs), strict=True)
+    return TransformerEngine(models, batches_at_a_time=batches_at_a_time), [*names]
 
 
 def _exported(run: Exported, device: torch.device, batches_at_a_time: int | None) -> Engine:

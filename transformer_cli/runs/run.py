@@ -195,7 +195,7 @@ class Run(Opened):
             name = read_text(path).removesuffix("\n")
         except MissingFile:
             if pointer == "best" and HISTORY in _saved(self.folder):
-                raise lost(self.folder, pointer) from None
+                raise _lost(self.folder, pointer) from None
             raise CheckpointError(f"{self.folder}: no {pointer} checkpoint yet; let `tfm train` reach one") from None
         except FileError as error:
             raise CheckpointError(f"{error}; {RESTORE}") from None
@@ -226,13 +226,9 @@ class Run(Opened):
         )
 
     def history(self) -> list[dict[str, Any]]:
-        """Returns the validations so far, oldest first. Raises CheckpointError if the file is missing or damaged."""
+        """Returns the validations so far, oldest first, as history.jsonl has them. Raises CheckpointError."""
         with told_as_damage():
-            text = read_text(self.folder / HISTORY)
-        try:
-            return [json.loads(line) for line in text.splitlines()]
-        except ValueError as error:
-            raise CheckpointError(f"{self.folder / HISTORY}: damaged: {error}; {RESTORE}") from None
+            return [json.loads(line) for line in read_text(self.folder / HISTORY).splitlines()]
 
     def write_history(self, entries: list[dict[str, Any]]) -> None:
         """Replace the whole history. Raises CheckpointError as `refuse_if_gone` does."""
@@ -242,12 +238,25 @@ class Run(Opened):
 
 def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> Path:
     """Find a run by its name under runs_dir or by its path, or (None) the newest. Raises CheckpointError."""
+    places = [] if name is None else [Path(name)]
     if name is None:
-        folder = find_latest(runs_dir)
-    else:
-        folder = next((path for path in (runs_dir / name, Path(name)) if path.is_dir()), runs_dir / name)
-    if not folder.is_dir():
-        raise CheckpointError(f"{folder}: no such run; {runs_dir}/ has {', '.join(known_runs(runs_dir)) or 'none'}")
+        latest, other = runs_dir / "latest", "name a run with --run"
+        try:
+            name = read_text(latest).removesuffix("\n")
+        except MissingFile:
+            if known := known_runs(runs_dir):
+                raise CheckpointError(
+                    f"{latest}: missing, so none is the newest; {other}: {', '.join(known)}"
+                ) from None
+            raise CheckpointError(f"{runs_dir}/: no run yet; `tfm train` makes one (or name one with --run)") from None
+        except FileError as error:
+            raise CheckpointError(f"{error}; {other}") from None
+        if not NAME.fullmatch(name):
+            raise CheckpointError(f"{latest} names {shown(name)}, which is not a run; {other}")
+    folder = next((path for path in (runs_dir / name, *places) if path.is_dir()), None)
+    if folder is None:
+        known = known_runs(runs_dir)
+        raise CheckpointError(f"{runs_dir / name}: no such run; {runs_dir}/ has {', '.join(known) or 'none'}")
     return folder
 
 
@@ -262,23 +271,6 @@ def follow_latest(old: Path, new: Path) -> None:
     """Let `latest` name a run that was moved to another name, if it named this run before."""
     if _content(old.with_name("latest")) == f"{old.name}\n".encode():
         write_latest(new)
-
-
-def find_latest(runs_dir: Path) -> Path:
-    """Returns the folder of the run that `latest` names. Raises CheckpointError if it names none."""
-    path = runs_dir / "latest"
-    other = "name a run with --run"
-    try:
-        name = read_text(path).removesuffix("\n")
-    except MissingFile:
-        if known := known_runs(runs_dir):
-            raise CheckpointError(f"{path}: missing, so none is the newest; {other}: {', '.join(known)}") from None
-        raise CheckpointError(f"{runs_dir}/: no run yet; `tfm train` makes one (or name one with --run)") from None
-    except FileError as error:
-        raise CheckpointError(f"{error}; {other}") from None
-    if not NAME.fullmatch(name):
-        raise CheckpointError(f"{path} names {shown(name)}, which is not a run; {other}")
-    return runs_dir / name
 
 
 def known_runs(runs_dir: Path) -> list[str]:
@@ -355,11 +347,11 @@ def is_new(folder: Path) -> bool:
         return True  # never begun, or killed before the first save was complete
     for name in ("run.json", "last"):
         if not (folder / name).is_file():
-            raise lost(folder, name)
+            raise _lost(folder, name)
     return False
 
 
-def lost(folder: Path, name: str) -> CheckpointError:
+def _lost(folder: Path, name: str) -> CheckpointError:
     """Returns the error for a missing file of a trained run; it lists what is still there."""
     there = ", ".join(_saved(folder))
     return CheckpointError(f"{folder / name} is missing, but the run has been trained (it has {there}); {RESTORE}")

@@ -163,16 +163,6 @@ def test_a_pointer_that_is_missing_or_leads_nowhere(run: Run, pointer: str) -> N
         run.checkpoint(pointer)
 
 
-@pytest.mark.parametrize("content", [None, "{bad\n", '{"epoch": 1}\n{"ep'])
-def test_a_damaged_history_is_named(run: Run, content: str | None) -> None:
-    path = run.folder / "history.jsonl"
-    path.unlink()
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(CheckpointError, match=f"^{path}: {'missing' if content is None else 'damaged: '}"):
-        run.history()
-
-
 # Which one is found
 
 
