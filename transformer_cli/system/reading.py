@@ -8,11 +8,9 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from transformer_cli.errors import FileError, MissingFile
-
-Kind = TypeVar("Kind")
 
 LARGEST = 1 << 28  # bytes: a vocabulary of ten million words is smaller
 
@@ -60,15 +58,6 @@ def read_json(path: Path) -> Any:
         raise FileError(f"{path}: not JSON that tfm has written: {str(error).partition(';')[0]}") from None
     except RecursionError:
         raise FileError(f"{path}: not JSON that tfm has written: its brackets are nested too deeply") from None
-
-
-def look_up(value: Any, key: str, kind: type[Kind]) -> Kind:
-    """Returns what an object has under a key. Raises ValueError, which names the key."""
-    if not isinstance(value, dict) or key not in value:
-        raise ValueError(f"{key} is missing")
-    if not isinstance(value[key], kind):
-        raise ValueError(f"{key}: {shown(value[key])} should be a {kind.__name__}")
-    return value[key]
 
 
 def shown(value: Any) -> str:
