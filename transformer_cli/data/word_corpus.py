@@ -17,7 +17,7 @@ from transformer_cli.data.corpora import Corpus
 from transformer_cli.data.vocabulary import SPECIALS, Vocabulary, import_torchtext
 from transformer_cli.data.words import SPACY_VERSION, Joins, learn_joins
 from transformer_cli.data.workers import Chunk, Cutter, cutting, shared_out
-from transformer_cli.data.writer import blocks, writing
+from transformer_cli.data.writer import blocks, renumber, writing
 
 log = logging.getLogger(__name__)
 
@@ -122,6 +122,5 @@ def _vocabulary(name: str, data: DataConfig, forms: Collection[str], paths: Sequ
         )
     final_ids = np.array(vocabulary.encode(forms), np.int32)
     for path in paths:
-        for block in blocks(path):
-            block[:] = final_ids[block]
+        renumber(path, final_ids)
     return vocabulary

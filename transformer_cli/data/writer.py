@@ -72,11 +72,18 @@ class _SideWriter:
 
 
 def blocks(path: Path) -> Iterator[NDArray[np.int32]]:
-    """Yield the ids in a file part by part. Where a part is changed, so is the file."""
-    ids = np.load(path, mmap_mode="r+")
+    """Yield the ids in a file part by part."""
+    ids = np.load(path, mmap_mode="r")
     for start in range(0, len(ids), BLOCK):
         yield ids[start : start + BLOCK]
-    ids.flush()
+
+
+def renumber(path: Path, final_ids: NDArray[np.int32]) -> None:
+    """Replace each id in a file by final_ids[id]."""
+    with path.open("r+b") as file:
+        file.seek(np.load(path, mmap_mode="r").offset)  # after the header
+        for block in blocks(path):
+            file.write(final_ids[block].tobytes())
 
 
 def count(folder: Path, name: str) -> dict[str, Any]:
