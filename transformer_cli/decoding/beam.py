@@ -211,7 +211,13 @@ def _ranked(
 
 
 def _continued(decoder: Decoder, live: _Live, places: _Places, goes_on: Tensor) -> _Live:
-    """Returns the live hypotheses of the next step, bool goes_on (sentences, beam_size), and tells the decoder."""
+    """Returns the live hypotheses of the next step, bool goes_on (sentences, beam_size), and tells the decoder.
+
+    For example, three sentences with two live ones each have the rows 0 1 | 2 3 | 4 5. Sentence 1 has ended. In
+    sentence 0 the best continues row 1, and the next one row 0; in sentence 2 only one goes on, which continues row 5.
+    Then kept is [0, 2], width is 2, and rows are [[1, 0], [5, 4]]: row 4, the first one of sentence 2, stands in the
+    column that is not filled. When the decoder has dropped sentence 1, they are numbered [1, 0, 3, 2].
+    """
     kept = goes_on.any(dim=1).nonzero()[:, 0]
     goes_on = goes_on[kept]
     width = int(goes_on.sum(dim=1).max())

@@ -50,15 +50,16 @@ def decode(
     """
     prefixes = [()] * len(sentences) if prefixes is None else prefixes
     keys = range(len(sentences)) if keys is None else keys
-    tasks = [
-        _Task(ids, prefix, key, _limit(models, len(ids), len(prefix), settings))
-        for ids, prefix, key in zip(sentences, prefixes, keys, strict=True)
-    ]
+    tasks = []
+    for ids, prefix, key in zip(sentences, prefixes, keys, strict=True):
+        limit = min(settings.limit(len(ids), model.config.max_length) for model in models)
+        refuse_long_prefix(len(prefix), limit)
+        tasks.append(_Task(ids, prefix, key, limit))
     rows_of_each = settings.n_best if settings.decoding.sample else settings.decoding.beam_size
     size = max(1, MOST_ROWS // rows_of_each)
-    parts = [tasks[start : start + size] for start in range(0, len(tasks), size)]
     found: list[list[Hypothesis]] = []
-    for part in parts:
+    for start in range(0, len(tasks), size):
+        part = tasks[start : start + size]
         with room_for(partial(_too_large, part, rows_of_each)):
             found += _decode_together(models, part, settings, keep_attention)
     return found
@@ -75,13 +76,6 @@ class _Task:
     """the most tokens that its translation may have"""
 
 
-def _limit(models: Sequence[Transformer], n_source: int, n_prefix: int, settings: SearchSettings) -> int:
-    """Returns how many tokens a translation may have. Raises DataError if its prefix has more."""
-    limit = min(settings.limit(n_source, model.config.max_length) for model in models)
-    refuse_long_prefix(n_prefix, limit)
-    return limit
-
-
 def _too_large(tasks: Sequence[_Task], rows_of_each: int) -> str:
     source, target = max(len(task.ids) for task in tasks), max(task.limit for task in tasks)
     return (
@@ -94,17 +88,17 @@ def _decode_together(
     models: Sequence[Transformer], tasks: Sequence[_Task], settings: SearchSettings, keep_attention: bool
 ) -> list[list[Hypothesis]]:
     """Decode these sentences side by side."""
-    device = next(models[0].parameters()).device
-    decoder = _decoder(models, pad_ids([task.ids for task in tasks]).to(device))
-    decoding = settings.decoding
+    device, decoding = next(models[0].parameters()).device, settings.decoding
+    source = pad_ids([task.ids for task in tasks]).to(device)
+    decoder: Decoder
+    decoder = TransformerDecoder(models[0], source) if len(models) == 1 else EnsembleDecoder(models, source)
     if decoding.sample:
         found = _samples(decoder, tasks, settings, keep_attention, device)
+    elif decoding.beam_size == 1:
+        found = [[each] for each in greedy(decoder, _rules(tasks, settings, keep_attention, device))]
     else:
         rules = _rules(tasks, settings, keep_attention, device)
-        if decoding.beam_size == 1:
-            found = [[each] for each in greedy(decoder, rules)]
-        else:
-            found = beam_search(decoder, rules, beam_size=decoding.beam_size, n_best=settings.n_best)
+        found = beam_search(decoder, rules, beam_size=decoding.beam_size, n_best=settings.n_best)
     return [
         [_without_padding(each, len(task.ids)) for each in alternatives]
         for task, alternatives in zip(tasks, found, strict=True)
@@ -143,11 +137,6 @@ def _rules(tasks: Sequence[_Task], settings: SearchSettings, keep_attention: boo
         length_penalty=decoding.length_penalty,
         keep_attention=keep_attention,
     )
-
-
-def _decoder(models: Sequence[Transformer], source: Tensor) -> Decoder:
-    """Returns a decoder of one model or of several; source: int64 (sentences, source), see the classes."""
-    return TransformerDecoder(models[0], source) if len(models) == 1 else EnsembleDecoder(models, source)
 
 
 class TransformerDecoder:
