@@ -12,5 +12,6 @@ class PowerCut(BaseException):
 def outcome(run: Run) -> dict[str, Any]:
     """All that a run leaves, but the seconds."""
     history = [{key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in run.history()]
-    saved = {path.name: (path / "model.safetensors").read_bytes() for path in (run.folder / "checkpoints").iterdir()}
+    files = sorted((run.folder / "checkpoints").glob("*/*.safetensors"))  # weights and moments
+    saved = {f"{file.parent.name}/{file.name}": file.read_bytes() for file in files}
     return {"history": history, "checkpoints": saved, **{name: run.checkpoint(name).name for name in ("best", "last")}}

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from outcomes import PowerCut
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.runs import checkpoints
 from transformer_cli.runs import run as run_module
@@ -22,10 +23,6 @@ TrainTiny = Callable[..., Run]
 
 AVERAGING = ("training.batch_size=50", "training.epochs=5", "training.average=3")  # an epoch of four steps
 FAR = (*AVERAGING, "training.learning_rate=1e-1")  # the mean is far better than any epoch
-
-
-class PowerCut(BaseException):
-    """Ends the process in the middle of a save, as far as the files are concerned."""
 
 
 def files(run: Run) -> dict[str, bytes]:
@@ -47,6 +44,12 @@ def folders(run: Run) -> list[str]:
 def averaged(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run of five epochs, of which the last three are averaged. Not to be written to."""
     return train_tiny(tmp_path_factory.mktemp("averaged"), *AVERAGING)
+
+
+@pytest.fixture(scope="module")
+def far(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run whose mean of weights is its best. Not to be written to."""
+    return train_tiny(tmp_path_factory.mktemp("far"), *FAR)
 
 
 def test_it_is_the_mean_of_the_last_epochs_weights(averaged: Run) -> None:
@@ -80,8 +83,8 @@ def test_a_run_trains_as_it_does_without(averaged: Run, train_tiny: TrainTiny, t
     assert files(plain)["step-0000020/state.safetensors"] == files(averaged)["step-0000020/state.safetensors"]
 
 
-def test_it_becomes_the_best_only_if_it_is_better(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
-    for run in (averaged, train_tiny(tmp_path, *FAR)):
+def test_it_becomes_the_best_only_if_it_is_better(averaged: Run, far: Run) -> None:
+    for run in (averaged, far):
         found, epochs = load_average(run), min(line["valid_loss"] for line in run.history())
         assert found is not None
         assert (run.checkpoint("best") == run.checkpoint("average")) == (found.valid_loss < epochs)
@@ -90,9 +93,8 @@ def test_it_becomes_the_best_only_if_it_is_better(averaged: Run, train_tiny: Tra
 
 @pytest.mark.parametrize("file", ["epoch-0005", "step-0000020", "last", "average-0000020", "average", "best"])
 def test_cut_off_before_any_file_appears_it_ends_as_if_it_never_was(
-    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+    far: Run, train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
-    whole = train_tiny(tmp_path / "whole", *FAR)
 
     def cut(write: Callable[..., object]) -> Callable[..., object]:
         def write_or_die(path: Path, *content: str) -> object:
@@ -108,7 +110,7 @@ def test_cut_off_before_any_file_appears_it_ends_as_if_it_never_was(
             patch.setattr(module, name, cut(getattr(module, name)))
         with pytest.raises(PowerCut):
             train_tiny(tmp_path / "cut", *FAR)
-    assert files(train_tiny(tmp_path / "cut", *FAR)) == files(whole)
+    assert files(train_tiny(tmp_path / "cut", *FAR)) == files(far)
 
 
 def test_done_once_it_is_not_done_again(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
@@ -124,9 +126,9 @@ def test_with_more_epochs_the_run_goes_on_from_the_last(averaged: Run, train_tin
     assert {name: files(raised)[name] for name in files(straight)} == files(straight)
 
 
-def test_the_best_of_all_stays_the_best(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    train_tiny(tmp_path, *FAR)
-    before = load_average(train_tiny(tmp_path, *FAR), "best")
+def test_the_best_of_all_stays_the_best(far: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+    shutil.copytree(far.folder, tmp_path / "tiny")
+    before = load_average(far, "best")
     after = load_average(train_tiny(tmp_path, *FAR, "training.epochs=6"), "best")
     assert before is not None
     assert after is not None

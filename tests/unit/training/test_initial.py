@@ -105,16 +105,6 @@ def test_a_matrix_that_parts_share_stays_too(train_tiny: TrainTiny, tmp_path: Pa
     assert not torch.equal(last.output.bias, model.output.bias)
 
 
-def test_a_run_with_frozen_parts_goes_on_exactly(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    frozen = ("training.batch_size=100", "training.freeze=[decoder]")
-    train_tiny(tmp_path / "twice", *frozen, "training.epochs=1")
-    twice = train_tiny(tmp_path / "twice", *frozen, "training.epochs=2")
-    once = train_tiny(tmp_path / "once", *frozen, "training.epochs=2")
-    assert all(value.equal(weights(once)[name]) for name, value in weights(twice).items())
-    moments = load_last(twice).moments
-    assert not [name for name in moments if ".decoder." in name]
-
-
 def test_frozen_parts_are_said(train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     run = train_tiny(tmp_path, *SHORT, "training.freeze=[encoder]")

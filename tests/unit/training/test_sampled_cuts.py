@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from outcomes import PowerCut, outcome
 from transformer_cli.config.load import load_config
 from transformer_cli.data.batching import target_tokens
 from transformer_cli.data.codec import WordCodec
@@ -23,17 +24,6 @@ Train = Callable[..., Run]
 
 SAMPLED = "data.subwords.dropout=0.1"
 FEW_STEPS = ("training.batch_size=600", "training.batch_by=tokens", "training.epochs=2")
-
-
-class PowerCut(BaseException):
-    """Ends training like a kill: nothing catches it."""
-
-
-def outcome(run: Run) -> tuple[list[dict[str, Any]], dict[str, bytes]]:
-    """All that a run leaves, but the seconds: its history, and its checkpoints' weights and moments."""
-    history = [{key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in run.history()]
-    files = sorted((run.folder / "checkpoints").glob("*/*.safetensors"))
-    return history, {f"{file.parent.name}/{file.name}": file.read_bytes() for file in files}
 
 
 @pytest.fixture
@@ -118,7 +108,7 @@ def test_sampling_that_gives_the_usual_cut_changes_nothing(
 
 def test_a_run_cut_off_within_an_epoch_goes_on_with_the_same_cuts(train_subwords: Train, tmp_path: Path) -> None:
     expected = outcome(train_subwords(tmp_path / "whole", SAMPLED))
-    middle = expected[0][0]["step"] + 2  # in the second epoch
+    middle = expected["history"][0]["step"] + 2  # in the second epoch
     replace = os.replace
 
     def cut_power(old: object, new: Path) -> None:

@@ -60,8 +60,9 @@ def test_the_precision_has_to_be_chosen_before() -> None:
 
 
 def test_every_process_has_dropout_of_its_own_and_the_first_that_of_a_process_alone() -> None:
-    seeds = {dropout_seed(0, step, rank) for step in range(1, 50) for rank in range(4)}
-    assert len(seeds) == 49 * 4
+    seeds = {dropout_seed(seed, step, rank) for seed in range(2) for step in range(1, 50) for rank in range(4)}
+    assert len(seeds) == 2 * 49 * 4
+    assert max(seeds) < 2**32  # all that torch's CPU generator looks at
     for step in (1, 2, 77):
         alone = np.random.SeedSequence([5, step]).generate_state(1)[0]
         assert dropout_seed(5, step, 0) == alone
