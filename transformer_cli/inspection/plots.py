@@ -6,6 +6,7 @@ them out; only the size of a page is computed here, in inches. Knows nothing of 
 
 import io
 import logging
+import math
 import unicodedata
 import warnings
 from collections import Counter
@@ -265,74 +266,55 @@ class Block:
     maps: list[tuple[str, Floats]]
     """each map's title and weights (target, source)"""
 
-    @property
-    def narrowest(self) -> float:
-        """The width of a map whose columns are as narrow as they may be."""
-        return max(CELL * len(self.sources), SMALLEST_MAP)
-
 
 def draw_blocks(blocks: Sequence[Block], *, n_more: int = 0) -> tuple[Figure, list[SubFigure]]:
-    """Returns a figure of blocks, one below the other, and as many empty parts below them, VECTORS_HEIGHT high."""
+    """Returns a figure of blocks, one below the other, and as many empty parts below them, VECTORS_HEIGHT high.
+
+    All blocks are as wide as four maps of the longest sentence, if the page's limit allows. A block's maps stand in as
+    few columns as make its rows as few as they can be: of 8 maps, where there is room for 7, 4 stand in each of 2 rows.
+    """
     margin = max(_longest(block.targets) for block in blocks) + 2 * LINE
-    of_four = max(min(4, len(block.maps)) * (block.narrowest + GAP) - GAP for block in blocks)
-    page = PAGE_WIDTH - margin - BAR
-    room = max(page, min(of_four, WIDEST_PAGE), *(block.narrowest for block in blocks))
-    grids = [_Grid.of(block, room) for block in blocks]
-    heights = [*(grid.height for grid in grids), *[VECTORS_HEIGHT] * n_more]
+    narrowest = [max(CELL * len(block.sources), SMALLEST_MAP) for block in blocks]
+    of_four = max(min(4, len(block.maps)) * (least + GAP) - GAP for block, least in zip(blocks, narrowest, strict=True))
+    room = max(PAGE_WIDTH - margin - BAR, min(of_four, WIDEST_PAGE), *narrowest)
+    shapes, heights = [], []
+    for block, least in zip(blocks, narrowest, strict=True):
+        rows = math.ceil(len(block.maps) / max(1, int((room + GAP) / (least + GAP))))
+        columns = math.ceil(len(block.maps) / rows)
+        column = ((room + GAP) / columns - GAP) / len(block.sources)
+        row = max(min(column, 2 * CELL), CELL)  # as high as wide, but not more than twice as high as it needs to be
+        is_upright = _longest(block.sources) > column  # names that are wider than their columns are turned
+        below = _longest(block.sources) if is_upright else LINE
+        map_height = max(row * len(block.targets), SMALLEST_MAP)
+        heights.append(rows * (map_height + LINE + GAP) + below + 3 * LINE)
+        shapes.append((rows, columns, is_upright))
+    heights += [VECTORS_HEIGHT] * n_more
     size = (margin + room + BAR, sum(heights))
     figure = Figure(size, dpi=min(DPI, MOST_PIXELS / max(size)), layout="constrained")
     parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0].tolist()
-    for part, grid in zip(parts, grids, strict=False):
-        grid.draw(part)
+    for part, block, shape in zip(parts, blocks, shapes, strict=False):
+        _draw_block(part, block, *shape)
     return figure, parts[len(blocks) :]
 
 
-@dataclass(frozen=True)
-class _Grid:
-    """How a block's maps stand: in as few columns as make the rows of maps as few as they can be."""
-
-    block: Block
-    rows: int
-    columns: int
-    map_height: float
-    is_upright: bool
-    """whether the names of the columns must be turned, since they are wider than their columns"""
-
-    @classmethod
-    def of(cls, block: Block, room: float) -> "_Grid":
-        """room: the width of the maps together. Of 8 maps, where there is room for 7, 4 stand in each of 2 rows."""
-        n_maps = len(block.maps)
-        rows = -(-n_maps // max(1, int((room + GAP) / (block.narrowest + GAP))))
-        columns = -(-n_maps // rows)
-        column = ((room + GAP) / columns - GAP) / len(block.sources)
-        row = max(min(column, 2 * CELL), CELL)  # as high as wide, but not more than twice as high as it needs to be
-        return cls(block, rows, columns, max(row * len(block.targets), SMALLEST_MAP), _longest(block.sources) > column)
-
-    @property
-    def height(self) -> float:
-        below = _longest(self.block.sources) if self.is_upright else LINE
-        return self.rows * (self.map_height + LINE + GAP) + below + 3 * LINE
-
-    def draw(self, part: SubFigure) -> None:
-        block = self.block
-        part.suptitle(block.title, x=0.01, ha="left", weight="bold")
-        part.supylabel(block.beside)
-        part.supxlabel(block.below)
-        grid = part.subplots(self.rows, self.columns, squeeze=False)
-        for index, axes in enumerate(grid.flat):
-            if index >= len(block.maps):
-                axes.remove()
-                continue
-            title, weights = block.maps[index]
-            image = axes.imshow(weights, vmin=0.0, vmax=1.0, cmap="Blues", aspect="auto")
-            axes.set_title(title, pad=3)
-            axes.set(xticks=[], yticks=[])
-            if index % self.columns == 0:
-                axes.set_yticks(range(len(block.targets)), block.targets)
-            if index + self.columns >= len(block.maps):  # the last of its column
-                axes.set_xticks(range(len(block.sources)), block.sources, rotation=90 if self.is_upright else 0)
-        maps = [axes for axes in grid.flat if axes.figure is not None]
-        part.colorbar(image, ax=maps, label="attention weight", fraction=0.02, aspect=6 * self.rows * self.map_height)
+def _draw_block(part: SubFigure, block: Block, rows: int, columns: int, is_upright: bool) -> None:
+    part.suptitle(block.title, x=0.01, ha="left", weight="bold")
+    part.supylabel(block.beside)
+    part.supxlabel(block.below)
+    grid = part.subplots(rows, columns, squeeze=False).ravel().tolist()
+    maps = grid[: len(block.maps)]
+    for axes in grid[len(maps) :]:
+        axes.remove()
+    for index, (axes, (title, weights)) in enumerate(zip(maps, block.maps, strict=True)):
+        image = axes.imshow(weights, vmin=0.0, vmax=1.0, cmap="Blues", aspect="auto")
+        axes.set_title(title, pad=3)
+        axes.set(xticks=[], yticks=[])
+        if index % columns == 0:
+            axes.set_yticks(range(len(block.targets)), block.targets)
+        if index + columns >= len(maps):  # the last of its column
+            axes.set_xticks(range(len(block.sources)), block.sources, rotation=90 if is_upright else 0)
+    thin = 5 * part.bbox.height / part.get_figure(root=True).dpi  # a fifth of an inch, or less
+    part.colorbar(image, ax=maps, label="attention weight", fraction=0.02, pad=0.01, aspect=thin)
 
 
 def _longest(tokens: Sequence[str]) -> float:
@@ -416,8 +398,8 @@ def _moves(width: float, height: float, is_leftwards: bool) -> Floats:
     """
     moves = [(-4.0 - width if is_leftwards else 4.0, -0.4 * height)]
     for distance in np.arange(0.5, 9.0, 0.5):
-        for turn in np.linspace(0.0, 2 * np.pi, 24, endpoint=False):
-            angle = turn + np.pi * is_leftwards
+        turns = np.linspace(0.0, 2 * np.pi, 24, endpoint=False)
+        for angle in turns[np.cos(turns) > 0.5 - distance] + np.pi * is_leftwards:  # not yet behind the head
             along, up = np.cos(angle), np.sin(angle)
             left = along * (4.0 + distance * height) + (along - 1.0) * width / 2
             moves.append((left, up * distance * height - 0.4 * height))
