@@ -211,12 +211,6 @@ class _Protocol(H11Protocol):
         self._idle_since = self.loop.time()
         super().on_response_complete()
 
-    def timeout_keep_alive_handler(self) -> None:
-        """Close a connection that has been idle, even if its client has not read all."""
-        super().timeout_keep_alive_handler()
-        if self.transport.get_write_buffer_size():
-            self.transport.abort()
-
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
         self._unwatch("head")
