@@ -313,7 +313,7 @@ def _draw_block(part: SubFigure, block: Block, rows: int, columns: int, is_uprig
             axes.set_yticks(range(len(block.targets)), block.targets)
         if index + columns >= len(maps):  # the last of its column
             axes.set_xticks(range(len(block.sources)), block.sources, rotation=90 if is_upright else 0)
-    thin = 5 * part.bbox.height / part.get_figure(root=True).dpi  # a fifth of an inch, or less
+    thin = 5 * part.bbox.height / part.dpi  # a fifth of an inch, or less
     part.colorbar(image, ax=maps, label="attention weight", fraction=0.02, pad=0.01, aspect=thin)
 
 
@@ -326,9 +326,16 @@ HALO = [withStroke(linewidth=2, foreground="white")]  # keeps a word legible on 
 
 
 def draw_vectors(
-    part: SubFigure, *, title: str, tokens: Sequence[str], before: Floats, moved: Sequence[int], after: Floats
+    figure: Figure,
+    part: SubFigure,
+    *,
+    title: str,
+    tokens: Sequence[str],
+    before: Floats,
+    moved: Sequence[int],
+    after: Floats,
 ) -> None:
-    """Draw a dot for each token, and an arrow from each token that moved to its new place.
+    """Draw in a part of a figure a dot for each token, and an arrow from each token that moved to its new place.
 
     before (tokens, dimension). moved: the positions of the tokens that have a row in after (moved, dimension).
     """
@@ -359,7 +366,7 @@ def draw_vectors(
         leader = {"arrowstyle": "-", "color": colour, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2}
         look: dict[str, Any] = {"color": colour, "path_effects": HALO, "arrowprops": leader, "in_layout": False}
         drawn.append(axes.annotate(label, end, (4, 4), textcoords="offset points", **look))
-    part.get_figure(root=True).draw_without_rendering()  # so that places and sizes are known
+    figure.draw_without_rendering()  # so that places and sizes are known
     _place(axes, drawn, ends, ends[:, 0] < before[:, 0])
 
 
@@ -428,6 +435,7 @@ def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"], pa
     with drawing(path, [*inspection.source_tokens, *inspection.target_tokens]):
         figure, (below,) = draw_blocks(_blocks(maps), n_more=1)
         draw_vectors(
+            figure,
             below,
             title="source vectors, from before the encoder (dot) to after it (arrow head)",
             tokens=_labels(inspection.source_tokens),
@@ -453,6 +461,7 @@ def draw_words(words: "WordAttention", path: Path) -> None:
     with drawing(path, words.words):
         figure, (below,) = draw_blocks([block], n_more=1)
         draw_vectors(
+            figure,
             below,
             title="word vectors (dot) and what attention makes of them (arrow head)",
             tokens=labels,

@@ -152,34 +152,7 @@ def create_app(
     return app
 
 
-@router.head("/", include_in_schema=False)
-@router.get("/", include_in_schema=False)
-async def page() -> Response:
-    """The page for people."""
-    return Response(PAGE.read_bytes(), media_type="text/html; charset=utf-8", headers=PAGE_HEADERS)
-
-
-@router.head("/health", include_in_schema=False)
-@router.get("/health")
-async def health() -> JSONResponse:
-    """Whether the server answers."""
-    return JSONResponse({"status": "ok"})
-
-
-@router.head("/languages", include_in_schema=False)
-@router.get("/languages")
-async def languages(request: Request) -> JSONResponse:
-    """The languages, and into which ones each is translated."""
-    return JSONResponse(request.app.state.service.directions.languages())
-
-
-@router.post("/detect", response_model=list[Detected], responses=ERRORS, openapi_extra=also_as_form(DetectQuestion))
-async def detect(asked: DetectQuestion, request: Request) -> Response:
-    """Tell the one language that is translated: there is nothing that could detect another."""
-    language = _admitting(request, asked).directions.only_source()
-    return JSONResponse([{"confidence": 100.0, "language": language}])
-
-
+# Addresses are looked for in the order in which they stand here: the one that most requests are for comes first.
 @router.post("/translate", response_model=Translated, responses=ERRORS, openapi_extra=also_as_form(TranslateQuestion))
 async def translate(asked: TranslateQuestion, request: Request) -> Response:
     """Translate a text or a list of texts, line by line."""
@@ -218,6 +191,34 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
     if asked.alternatives is not None:
         answer["alternatives"] = as_asked([_alternatives(text, most) for text in found_of])
     return JSONResponse(answer)
+
+
+@router.head("/", include_in_schema=False)
+@router.get("/", include_in_schema=False)
+async def page() -> Response:
+    """The page for people."""
+    return Response(PAGE.read_bytes(), media_type="text/html; charset=utf-8", headers=PAGE_HEADERS)
+
+
+@router.head("/health", include_in_schema=False)
+@router.get("/health")
+async def health() -> JSONResponse:
+    """Whether the server answers."""
+    return JSONResponse({"status": "ok"})
+
+
+@router.head("/languages", include_in_schema=False)
+@router.get("/languages")
+async def languages(request: Request) -> JSONResponse:
+    """The languages, and into which ones each is translated."""
+    return JSONResponse(request.app.state.service.directions.languages())
+
+
+@router.post("/detect", response_model=list[Detected], responses=ERRORS, openapi_extra=also_as_form(DetectQuestion))
+async def detect(asked: DetectQuestion, request: Request) -> Response:
+    """Tell the one language that is translated: there is nothing that could detect another."""
+    language = _admitting(request, asked).directions.only_source()
+    return JSONResponse([{"confidence": 100.0, "language": language}])
 
 
 @router.post("/inspect", responses=ERRORS, openapi_extra=also_as_form(AttentionQuestion))
