@@ -6,10 +6,10 @@ moments, history (without seconds), pointers and all else must be those of an un
 must be whole or absent after every kill of `tfm prepare`, and none of its workers may be left. Last, training runs on a
 disk that is too small and grows (to mount it needs root).
 
-All with training.num_threads=1: with two threads, float32 differs in its last digits between some processes on some
-machines, disturbed or not (docs/design.md). Linux only. What is disturbed runs in forks of this process, so that a
-moment is never lost on imports; what is not is a `tfm` of its own. --seed N repeats the moments: those on the disk
-exactly, those by the clock as far as the machine is as fast.
+All with training.num_threads=1: with two threads, float32 differs in its last digits between some processes on
+some machines, disturbed or not (docs/decisions/training.md). Linux only. What is disturbed runs in forks of this
+process, so that a moment is never lost on imports; what is not is a `tfm` of its own. --seed N repeats the moments:
+those on the disk exactly, those by the clock as far as the machine is as fast.
 """
 
 import argparse
