@@ -3,8 +3,8 @@
 A worker is a Python process that reads chunks of text from its standard input and writes their tokens to its standard
 output. It is not forked, because the caller may run threads (torch does), and a fork of a process with threads may
 hang. `multiprocessing` is not used either: without fork it runs the caller's script again in every worker. loky does
-neither; docs/decisions/libraries.md says why it is not used. What cuts the text is spaCy's tokenisers or SentencePiece's pieces.
-Knows nothing of vocabularies or files.
+neither; docs/decisions/libraries.md says why it is not used. What cuts the text is spaCy's tokenisers or
+SentencePiece's pieces. Knows nothing of vocabularies or files.
 """
 
 import marshal

@@ -4,8 +4,8 @@
 
 A sum is a file's size in bytes and its CRC-32. It is there for accidents: a CRC-32 finds every flipped bit and every
 burst of up to 32 of them, and misses other damage once in four billion times. zlib computes it several times as fast as
-hashlib any of its hashes (docs/decisions/files.md has the figures), and every start of `tfm translate` waits for it. It does not
-stop somebody who changes a file on purpose.
+hashlib any of its hashes (docs/decisions/files.md has the figures), and every start of `tfm translate` waits for it.
+It does not stop somebody who changes a file on purpose.
 """
 
 import stat
