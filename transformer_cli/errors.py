@@ -11,7 +11,8 @@ TfmError
 ├── DeviceError       a device that this machine does not have
 └── DistributedError  another process of the same job: out of reach, ended, or dead
 
-A message is one line: what is wrong, where (file, line, value), what to do. Only commands/app.py turns errors into exit codes.
+A message is one line: what is wrong, where (file, line, value), what to do. Only commands/app.py turns errors into
+exit codes.
 """
 
 
