@@ -6,7 +6,7 @@ Never holds the text or the ids of a whole split in memory.
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,39 +36,44 @@ class SplitWriter:
 @contextmanager
 def writing(folder: Path, name: str, size: int | None) -> Iterator[SplitWriter]:
     """Write a split; its files are whole when the block ends. size: about how many pairs there will be, if known."""
-    with ExitStack() as opened:  # closes all files, even if one cannot write what is left
-        sides = [opened.enter_context(closing(_SideWriter(f"{folder / name}.{side}"))) for side in SIDES]
+    with ExitStack() as opened:
+        sides = [opened.enter_context(_writing_side(f"{folder / name}.{side}")) for side in SIDES]
         bar = progress.bar(f"prepare {name}", size, " sentences")
         opened.enter_context(closing(bar))
         yield SplitWriter(sides, bar)
 
 
-class _SideWriter:
-    """Writes one side of a split."""
+@contextmanager
+def _writing_side(stem: str) -> Iterator["_SideWriter"]:
+    """Write one side of a split. Both files are closed whatever fails, even if one cannot write what is left."""
+    with open(f"{stem}.txt", "wb") as text, open(f"{stem}.ids.npy", "wb") as ids:
+        _write_header(ids, 0)
+        writer = _SideWriter(text, ids)
+        yield writer
+        offsets = np.cumsum(np.concatenate(writer.lengths))
+        np.save(f"{stem}.offsets.npy", offsets)
+        ids.seek(0)
+        _write_header(ids, int(offsets[-1]))
 
-    def __init__(self, stem: str) -> None:
-        self._stem = stem
-        self._text = open(f"{stem}.txt", "wb")
-        self._ids = open(f"{stem}.ids.npy", "wb")
-        self._lengths = [np.zeros(1, np.int64)]
-        self._write_header(0)
+
+class _SideWriter:
+    """Writes one side of a split to its open files."""
+
+    def __init__(self, text: IO[bytes], ids: IO[bytes]) -> None:
+        self._text = text
+        self._ids = ids
+        self.lengths = [np.zeros(1, np.int64)]
 
     def add(self, texts: Sequence[str], ids: NDArray[np.int32], lengths: NDArray[np.int64]) -> None:
         self._text.write("".join(f"{text}\n" for text in texts).encode())
         self._ids.write(ids.tobytes())
-        self._lengths.append(lengths)
+        self.lengths.append(lengths)
 
-    def close(self) -> None:
-        with self._text, self._ids:
-            offsets = np.cumsum(np.concatenate(self._lengths))
-            np.save(f"{self._stem}.offsets.npy", offsets)
-            self._ids.seek(0)
-            self._write_header(int(offsets[-1]))
 
-    def _write_header(self, n_ids: int) -> None:
-        """Write the header of the ids. NumPy pads it so that that of a larger number takes the same place."""
-        header = {"descr": np.dtype(np.int32).str, "fortran_order": False, "shape": (n_ids,)}
-        np.lib.format.write_array_header_1_0(self._ids, header)
+def _write_header(file: IO[bytes], n_ids: int) -> None:
+    """Write the header of the ids. NumPy pads it so that that of a larger number takes the same place."""
+    header = {"descr": np.dtype(np.int32).str, "fortran_order": False, "shape": (n_ids,)}
+    np.lib.format.write_array_header_1_0(file, header)
 
 
 def blocks(path: Path) -> Iterator[NDArray[np.int32]]:
