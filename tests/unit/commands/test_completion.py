@@ -1,7 +1,5 @@
 """Shell completion: the names that are offered, and the protocol by which a shell asks for them."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,11 +21,6 @@ def offered_by_bash(tfm: Tfm, monkeypatch: pytest.MonkeyPatch, cwd: Path, *words
     code, out, err = tfm(cwd=cwd)
     assert (code, err) == (0, "")
     return out.split()
-
-
-def test_runs_and_splits_are_found_where_commands_look_for_them(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(project)
-    assert (completion.runs(), completion.splits()) == (["tiny"], ["test", "train", "valid"])
 
 
 def test_where_there_is_nothing_nothing_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,13 +58,6 @@ def test_shipped_configs_are_offered_with_the_files_here(tmp_path: Path, monkeyp
     assert completion.configs("dem") == ["demo", "demo-captions", "demo-2.yaml"]
     assert {"demo", "subwords", "mine.yml"} < {*completion.configs("")}
     assert completion.configs("mi") == []  # the shell completes paths
-
-
-def test_where_a_run_is_used_only_its_decoding_is_offered() -> None:
-    every = completion.decoding_settings("")
-    assert every == [key for key in completion.settings("") if key.startswith("decoding.")]
-    assert completion.decoding_settings("t") == []
-    assert completion.decoding_settings("decoding.beam") == ["decoding.beam_size=", "decoding.beam_size=1"]
 
 
 @pytest.mark.parametrize(
@@ -116,11 +102,3 @@ def test_the_script_for_a_shell_calls_tfm(tfm: Tfm, tmp_path: Path, monkeypatch:
     assert (code, err) == (0, "")
     assert "_TFM_COMPLETE=complete_bash" in out
     assert out.rstrip().endswith(" tfm")
-
-
-def test_completing_imports_neither_torch_nor_numpy_nor_spacy() -> None:
-    asked = "completion.runs(), completion.splits(), completion.settings(''), completion.configs('')"
-    heavy = "print(*sorted({'torch', 'spacy', 'numpy', 'rich'} & set(sys.modules)))"
-    probe = f"import sys; from transformer_cli.commands import completion; {asked}; {heavy}"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
-    assert done.stdout == "\n"

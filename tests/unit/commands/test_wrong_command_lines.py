@@ -25,14 +25,20 @@ CONFIGS = {
     "json.yaml": b'{"training": {"epochs": "3"}}',
     "documents.yaml": b"name: a\n---\nname: b\n",
 }
-TOLD = """\
+
+
+LIGHT = """\
 import sys
 from contextlib import suppress
+import transformer_cli.config.load
+from transformer_cli.commands import completion
 from transformer_cli.commands.app import main
+completion.runs(), completion.splits(), completion.settings(''), completion.configs('')
+print('imported:', *sorted({'torch', 'spacy', 'numpy', 'rich'} & set(sys.modules)))
 for line in sys.argv[1:]:
     with suppress(SystemExit):
         main(line.split())
-print(*sorted({'torch', 'spacy', 'matplotlib'} & set(sys.modules)))
+print('imported:', *sorted({'torch', 'spacy', 'matplotlib', 'rich'} & set(sys.modules)))
 """
 
 
@@ -67,15 +73,15 @@ def test_a_wrong_command_line_gets_its_sentence(tfm: Tfm, folder: Path, line: st
     assert sorted(path.name for path in folder.iterdir()) == sorted(CONFIGS)
 
 
-def test_an_unknown_run_is_told_before_what_takes_seconds_to_import(tmp_path: Path) -> None:
+def test_what_needs_no_torch_is_told_before_what_takes_seconds_to_import(tmp_path: Path) -> None:
+    """What a shell completes, the settings of a config, and that a run is unknown."""
     lines = [
-        *("translate Hallo", "evaluate", "score --input a --target b", "inspect Hallo"),
-        *("curves none", "export none"),
+        *("translate Hallo --run none", "evaluate --run none", "score --input a --target b --run none"),
+        *("inspect Hallo --run none", "curves none", "export none", "config demo --set training.seed=3"),
     ]
-    named = [line if line.endswith("none") else f"{line} --run none" for line in lines]
-    done = subprocess.run([sys.executable, "-c", TOLD, *named], capture_output=True, text=True, cwd=tmp_path)
-    assert done.stdout == "\n", done.stderr
-    assert done.stderr == "tfm: error: runs/none: no such run; runs/ has none\n" * len(lines)
+    done = subprocess.run([sys.executable, "-c", LIGHT, *lines], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.count("imported:\n") == 2, done.stdout
+    assert done.stderr == "tfm: error: runs/none: no such run; runs/ has none\n" * 6
 
 
 def test_no_sentence_names_a_class() -> None:
