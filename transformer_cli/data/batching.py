@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_cli.compute.world import World
 from transformer_cli.config.schema import TrainingConfig
-from transformer_cli.data.dataset import EncodedSplit, Side
+from transformer_cli.data.dataset import EncodedSplit
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS
 
@@ -70,15 +71,17 @@ def target_tokens(split: EncodedSplit, rows: Rows) -> Rows:
 
 def collate(split: EncodedSplit, rows: Rows) -> Batch:
     """Returns padded tensors of the sentences in `rows`, with <sos> and <eos> added."""
-    return Batch(_pad(split.source, rows), _pad(split.target, rows))
+    return Batch(*(pad_ids([side[row] for row in rows]) for side in (split.source, split.target)))
 
 
-def pad_ids(sentences: Sequence[Sequence[int]]) -> Tensor:
+def pad_ids(sentences: Sequence[Sequence[int] | NDArray[np.int32]]) -> Tensor:
     """Add <sos> and <eos> to each sentence's ids, and pad them at the end: int64 (batch, longest + MARKERS)."""
-    padded = torch.full((len(sentences), max(map(len, sentences)) + MARKERS), PAD)
+    padded = np.full((len(sentences), max(map(len, sentences)) + MARKERS), PAD, dtype=np.int64)
+    padded[:, 0] = SOS
     for row, ids in enumerate(sentences):
-        padded[row, : len(ids) + MARKERS] = torch.tensor([SOS, *ids, EOS])
-    return padded
+        padded[row, 1 : len(ids) + 1] = ids
+        padded[row, len(ids) + 1] = EOS
+    return torch.from_numpy(padded)
 
 
 def rows_within(split: EncodedSplit, max_length: int | None) -> Rows:
@@ -115,13 +118,3 @@ def _sentences_per_batch(split: EncodedSplit, rows: Rows, training: TrainingConf
     if training.batch_by == "sentences":
         return training.batch_size
     return max(1, int(training.batch_size / (split.target.lengths[rows].mean() + 1)))
-
-
-def _pad(side: Side, rows: Rows) -> Tensor:
-    lengths = side.lengths[rows]
-    padded = np.full((len(rows), int(lengths.max()) + MARKERS), PAD, dtype=np.int64)
-    padded[:, 0] = SOS
-    for index, row in enumerate(rows):
-        padded[index, 1 : lengths[index] + 1] = side[row]
-        padded[index, lengths[index] + 1] = EOS
-    return torch.from_numpy(padded)
