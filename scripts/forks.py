@@ -12,7 +12,7 @@ from unittest import mock
 
 from disturb import Disturbance, disturbed
 from transformer_cli.commands.app import main
-from transformer_cli.data import word_corpus, workers
+from transformer_cli.data import word_corpus
 
 PATIENCE_S = 900.0  # for a process that is not killed
 
@@ -30,7 +30,7 @@ def start(arguments: Sequence[str], place: Path, strike: Callable[[Disturbance],
         os.dup2(log, 1)
         os.dup2(log, 2)
         few = mock.patch.object(word_corpus, "FEW", 50)  # so that `tfm prepare` has two workers
-        two_workers = mock.patch.object(workers, "available_cores", return_value=2)
+        two_workers = mock.patch.object(word_corpus, "available_cores", return_value=2)
         with few, two_workers, disturbed(Disturbance(place, strike)) if strike else nullcontext():
             main(arguments)
     except SystemExit as ending:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import ClassVar, Literal
 
 from transformer_cli.config.schema import DataConfig, SubwordsConfig
 from transformer_cli.data.subwords import Pieces
@@ -38,42 +38,6 @@ class Encoded:
         return Encoded(self.tokens[:n], self.ids[:n])
 
 
-class Codec(Protocol):
-    """Turns the text of one side into ids and back."""
-
-    def __len__(self) -> int:
-        """The number of ids, including those of <unk>, <pad>, <sos> and <eos>."""
-
-    def encode(self, line: str) -> Encoded:
-        """The tokens of a line and their ids; no tokens for a blank line."""
-
-    @property
-    def samples(self) -> bool:
-        """Whether `sample` cuts a line in different ways."""
-
-    def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
-        """The ids of each line, cut into tokens at random: a function of lines and seed alone.
-
-        Where `samples` is false there is only one cut, that of `encode`.
-        """
-
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        """The vocabulary's token for each id: `<unk>` for the id of unknown tokens."""
-
-    def names(self) -> list[str]:
-        """All tokens in the order of their ids, each a different one, as other programs know them."""
-
-    def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
-        """Plain text of ids without <sos> and <eos>.
-
-        instead: one token per id, such as the source word that was attended to; it is written where the id is that of
-        `<unk>` (None: `<unk>` stays).
-        """
-
-    def save(self, folder: Path, side: str) -> None:
-        """Write the codec's files, whose names begin with `side`, source or target; see `codec_files`."""
-
-
 @dataclass(frozen=True)
 class WordCodec:
     """Text by words: a spaCy tokeniser, a vocabulary, and joins, which say where words are written without a space.
@@ -87,6 +51,7 @@ class WordCodec:
     lowercase: bool
     vocabulary: Vocabulary
     joins: Joins
+    samples: ClassVar[bool] = False
 
     @staticmethod
     def load(folder: Path, side: str, *, language: str, lowercase: bool) -> "WordCodec":
@@ -105,11 +70,13 @@ class WordCodec:
             raise DataError(f"{path}: damaged: it should have lists of tokens and of pairs of tokens") from None
 
     def save(self, folder: Path, side: str) -> None:
+        """Write the codec's files, whose names begin with `side`, source or target; see `codec_files`."""
         self.vocabulary.save(folder / f"{side}.vocab.txt")
         if side == "target":
             write_json(folder / f"{side}.joins.json", self.joins.as_json())
 
     def __len__(self) -> int:
+        """The number of ids, including those of <unk>, <pad>, <sos> and <eos>."""
         return len(self.vocabulary)
 
     @cached_property
@@ -118,24 +85,24 @@ class WordCodec:
         return Tokenizer(self.language, lowercase=self.lowercase)
 
     def encode(self, line: str) -> Encoded:
+        """The tokens of a line and their ids; no tokens for a blank line."""
         words = self.tokenizer.tokens(line)
         return Encoded(words, self.vocabulary.encode(words))
 
-    @property
-    def samples(self) -> bool:
-        return False
-
-    def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
-        return [self.encode(line).ids for line in lines]
-
     def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The vocabulary's token for each id: `<unk>` for the id of unknown tokens."""
         return self.vocabulary.decode(ids)
 
     def names(self) -> list[str]:
+        """All tokens in the order of their ids, each a different one, as other programs know them."""
         return list(self.vocabulary.tokens)
 
     def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
-        """The words of these ids, spaced as in the text that the joins were learned from."""
+        """Plain text of ids without <sos> and <eos>, spaced as in the text that the joins were learned from.
+
+        instead: one token per id, such as the source word that was attended to; it is written where the id is that of
+        `<unk>` (None: `<unk>` stays).
+        """
         words = self.vocabulary.decode(ids)
         if instead is not None:
             words = [other if id_ == UNK else word for id_, word, other in zip(ids, words, instead, strict=True)]
@@ -147,7 +114,7 @@ class SubwordCodec:
     """Text by pieces of words, which SentencePiece has learned. Any line comes back exactly; there is no `<unk>`.
 
     For example, "Zwei Quokkas" may become the tokens " Zwei", " Qu", "ok", "kas". Tokens show a space as a space, and a
-    byte of a character that has no piece as "<0xC3>".
+    byte of a character that has no piece as "<0xC3>". What it has in common with WordCodec is described there.
     """
 
     lowercase: bool
@@ -183,17 +150,19 @@ class SubwordCodec:
         ids = self.pieces.encode(self._cased(line))
         return Encoded(self.tokens(ids), ids)
 
+    def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
+        """The ids of many lines, which are cut on several cores."""
+        return self.pieces.encode_all(map(self._cased, lines))
+
     @property
     def samples(self) -> bool:
+        """Whether `sample` cuts a line in different ways."""
         return self.dropout > 0
 
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
-        """The ids of each line, cut at random as `SubwordsConfig.dropout` says."""
-        if not self.samples:
-            return [self.pieces.encode(self._cased(line)) for line in lines]
+        """The ids of each line, cut at random as `SubwordsConfig.dropout` says: a function of lines and seed alone."""
         alpha = self.dropout if self.algorithm == "bpe" else 1 - self.dropout
-        cased = [self._cased(line) for line in lines]
-        return self.pieces.sample(cased, algorithm=self.algorithm, alpha=alpha, seed=seed)
+        return self.pieces.sample([*map(self._cased, lines)], algorithm=self.algorithm, alpha=alpha, seed=seed)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         return [self.pieces.names[index] for index in ids]
@@ -210,6 +179,9 @@ class SubwordCodec:
         return line.lower() if self.lowercase else line
 
 
+Codec = WordCodec | SubwordCodec
+
+
 @dataclass(frozen=True)
 class Codecs:
     """The codecs of both sides."""
@@ -223,21 +195,19 @@ class Codecs:
 
         Raises DataError if a file is missing or damaged.
         """
-        source: Codec
-        target: Codec
+        lowercase = data.lowercased
         try:
             if data.tokens == "subwords":
-                source, target = (
-                    SubwordCodec.load(folder, side, lowercase=data.lowercased, subwords=data.subwords) for side in SIDES
+                by_pieces = (
+                    SubwordCodec.load(folder, side, lowercase=lowercase, subwords=data.subwords) for side in SIDES
                 )
-            else:
-                source, target = (
-                    WordCodec.load(folder, side, language=language, lowercase=data.lowercased)
-                    for side, language in zip(SIDES, (data.source, data.target), strict=True)
-                )
+                return Codecs(*by_pieces)
+            return Codecs(
+                WordCodec.load(folder, "source", language=data.source, lowercase=lowercase),
+                WordCodec.load(folder, "target", language=data.target, lowercase=lowercase),
+            )
         except FileError as error:
             raise DataError(str(error)) from None
-        return Codecs(source, target)
 
     def save(self, folder: Path) -> None:
         """Write both codecs into a folder."""

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from transformer_cli.data.codec import Codec
+from transformer_cli.data.codec import Codec, WordCodec
 from transformer_cli.data.dataset import EncodedSplit, MappedLines, Side
 from transformer_cli.data.lengths import Rows, fits
 
@@ -49,7 +49,7 @@ class SampledText:
         """Returns the ids of one side, 0 or 1, of the rows of a batch."""
         codec, lines = self.codecs[side], self.lines[side]
         usual = (self.split.source, self.split.target)[side]
-        if not codec.samples:
+        if isinstance(codec, WordCodec) or not codec.samples:
             return [usual[row].tolist() for row in rows]
         cuts = codec.sample([lines[row] for row in rows], _seed(self.seed, epoch, batch, side))
         return [

@@ -8,18 +8,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.codec import Codecs, SubwordCodec
 from transformer_cli.data.corpora import Corpus
 from transformer_cli.data.lines import Pairs, said_before
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION, learn_pieces
-from transformer_cli.data.workers import Cutter, Pair, cutting, shared_out
+from transformer_cli.data.workers import Pair, chunks
 from transformer_cli.data.writer import writing
 from transformer_cli.errors import ConfigError
 from transformer_cli.system import progress
 
-FEW = 20_000  # one process has encoded this many pairs before workers would have started
-MOST_WORKERS = 4  # one process reads and writes what they encode
 MOST_PAIRS = 500_000  # that pieces are learned from
 MOST_CHARACTERS = 50_000_000  # the same, both sides together
 
@@ -38,12 +38,12 @@ def encode_by_subwords(
         training = said_before(corpus.splits["train"]())
     else:
         source, target = (codec for codec in (given.source, given.target) if isinstance(codec, SubwordCodec))
-    training, processes = shared_out(training, few=FEW, most=MOST_WORKERS)
-    with cutting(Cutter("subwords", source.model, target.model, data.lowercased), processes) as cut:
-        for name in corpus.splits:
-            with writing(folder, name, corpus.sizes.get(name)) as split:
-                for chunk in cut(training if name == "train" else corpus.splits[name]()):
-                    split.add(chunk, [side.ids for side in chunk.sides])
+    for name in corpus.splits:
+        with writing(folder, name, corpus.sizes.get(name)) as split:
+            for texts in chunks(training if name == "train" else corpus.splits[name]()):
+                sides = [codec.encode_all(lines) for codec, lines in zip((source, target), texts, strict=True)]
+                ids = [np.fromiter(chain.from_iterable(side), np.int32) for side in sides]
+                split.add(texts, ids, [np.array([len(line) for line in side], np.int64) for side in sides])
     tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION, "algorithm": data.subwords.algorithm}
     return Codecs(source, target), {"tokenizer": tokenizer}
 

@@ -55,7 +55,12 @@ def learn_pieces(lines: Iterable[str], *, size: int, algorithm: str) -> bytes:
             minloglevel=2,  # errors only
         )
     except RuntimeError as error:
-        raise _cannot_learn(size, str(error)) from None
+        why = f"cannot be learned from the training text: {error}"
+        if found := re.search(r"value <= (\d+)", str(error)):
+            why = f"is more than the training text can fill; set it to {found[1]} or less"
+        if found := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
+            why = f"is too small for the bytes and the characters of the training text; set it to {found[1]} or more"
+        raise ConfigError(f"data.subwords.size: {size} {why}") from None
     return model.getvalue()
 
 
@@ -94,6 +99,11 @@ class Pieces:
         """Returns the ids of a line's pieces; a blank line has none."""
         ids: list[int] = self._processor.encode(_escaped(line)) if line.strip() else []
         return ids
+
+    def encode_all(self, lines: Iterable[str]) -> list[list[int]]:
+        """The same for many lines, on several cores: SentencePiece starts threads for it."""
+        found: list[list[int]] = self._processor.encode([_escaped(line) if line.strip() else "" for line in lines])
+        return found
 
     def sample(self, lines: Sequence[str], *, algorithm: str, alpha: float, seed: int) -> list[list[int]]:
         """Like `encode` for each line, but the cuts are drawn at random: a function of the lines and the seed alone.
@@ -153,30 +163,13 @@ def _short_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _escaped(line: str) -> str:
-    if SPACE not in line and ESCAPE not in line:
-        return line
     return line.replace(ESCAPE, ESCAPE * 2).replace(SPACE, f"{ESCAPE}_")
 
 
 def _unescaped(text: str) -> str:
-    if ESCAPE not in text:
-        return text
     return re.sub(f"{ESCAPE}([{ESCAPE}_])", lambda found: SPACE if found[1] == "_" else ESCAPE, text)
 
 
 def _shown(piece: str) -> str:
     text = _unescaped(piece.replace(SPACE, " "))
     return "".join(char if char.isprintable() else f"<U+{ord(char):04X}>" for char in text)
-
-
-def _cannot_learn(size: int, reason: str) -> ConfigError:
-    if found := re.search(r"value <= (\d+)", reason):
-        return ConfigError(
-            f"data.subwords.size: {size} is more than the training text can fill; set it to {found[1]} or less"
-        )
-    if found := re.search(r"required_chars\. \d+ vs (\d+)", reason):
-        return ConfigError(
-            f"data.subwords.size: {size} is too small for the special tokens, the 256 bytes and the characters of "
-            f"the training text; set it to {found[1]} or more"
-        )
-    return ConfigError(f"data.subwords: SentencePiece cannot learn pieces from the training text: {reason}")

@@ -6,6 +6,7 @@ counted, one pass over the ids on disk turns them into the final ones. Memory ho
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from transformer_cli.data.codec import SIDES, Codecs, WordCodec
 from transformer_cli.data.corpora import Corpus
 from transformer_cli.data.vocabulary import SPECIALS, Vocabulary, import_torchtext
 from transformer_cli.data.words import SPACY_VERSION, Joins, learn_joins
-from transformer_cli.data.workers import Chunk, Cutter, cutting, shared_out
+from transformer_cli.data.workers import Chunk, available_cores, cutting
 from transformer_cli.data.writer import blocks, renumber, writing
 
 log = logging.getLogger(__name__)
@@ -34,10 +35,12 @@ def encode_by_words(
 
     Returns the codecs, and what the manifest keeps of the tokenising.
     """
-    pairs, processes = shared_out(corpus.splits["train"](), few=FEW, most=MOST_WORKERS)
+    pairs = corpus.splits["train"]()
+    first = list(islice(pairs, FEW + 1))
+    processes = min(available_cores(), MOST_WORKERS) if len(first) > FEW else 1
     n_sentences = n_restored = 0
-    with cutting(Cutter("words", data.source, data.target, data.lowercased), processes) as cut:
-        training, left = cut(pairs), list(corpus.splits)
+    with cutting((data.source, data.target, data.lowercased), processes) as cut:
+        training, left = cut(chain(first, pairs)), list(corpus.splits)
         if given is None:
             import_torchtext()  # while the workers start
             source, target = _learn(folder, data, training, corpus.sizes.get("train"))
@@ -47,13 +50,11 @@ def encode_by_words(
         for name in left:
             with writing(folder, name, corpus.sizes.get(name)) as split:
                 for chunk in training if name == "train" else cut(corpus.splits[name]()):
-                    split.add(
-                        chunk,
-                        [
-                            np.array(codec.vocabulary.encode(side.forms), np.int32)[side.ids]
-                            for codec, side in zip((source, target), chunk.sides, strict=True)
-                        ],
-                    )
+                    ids = [
+                        np.array(codec.vocabulary.encode(side.forms), np.int32)[side.ids]
+                        for codec, side in zip((source, target), chunk.sides, strict=True)
+                    ]
+                    split.add(chunk.texts, ids, [side.lengths for side in chunk.sides])
                     if name == "valid":
                         n_sentences += len(chunk)
                         n_restored += sum(
@@ -78,7 +79,7 @@ def _learn(folder: Path, data: DataConfig, chunks: Iterable[Chunk], size: int | 
                 np.array([forms.setdefault(form, len(forms)) for form in side.forms], np.int32)[side.ids]
                 for forms, side in zip(known, chunk.sides, strict=True)
             ]
-            split.add(chunk, ids)
+            split.add(chunk.texts, ids, [side.lengths for side in chunk.sides])
             ends = np.cumsum(chunk.sides[1].lengths[: JOIN_SENTENCES - n_sentences])
             if len(ends):
                 left = np.delete(np.arange(ends[-1]), ends - 1)  # all tokens but the last of each sentence

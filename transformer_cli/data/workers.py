@@ -1,15 +1,13 @@
-"""Cuts sentence pairs into tokens chunk by chunk, in order: in this process, or in worker processes on several cores.
+"""Cuts sentence pairs into words chunk by chunk, in order: in this process, or in worker processes on several cores.
 
 A worker is a Python process that reads chunks of text from its standard input and writes their tokens to its standard
 output. It is not forked, because the caller may run threads (torch does), and a fork of a process with threads may
 hang. `multiprocessing` is not used either: without fork it runs the caller's script again in every worker. loky does
-neither; docs/decisions/libraries.md says why it is not used. What cuts the text is spaCy's tokenisers or
-SentencePiece's pieces. Knows nothing of vocabularies or files.
+neither; docs/decisions/libraries.md says why it is not used. Knows nothing of vocabularies or files.
 """
 
 import marshal
 import os
-import signal
 import subprocess
 import sys
 from collections import deque
@@ -18,14 +16,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from itertools import chain, islice
+from itertools import islice
 from queue import SimpleQueue
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.data.subwords import Pieces
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import ConfigError, DataError
 
@@ -34,14 +31,15 @@ WAITING = 2  # chunks that are handed out per worker before the first result is 
 START = "import sys; sys.path[:] = sys.argv[1:]; from transformer_cli.data.workers import serve; serve()"
 
 Pair = tuple[str, str]
+Settings = tuple[str, str, bool]  # language of the source, of the target, whether to lower-case
 Texts = tuple[tuple[str, ...], ...]  # (source texts, target texts) of a chunk
 
 
 @dataclass(frozen=True)
 class CutSide:
-    """One side of some sentences, cut into tokens.
+    """One side of some sentences, cut into words.
 
-    By words, "Ein Hund, ein Mann." and "Ein Hund", in lower case, are
+    "Ein Hund, ein Mann." and "Ein Hund", in lower case, are
 
         forms    ein  hund  ,  mann  .
         ids      0  1  2  0  3  4    0  1
@@ -50,14 +48,13 @@ class CutSide:
     """
 
     ids: NDArray[np.int32]
-    """(tokens,): all sentences end to end; word i is forms[ids[i]], and subwords have the ids of their codec"""
+    """(tokens,): all sentences end to end; word i is forms[ids[i]]"""
     lengths: NDArray[np.int64]
     """(sentences,): how many tokens each sentence has"""
     forms: list[str]
-    """the distinct words, in the order in which they first appear; empty for subwords"""
+    """the distinct words, in the order in which they first appear"""
     glued: NDArray[np.bool_]
-    """(tokens,): True if no space follows the word in the text: glued to the next one, or at the end of the text;
-    empty for subwords"""
+    """(tokens,): True if no space follows the word in the text: glued to the next one, or at the end of the text"""
 
     def sentences(self) -> Iterator[list[str]]:
         """Yield the words of each sentence."""
@@ -70,7 +67,7 @@ class CutSide:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some sentence pairs and their tokens."""
+    """Some sentence pairs and their words."""
 
     texts: Texts
     sides: Sequence[CutSide]
@@ -80,24 +77,11 @@ class Chunk:
         return len(self.texts[0])
 
 
-@dataclass(frozen=True)
-class Cutter:
-    """What cuts the texts of both sides. Goes to the workers, so it holds only what marshal knows."""
-
-    kind: Literal["words", "subwords"]
-    source: str | bytes
-    """words: the language of spaCy's tokeniser; subwords: SentencePiece's model"""
-    target: str | bytes
-    lowercase: bool
-
-    def opened(self) -> Callable[[Texts], list[CutSide]]:
-        """Returns a function from the texts of a chunk to [source, target]. Raises ConfigError as Tokenizer does."""
-        sides = (self.source, self.target)
-        if self.kind == "words":
-            tokenizers = [Tokenizer(str(language), lowercase=self.lowercase) for language in sides]
-            return lambda texts: [_tokenize(*side) for side in zip(tokenizers, texts, strict=True)]
-        pieces = [Pieces(model) for model in sides if isinstance(model, bytes)]
-        return lambda texts: [_segment(*side, self.lowercase) for side in zip(pieces, texts, strict=True)]
+def _opened(settings: Settings) -> Callable[[Texts], list[CutSide]]:
+    """Returns a function from the texts of a chunk to [source, target]. Raises ConfigError as Tokenizer does."""
+    *languages, lowercase = settings
+    tokenizers = [Tokenizer(str(language), lowercase=bool(lowercase)) for language in languages]
+    return lambda texts: [_tokenize(*side) for side in zip(tokenizers, texts, strict=True)]
 
 
 def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> CutSide:
@@ -113,30 +97,24 @@ def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> CutSide:
     return CutSide(np.array(ids, np.int32), np.array(lengths, np.int64), list(known), np.array(glued, np.bool_))
 
 
-def _segment(pieces: Pieces, texts: Sequence[str], lowercase: bool) -> CutSide:
-    lines = [pieces.encode(text.lower() if lowercase else text) for text in texts]
-    ids = np.fromiter(chain.from_iterable(lines), np.int32)
-    return CutSide(ids, np.array([len(line) for line in lines], np.int64), [], np.zeros(0, np.bool_))
-
-
 @contextmanager
-def cutting(cutter: Cutter, processes: int) -> Iterator[Callable[[Iterable[Pair]], Iterator[Chunk]]]:
-    """Yields a function from pairs to chunks of them, in order, with their tokens: the same for any `processes`.
+def cutting(settings: Settings, processes: int) -> Iterator[Callable[[Iterable[Pair]], Iterator[Chunk]]]:
+    """Yields a function from pairs to chunks of them, in order, with their words: the same for any `processes`.
 
-    If `processes` is 1, this process does the work; otherwise that many workers do, and none of them is left at the end
-    of the block. Each chunk goes to an idle worker, and one thread waits for each worker.
+    If `processes` is 1, this process does the work; otherwise that many workers do, each with a thread that waits for
+    it, and none of them is left at the end of the block.
 
     Raises ConfigError as Tokenizer does (with workers, at the first chunk), and DataError if a worker dies.
     """
     if processes == 1:
-        cut_here = cutter.opened()
-        yield lambda pairs: (Chunk(texts, cut_here(texts)) for texts in _chunks(pairs))
+        cut_here = _opened(settings)
+        yield lambda pairs: (Chunk(texts, cut_here(texts)) for texts in chunks(pairs))
         return
-    workers = [_start(cutter) for _ in range(processes)]
-    threads = ThreadPoolExecutor(processes)
+    workers = [_start(settings) for _ in range(processes)]
     idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
     for worker in workers:
         idle.put(worker)
+    threads = ThreadPoolExecutor(processes)
 
     def ask(texts: Texts) -> Chunk:
         worker = idle.get()
@@ -147,7 +125,7 @@ def cutting(cutter: Cutter, processes: int) -> Iterator[Callable[[Iterable[Pair]
 
     def cut(pairs: Iterable[Pair]) -> Iterator[Chunk]:
         begun: deque[Future[Chunk]] = deque()
-        for texts in _chunks(pairs):
+        for texts in chunks(pairs):
             begun.append(threads.submit(ask, texts))
             if len(begun) == WAITING * processes:
                 yield begun.popleft().result()
@@ -165,15 +143,6 @@ def cutting(cutter: Cutter, processes: int) -> Iterator[Callable[[Iterable[Pair]
                 pass
 
 
-def shared_out(pairs: Iterator[Pair], *, few: int, most: int) -> tuple[Iterator[Pair], int]:
-    """Returns the same pairs, and how many processes cut them: one for `few` pairs or less, else one for each core.
-
-    few: so many, one process has cut before workers would have started. most: workers that their caller keeps up with.
-    """
-    first = list(islice(pairs, few + 1))
-    return chain(first, pairs), min(available_cores(), most) if len(first) > few else 1
-
-
 def available_cores() -> int:
     """Returns how many cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -186,7 +155,7 @@ def serve() -> None:
     if not entry_points(group="spacy_factories"):  # a plug-in for spaCy may need torch
         sys.modules["torch"] = None  # type: ignore[assignment]  # spaCy would import it: seconds, 200 MB
     try:
-        cut = Cutter(*_receive(requests)).opened()
+        cut = _opened(_receive(requests))
         while True:
             sides = cut(_receive(requests))
             _send(
@@ -199,20 +168,19 @@ def serve() -> None:
         os._exit(0)  # the caller is gone: end at once, without writing what is left
 
 
-def _start(cutter: Cutter) -> "subprocess.Popen[bytes]":
+def _start(settings: Settings) -> "subprocess.Popen[bytes]":
     """Start a worker. However its caller ends, its input ends with it, and so does the worker.
 
-    It ignores Ctrl-C, which a terminal sends to all processes: a signal is held back in a process that is started while
-    it is held back.
+    It has a session of its own, so that a terminal does not send it Ctrl-C too.
     """
-    command = [sys.executable, "-c", START, *sys.path]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}  # NumPy would start one per core
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    _request(worker, (cutter.kind, cutter.source, cutter.target, cutter.lowercase))
+    worker = subprocess.Popen(
+        [sys.executable, "-c", START, *sys.path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # NumPy would start one per core
+        start_new_session=True,
+    )
+    _request(worker, settings)
     return worker
 
 
@@ -243,7 +211,8 @@ def _request(worker: "subprocess.Popen[bytes]", value: Any) -> None:
         _send(worker.stdin, value)
 
 
-def _chunks(pairs: Iterable[Pair]) -> Iterator[Texts]:
+def chunks(pairs: Iterable[Pair]) -> Iterator[Texts]:
+    """Yield the source texts and the target texts of CHUNK pairs at a time."""
     pairs = iter(pairs)
     while chunk := list(islice(pairs, CHUNK)):
         yield tuple(zip(*chunk, strict=True))

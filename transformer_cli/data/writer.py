@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from transformer_cli.data.codec import SIDES
 from transformer_cli.data.vocabulary import UNK
-from transformer_cli.data.workers import Chunk
+from transformer_cli.data.workers import Texts
 from transformer_cli.system import progress
 
 BLOCK = 1 << 20  # ids held in memory while they are counted or renumbered
@@ -26,11 +26,11 @@ class SplitWriter:
         self._sides = sides
         self._bar = bar
 
-    def add(self, chunk: Chunk, ids: Sequence[NDArray[np.int32]]) -> None:
-        """Write a chunk. ids: [source, target], each in the order of CutSide.ids."""
-        for writer, texts, side, side_ids in zip(self._sides, chunk.texts, chunk.sides, ids, strict=True):
-            writer.add(texts, side_ids, side.lengths)
-        self._bar.update(len(chunk))
+    def add(self, texts: Texts, ids: Sequence[NDArray[np.int32]], lengths: Sequence[NDArray[np.int64]]) -> None:
+        """Write a chunk. Of each side: ids (tokens,), all sentences end to end; lengths (sentences,)."""
+        for writer, text, side_ids, side_lengths in zip(self._sides, texts, ids, lengths, strict=True):
+            writer.add(text, side_ids, side_lengths)
+        self._bar.update(len(texts[0]))
 
 
 @contextmanager

@@ -199,7 +199,7 @@ def test_any_number_of_processes_makes_the_same_files(
     config = load_config(corpus / "tiny.yaml")
     made = {}
     for cores in (1, 2):
-        monkeypatch.setattr(workers, "available_cores", lambda cores=cores: cores)
+        monkeypatch.setattr(word_corpus, "available_cores", lambda cores=cores: cores)
         folder = prepare(config, data_dir=tmp_path / str(cores)).folder
         made[cores] = {path.relative_to(tmp_path / str(cores)): path.read_bytes() for path in folder.iterdir()}
     assert made[1] == made[2]
@@ -211,11 +211,11 @@ def test_few_pairs_are_tokenised_without_workers(
 ) -> None:
     asked = []
 
-    def cutting(cutter: workers.Cutter, processes: int) -> Any:
+    def cutting(settings: workers.Settings, processes: int) -> Any:
         asked.append(processes)
-        return workers.cutting(cutter, processes=1)
+        return workers.cutting(settings, processes=1)
 
-    monkeypatch.setattr(workers, "available_cores", lambda: 4)
+    monkeypatch.setattr(word_corpus, "available_cores", lambda: 4)
     monkeypatch.setattr(word_corpus, "FEW", few)
     monkeypatch.setattr(word_corpus, "cutting", cutting)
     assert sentences(workshop.prepare().folder) == IDS

@@ -10,7 +10,7 @@ import pytest
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data import prepare as module
-from transformer_cli.data import subword_corpus, workers
+from transformer_cli.data import subword_corpus
 from transformer_cli.data.codec import SubwordCodec, codec_sums
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.prepare import Prepared, prepare
@@ -112,18 +112,6 @@ def test_the_manifest_says_what_cut_the_text(make: Make) -> None:
     assert manifest["vocabulary"] == {"source": 300, "target": 300}
     assert manifest["settings"]["subwords"] == {"size": 300, "algorithm": "unigram"}
     assert {manifest["splits"][split][side]["unknown_rate"] for split in SPLITS for side in ("source", "target")} == {0}
-
-
-def test_any_number_of_processes_makes_the_same_files(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "CHUNK", 9)
-    monkeypatch.setattr(subword_corpus, "FEW", 20)
-    made = []
-    for cores in (1, 2):
-        monkeypatch.setattr(workers, "available_cores", lambda cores=cores: cores)
-        folder = make().folder
-        made.append({path.name: path.read_bytes() for path in folder.iterdir()})
-        folder.rename(folder.with_name(f"made by {cores}"))
-    assert made[0] == made[1]
 
 
 def test_pairs_that_are_left_out_are_said_once(corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,16 +12,16 @@ import pytest
 
 from transformer_cli.data import workers
 from transformer_cli.data.words import Tokenizer
-from transformer_cli.data.workers import Chunk, Cutter, available_cores, cutting
+from transformer_cli.data.workers import Chunk, available_cores, cutting
 from transformer_cli.errors import ConfigError, DataError
 
-WORDS = Cutter("words", "de", "en", lowercase=True)
+WORDS = ("de", "en", True)
 ENDLESS = """
 import os, sys
 from itertools import repeat
-from transformer_cli.data.workers import Cutter, cutting
+from transformer_cli.data.workers import cutting
 try:
-    with cutting(Cutter("words", "de", "en", lowercase=True), processes=2) as tokenize:
+    with cutting(("de", "en", True), processes=2) as tokenize:
         for chunk in tokenize(repeat(("Ein Hund.", "A dog."))):
             print(len(chunk), flush=True)
 except KeyboardInterrupt:
@@ -98,7 +98,7 @@ def test_chunks_come_in_order_with_their_tokens_and_no_more_is_read_than_is_need
 def test_a_mistake_of_the_settings_is_told_by_the_worker(started: list["subprocess.Popen[bytes]"]) -> None:
     with (
         pytest.raises(ConfigError, match=r"^spaCy has no tokeniser for language 'qq'"),
-        cutting(Cutter("words", "de", "qq", lowercase=True), processes=2) as tokenize,
+        cutting(("de", "qq", True), processes=2) as tokenize,
     ):
         next(tokenize(pairs()))
     assert [process.poll() is None for process in started] == [False, False]

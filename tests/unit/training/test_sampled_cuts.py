@@ -11,7 +11,6 @@ import torch
 from outcomes import PowerCut, outcome
 from transformer_cli.config.load import load_config
 from transformer_cli.data.batching import target_tokens
-from transformer_cli.data.codec import WordCodec
 from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import ConfigError
@@ -95,15 +94,6 @@ def test_an_epoch_is_cut_like_itself_and_unlike_the_next(
     ):
         texts = [codec.text(side[row].tolist()) for row in sentences.rows]
         assert [codec.text(ids) for ids in found] == texts
-
-
-def test_sampling_that_gives_the_usual_cut_changes_nothing(
-    train_tiny: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    overrides = ("training.epochs=2", "training.batch_size=30", "training.accumulate=2", "model.max_length=9")
-    expected = outcome(train_tiny(tmp_path / "usual", *overrides))
-    monkeypatch.setattr(WordCodec, "samples", True)
-    assert outcome(train_tiny(tmp_path / "sampled", *overrides)) == expected
 
 
 def test_a_run_cut_off_within_an_epoch_goes_on_with_the_same_cuts(train_subwords: Train, tmp_path: Path) -> None:
