@@ -8,16 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from transformer_cli.compute.devices import choose_device
-from transformer_cli.config.load import override_decoding
+from transformer_cli.config.load import checked, override_decoding
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting, Line, OnError
 from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.data.vocabulary import UNK
+from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNK
 from transformer_cli.decoding.engine import TransformerEngine
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
@@ -118,15 +120,14 @@ class Translator:
         Options, SearchSettings and DecodingConfig have such names; those that are not named stay as they are. Raises
         ConfigError for another name, or for a value that an option cannot have.
         """
-        of_text = {each.name: named.pop(each.name) for each in fields(Options) if each.name in named}
-        of_search: dict[str, object] = {
-            name: named.pop(name) for name in ("max_tokens", "n_best", "scores") if name in named
-        }
+        of_text, of_search = (  # as they are now, or as they are named
+            {field.name: named.pop(field.name, getattr(now, field.name)) for field in fields(now)}
+            for now in (self.options, self.settings)
+        )
         overrides = [f"decoding.{name}={json.dumps(value)}" for name, value in named.items()]
-        of_search["decoding"] = override_decoding(self.settings.decoding, overrides)
+        of_search["decoding"] = override_decoding(cast(DecodingConfig, of_search["decoding"]), overrides)
         other = copy(self)
-        other.options = replace(self.options, **of_text)  # type: ignore[arg-type]
-        other.settings = replace(self.settings, **of_search)  # type: ignore[arg-type]
+        other.options, other.settings = checked(Options, of_text), checked(SearchSettings, of_search)
         return other
 
     @property
@@ -174,8 +175,6 @@ class Translator:
         they do not depend on how a text is cut into calls.
         Raises DataError for a line that is too long, or a prefix that the model cannot write.
         """
-        if isinstance(sentences, str):  # a str is a sequence of one-letter sentences
-            raise TypeError(f"expected a list of sentences, such as [{sentences!r}], not one str")
         job = self._job(options, settings)
         return self._translate_all(list(self._read(sentences, job, first_line)), job, first_line)
 
@@ -205,16 +204,16 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate lines as they come, `chunk` at a time. Yields one translation per line, in their order.
 
-        name: what errors call the text. first_line: the number of the first line, which begins a chunk of a longer
-        text: so the translations are those of the whole text. done: is told how many more lines are translated, before
-        they are yielded. An error is raised when all lines before it have been translated.
+        chunk: at least 1. name: what errors call the text. first_line: the number of the first line, which begins a
+        chunk of a longer text: so the translations are those of the whole text. done: is told how many more lines are
+        translated, before they are yielded. An error is raised when all lines before it have been translated.
         """
         job = self._job(options, settings)
         reading = self._read(lines, job, first_line, name)
         failure: TfmError | None = None
         while failure is None:
             waiting: list[Line] = []
-            left = chunk - (first_line - 1) % chunk  # a chunk of too many tokens comes in parts, and ends where it did
+            left = chunk - (first_line - 1) % chunk  # up to the end of the chunk, also where CHUNK_TOKENS has cut it
             try:
                 n_tokens = 0
                 while len(waiting) < left and n_tokens < CHUNK_TOKENS:
@@ -240,6 +239,8 @@ class Translator:
 
         Raises ConfigError, before a line is read, for what the engine cannot do.
         """
+        if isinstance(lines, str):  # a str is a sequence of one-letter sentences
+            raise TypeError(f"expected a list of sentences, such as [{lines!r}], not one str")
         self.engine.refuse(job.settings, keep_attention=job.options.keep_attention)
         for number, sentence in enumerate(lines, start=first_line):
             try:
@@ -277,6 +278,10 @@ class Translator:
     def _prefix(self, options: Options) -> list[int]:
         """Returns the ids with which translations begin. Raises DataError if the model cannot write them."""
         if isinstance(options.prefix, tuple):
+            for place, index in enumerate(options.prefix, start=1):
+                is_end = index == EOS and place < len(options.prefix)  # <eos> may be the last one
+                if index in (PAD, SOS) or is_end or not 0 <= index < len(self.run.codecs.target):
+                    raise DataError(f"prefix: {index} is not the id of a token that the model can write")
             return [*options.prefix]
         text = options.prefix.strip()
         if not text:

@@ -18,7 +18,7 @@ from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import WordCodec
 from transformer_cli.data.fitting import Fitting
-from transformer_cli.data.vocabulary import EOS, SOS
+from transformer_cli.data.vocabulary import EOS, PAD, SOS
 from transformer_cli.decoding import engine
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
@@ -463,3 +463,26 @@ def test_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path, file: s
         f"{tiny.folder} and {unlike} cannot translate together, because their codecs differ ({difference}); "
         "name runs of one dataset"
     )
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ({"on_error": "bogus"}, r"^on_error: Input should be 'stop', .*, not 'bogus'$"),
+        ({"n_best": "many"}, r"^n_best: Input should be a valid integer.*, not 'many'$"),
+        ({"max_tokens": 0}, r"^--max-tokens 0: a translation has at least one$"),
+        ({"max_tokens": 2.5}, r"^max_tokens: .*, not 2\.5$"),
+        ({"prefix": None}, r"^prefix: .*, not None$"),
+        ({"beam": 5}, r"decoding\.beam.*unknown key"),
+    ],
+)
+def test_options_that_cannot_be_are_one_line(tiny: Run, named: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Translator(tiny, torch.device("cpu")).with_options(**named)
+
+
+@pytest.mark.parametrize("ids", [(99_999,), (-1,), (PAD,), (SOS,), (EOS, 5)])
+def test_a_prefix_of_ids_that_cannot_be_written_is_refused(tiny: Run, ids: tuple[int, ...]) -> None:
+    translator = Translator(tiny, torch.device("cpu")).with_options(prefix=ids)
+    with pytest.raises(DataError, match=r"^prefix: -?\d+ is not the id of a token that the model can write$"):
+        translator.translations(["a dog"])

@@ -3,17 +3,19 @@
 A key that the schema does not have is an error, which names the nearest key that it has.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from transformer_cli.config.configfile import find_config, read_config_text
 from transformer_cli.config.mistakes import Given, first_mistake
 from transformer_cli.config.schema import Config, DecodingConfig, is_file, leaves
 from transformer_cli.config.yamltext import as_line, as_text, parse
 from transformer_cli.errors import ConfigError
+
+T = TypeVar("T")
 
 
 def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
@@ -63,6 +65,15 @@ def override_decoding(
         given.append((key, f"--beam-size {beam_size}"))
     last = given[-1][1] if given else "--set"  # where the values do not fit together
     return _validated(tree, last, given=given).decoding
+
+
+def checked(kind: type[T], values: Mapping[str, object]) -> T:
+    """Returns a dataclass with these values. Raises ConfigError for one that is not of its field's type."""
+    try:
+        return TypeAdapter(kind).validate_python(values)
+    except ValidationError as error:
+        mistake = error.errors()[0]
+        raise ConfigError(f"{mistake['loc'][0]}: {mistake['msg']}, not {mistake['input']!r}") from None
 
 
 def dump_config(config: Config) -> str:

@@ -289,7 +289,7 @@ class TrainingConfig(Section):
     learning_rate: Annotated[float, Field(gt=0.0)] = 5e-4
     """the schedule's peak"""
     muon_learning_rate: Annotated[float, Field(gt=0.0)] = 0.02
-    """the same for the weights that muon updates: about how far a step moves a vector of length 1"""
+    """Muon's peak rate, on the same schedule: about how far a step moves a vector of length 1"""
     schedule: Literal["constant", "inverse_sqrt", "cosine"] = "constant"
     """inverse_sqrt: lr·min(step/warmup, √(warmup/step)) (eq. 3); cosine: lr·½(1 + cos π·progress), from lr to 0 over
     all epochs, whose number is then fixed"""
@@ -327,6 +327,11 @@ class TrainingConfig(Section):
     """auto, cpu, cuda, cuda:N or mps"""
     num_threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, Shapes.NOTHING] = None
     """CPU threads (null: torch's choice)"""
+
+    @property
+    def is_planned_to_the_end(self) -> bool:
+        """Whether learning rates depend on how many epochs there will be, so that their number is fixed."""
+        return self.schedule == "cosine"
 
     @model_validator(mode="after")
     def _schedule_fits(self) -> "TrainingConfig":

@@ -11,7 +11,7 @@ from transformer_cli.errors import ConfigError, DataError
 class SearchSettings:
     """How a search goes, how it is limited, and how many translations of a sentence it returns.
 
-    Raises ConfigError if more translations are asked for than the beam holds.
+    Raises ConfigError if more translations are asked for than the beam holds, or fewer than one.
     """
 
     max_tokens: int | None = None
@@ -24,6 +24,8 @@ class SearchSettings:
     """whether log-probabilities are wanted; if only text is, a greedy search leaves them NaN where that saves time"""
 
     def __post_init__(self) -> None:
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ConfigError(f"--max-tokens {self.max_tokens}: a translation has at least one")
         if self.n_best < 1:
             raise ConfigError(f"--n-best {self.n_best}: at least one translation has to be asked for")
         if not self.decoding.sample and self.n_best > self.decoding.beam_size:
@@ -37,7 +39,7 @@ class SearchSettings:
 
         max_length: how many positions the model has (None: no limit).
         """
-        wanted = self.max_tokens or 2 * source_tokens + 10
+        wanted = 2 * source_tokens + 10 if self.max_tokens is None else self.max_tokens
         return wanted if max_length is None else min(wanted, max_length - MARKERS)
 
 

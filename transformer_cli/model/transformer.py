@@ -39,12 +39,12 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.pad_id = pad_id
-        may_freeze = config.pretrained if config.vectors.freeze else {}
+        frozen_sides = config.pretrained if config.vectors.freeze else {}
         self.source_embedding = Embedding(
-            config, source_vocabulary, may_freeze="source" in may_freeze, dropout_class=dropout_class
+            config, source_vocabulary, may_freeze="source" in frozen_sides, dropout_class=dropout_class
         )
         self.target_embedding = Embedding(
-            config, target_vocabulary, may_freeze="target" in may_freeze, dropout_class=dropout_class
+            config, target_vocabulary, may_freeze="target" in frozen_sides, dropout_class=dropout_class
         )
         self.encoder = Encoder(config, dropout_class)
         self.decoder = Decoder(config, dropout_class)
@@ -54,7 +54,7 @@ class Transformer(nn.Module):
             self.source_embedding.tokens.weight = self.target_embedding.tokens.weight
         if config.tie_embeddings != "none":
             self.output.weight = self.target_embedding.tokens.weight  # section 3.4
-        self.source_embedding.hold_frozen_rows()
+        self.source_embedding.hold_frozen_rows()  # of the final matrices, after they have been tied
         self.target_embedding.hold_frozen_rows()
         self.apply(initialize)
         if config.embedding_init == "normal":
@@ -83,6 +83,7 @@ class Transformer(nn.Module):
         memory: what `encode` returned for the same source, (batch, source, d_model).
         """
         x = self.target_embedding(target)
+        # Padding is at the end, so look_ahead_mask alone would hide it from all tokens; recorded weights show both.
         may_attend = self._real(target) & look_ahead_mask(target.shape[1], target.device)
         return self.decoder(x, may_attend, memory, self._real(source), record)
 
@@ -93,9 +94,10 @@ class Transformer(nn.Module):
     def step(self, tokens: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
         """Returns logits for each hypothesis's next token, (hypotheses, vocabulary).
 
-        tokens int64 (hypotheses,): the newest token of each. The result equals the last position of `forward` over all
-        tokens so far, which the cache remembers. cross_record: a list to which the last layer's attention to the source
-        is appended, (sentences, heads, beam, source).
+        tokens int64 (hypotheses,): the newest token of each; the cache remembers those before. The result equals the
+        last position of `forward` over all tokens so far, if none of them is <pad>: searches never write it.
+        cross_record: a list to which the last layer's attention to the source is appended, (sentences, heads, beam,
+        source).
         """
         x = self.target_embedding(tokens[:, None], torch.full_like(tokens[:, None], cache.length))
         return self.output(self.decoder.step(x, cache, cross_record)[:, 0])
@@ -195,7 +197,7 @@ class Decoder(nn.Module):
     def step(self, x: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
         """Run one more target position of each hypothesis: x (hypotheses, 1, d_model). Returns a tensor shaped like x.
 
-        No mask is needed, because all cached positions come before it.
+        No mask is needed: all cached positions come before it, and none is <pad>, which a search never writes.
         """
         last = len(self.layers) - 1
         for index, layer in enumerate(self.layers):

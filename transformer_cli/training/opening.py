@@ -172,10 +172,11 @@ def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
             f"{run.folder} was begun with other settings ({'; '.join(changed)}): give the old ones to go on, "
             f"--set name={free_name(run.folder)} to train another run, or --fresh to move this one aside and begin anew"
         )
-    if run.config.training.schedule == "cosine" and config.training.epochs != run.config.training.epochs:
+    begun = run.config.training
+    if begun.is_planned_to_the_end and config.training.epochs != begun.epochs:
         raise ConfigError(
-            f"training.epochs: {config.training.epochs}, but the cosine schedule of {run.folder} falls to 0 over "
-            f"{run.config.training.epochs}; give that to go on, --set name={free_name(run.folder)} to train another "
+            f"training.epochs: {config.training.epochs}, but the {begun.schedule} schedule of {run.folder} falls to 0 "
+            f"over {begun.epochs}; give that to go on, --set name={free_name(run.folder)} to train another "
             "run, or --fresh to begin anew"
         )
 

@@ -22,7 +22,6 @@ MOMENTUM = 0.95
 MOMENTUM_KEY = "momentum_buffer"  # as in torch.optim.Muon
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic Newton–Schulz iteration (Jordan et al. 2024)
 ITERATIONS = 5
-ADAM_KEYS = ("step", "exp_avg", "exp_avg_sq")  # what torch's Adam keeps for each weight
 
 
 def make_optimizer(model: Transformer, training: TrainingConfig) -> torch.optim.Adam:
@@ -43,7 +42,8 @@ def make_optimizer(model: Transformer, training: TrainingConfig) -> torch.optim.
 def learning_rate(training: TrainingConfig, step: int, progress: float) -> float:
     """Returns the learning rate of optimiser step 1, 2, …; `training.learning_rate` is the peak.
 
-    progress: the share of training that is done before the step, 0 ≤ progress < 1; only cosine uses it.
+    progress: the share of training that is done before the step, 0 ≤ progress < 1; only the schedules use it that are
+    planned to the last epoch (`TrainingConfig.is_planned_to_the_end`).
     inverse_sqrt is the paper's eq. 3 with d_model^-0.5 · warmup^-0.5 written as the peak: lr·min(step/w, √(w/step)).
     cosine falls from the peak to 0 along half a wave (Loshchilov and Hutter 2017, without restarts).
     """

@@ -71,19 +71,13 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
-    def step(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss | None:
-        """Take one optimiser step on the mean loss over the target tokens of all these batches.
-
-        number: the number of the step, from 1. Returns None if the loss or the gradient is not finite; then no weight
-        has changed. Raises MemoryShortage, likewise before any weight has changed, if memory does not suffice.
-        """
-        return self.update(self.gradient(split, batches, number=number))
-
     def gradient(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss | None:
-        """Do what takes long in a step and changes no weight: compute the gradient, and clip it.
+        """Compute the gradient of the mean loss over the target tokens of all these batches, and clip it.
 
-        Returns None if the loss or the gradient is not finite. Raises MemoryShortage for a batch that does not fit.
+        This is what takes long in a step; it changes no weight. number: the number of the step, from 1. Returns None if
+        the loss or the gradient is not finite. Raises MemoryShortage for a batch that does not fit.
         """
+        self.optimizer.zero_grad()  # what is left of a batch that did not fit
         torch.manual_seed(dropout_seed(self.settings.seed, number, self.world.rank))
         loss = self.backward(split, batches)
         limit = self.settings.clip_grad_norm or math.inf

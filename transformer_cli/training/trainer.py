@@ -123,8 +123,8 @@ class Trainer:
         config, model, world, state = self.run.config, self.learner.model, self.world, self.state
         pairs = len(self.train_sentences.rows)
         parameters = f"{count_parameters(model):,} parameters"
-        if n_rows := count_frozen(model):
-            parameters += f", {n_rows:,} of them frozen vectors"
+        if n_in_vectors := count_frozen(model):
+            parameters += f", {n_in_vectors:,} of them in frozen vectors"
         if n_frozen := sum(each.numel() for each in model.parameters() if not each.requires_grad):
             parameters += f" and {n_frozen:,} frozen ones ({', '.join(self.settings.freeze)})"
         log.info(
@@ -140,9 +140,9 @@ class Trainer:
             self.learner.precision,
         )
         if state.epoch > config.training.epochs:
-            more = "" if config.training.schedule == "cosine" else "; raise training.epochs to go on"
-            epochs = "the only epoch is" if state.epoch == 2 else f"all {state.epoch - 1} epochs are"
-            log.info("%s trained%s", epochs, more)
+            done, more = state.epoch - 1, "; raise training.epochs to go on"
+            epochs = "the only epoch is" if done == 1 else f"all {done} epochs are"
+            log.info("%s trained%s", epochs, "" if config.training.is_planned_to_the_end else more)
         elif state.step:
             where = f"epoch {state.epoch}, {counted(state.batch, 'batch', 'batches')} into it"
             log.info("resuming from the save at step %s (%s)", f"{state.step:,}", where)
@@ -248,7 +248,9 @@ class Trainer:
     def _end_epoch(self) -> None:
         """Validate, record, save, and show the result."""
         first_of_last_step = (self._steps_of_epoch() - 1) * self.settings.accumulate
-        self.learner.set_learning_rate(self._learning_rate(self.state.step, first_of_last_step))  # unknown if resumed
+        self.learner.set_learning_rate(
+            self._learning_rate(self.state.step, first_of_last_step)
+        )  # a run resumed at an epoch's end has taken no step
         found = self._validate()
         writes, average = self.world.is_first, self.settings.average
         with self.stop.held_off():

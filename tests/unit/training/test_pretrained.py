@@ -147,7 +147,7 @@ def test_a_frozen_run_goes_on_bit_for_bit_without_the_file(
     assert files[0].read_bytes() == files[1].read_bytes()
     ids, values = expected_rows(resumed, "target", vectors)
     assert embedding(resumed, "target")[ids].equal(values)
-    assert f" parameters, {values.numel():,} of them frozen vectors; " in caplog.text
+    assert f" parameters, {values.numel():,} of them in frozen vectors; " in caplog.text
 
 
 def test_both_sides_of_one_vocabulary_may_be_one_frozen_matrix(corpus: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_a_step_is_a_function_of_weights_batches_and_number() -> None:
     for number in (1, 1, 2):
         learner = make_learner()
         torch.manual_seed(number + 7)  # it does not matter what was drawn before
-        loss = learner.step(SPLIT, batches, number=number)
+        loss = learner.update(learner.gradient(SPLIT, batches, number=number))
         assert loss is not None
         assert loss.tokens == (2 + 1) + (1 + 1) + (3 + 1)
         after.append(weights(learner))
@@ -42,14 +42,14 @@ def test_the_learning_rate_is_that_of_the_next_step() -> None:
     learner = make_learner()
     before = weights(learner)
     learner.set_learning_rate(0.0)
-    learner.step(SPLIT, [np.array([0])], number=1)
+    learner.update(learner.gradient(SPLIT, [np.array([0])], number=1))
     assert learner.learning_rate == 0.0
     assert weights(learner).equal(before)
 
 
 def test_a_step_leaves_no_gradient_for_the_next() -> None:
     learner = make_learner()
-    learner.step(SPLIT, [np.array([0])], number=1)
+    learner.update(learner.gradient(SPLIT, [np.array([0])], number=1))
     assert all(parameter.grad is None for parameter in learner.model.parameters())
 
 

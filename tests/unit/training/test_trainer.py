@@ -303,7 +303,7 @@ def test_a_lost_process_is_said_with_the_command_that_goes_on(
 
     monkeypatch.setattr(Trainer, "run_epochs", lose)
     message = (
-        f"^rank 0: another process has ended; start the same command again{without}: it goes on from the last save$"
+        f"^rank 0: another process has ended; start the same command{without} again: it goes on from the last save$"
     )
     with pytest.raises(DistributedError, match=message):
         train_tiny(tmp_path, *TWO_STEPS, fresh=fresh)
