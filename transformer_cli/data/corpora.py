@@ -35,8 +35,6 @@ class Corpus:
     ends"""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """split → number of pairs, those with an empty side included; only if it is known before the split is read"""
-    left_out: tuple[str, ...] = ()
-    """test sets that exist for this pair of languages, but not in the folder that was named"""
 
 
 def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
@@ -57,10 +55,10 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
 
 
 def _open_multi30k(data: DataConfig, source_dir: Path | None) -> Corpus:
-    files, left_out = multi30k.find_files(data.source, data.target, source_dir)
+    files = multi30k.find_files(data.source, data.target, source_dir)
     sums = {path.name: multi30k.SUMS[path.name] for pair in files.values() for path in pair}
     splits = {split: partial(read_pairs, *pair, data.skip_empty, split == "train") for split, pair in files.items()}
-    return Corpus(sums, splits, left_out=left_out)
+    return Corpus(sums, splits)
 
 
 def _open_files(data: DataConfig) -> Corpus:
@@ -71,13 +69,9 @@ def _open_files(data: DataConfig) -> Corpus:
         for side in FilePair.model_fields:  # source, target
             path: Path = getattr(pair, side)
             if (kind := kind_of(path)) != "a file":
-                remedy = "correct the path in the config"
-                if kind in ("a pipe", "a device"):
-                    remedy = "a corpus is read several times, so write the text into a file and name that"
+                remedy = "correct the path in the config; text is read several times, so it must be in a file"
                 raise DataError(f"data.files.{split}.{side}: {path}: {kind}; {remedy}")
             sums[f"{split}.{side}"] = sha256(path)
-        if pair.source.resolve() == pair.target.resolve():
-            log.warning("data.files.%s: source and target are the same file, %s", split, pair.source)
         splits[split] = partial(read_pairs, pair.source, pair.target, data.skip_empty, split == "train")
         if pair.source.suffix != ".gz":  # such a file would have to be unpacked first
             sizes[split] = count_lines(pair.source)

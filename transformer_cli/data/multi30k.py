@@ -6,8 +6,6 @@ Knows nothing of words. The one owner of requests, which is imported only to fet
 import hashlib
 import logging
 import os
-import socket
-import time
 from pathlib import Path
 
 import platformdirs
@@ -23,7 +21,8 @@ WITHOUT_A_NETWORK = (
     "files with data.files, as `tfm config` shows them), or the embedded German–English corpus (--config demo-captions)"
 )
 TIMEOUT_S = 20.0
-PAUSES_S = (0.5, 1.5)  # between attempts, of which there are three
+PAUSE_S = 1.0  # before the third attempt to reach the server
+MAY_PASS = (408, 429, 500, 502, 503, 504)  # answers after which it is asked again
 TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_flickr")
 # The files of the repository multi30k/dataset, data/task1/raw, and their SHA-256. The sets of 2017 have no Czech.
 SUMS = {
@@ -54,16 +53,14 @@ SUMS = {
 log = logging.getLogger(__name__)
 
 
-def find_files(
-    source: str, target: str, source_dir: Path | None = None
-) -> tuple[dict[str, tuple[Path, Path]], tuple[str, ...]]:
+def find_files(source: str, target: str, source_dir: Path | None = None) -> dict[str, tuple[Path, Path]]:
     """Find Multi30k in two languages, in a folder or in the user's cache, and compare its files with their sums.
 
     The folder is `source_dir`, else the value of the environment variable TFM_MULTI30K_DIR; test sets may be missing
     there. If neither is given, files that are missing in the cache are downloaded.
 
-    Returns split → (source file, target file), and the test sets that the folder lacks. Raises DataError for a folder
-    without the files of train and valid, or with others, and DownloadError.
+    Returns split → (source file, target file); a warning names test sets that the folder lacks. Raises DataError for a
+    folder without the files of train and valid, or with others, and DownloadError.
     """
     folder = _named_folder(source_dir)
     files, left_out = {}, []
@@ -78,7 +75,7 @@ def find_files(
         files[split] = source_file, target_file
     if left_out:
         log.warning("%s lacks %s: left out", folder, ", ".join(left_out))
-    return files, tuple(left_out)
+    return files
 
 
 def cache_folder() -> Path:
@@ -119,52 +116,32 @@ def _from_cache(name: str) -> Path:
 def _download(address: str, path: Path) -> None:
     """Fetch one of the files; it appears at `path` whole or not at all. Raises DownloadError.
 
-    Makes up to three attempts, if another one may help: a 404, an unknown host or a wrong sum is an error at once.
+    A server that cannot be reached, or says that it may answer later, is asked three times.
     """
     import requests  # takes a tenth of a second
-
-    for pause_s in (*PAUSES_S, None):
-        try:
-            _fetch(address, path)
-            return
-        except requests.HTTPError as error:
-            answer = error.response
-            assert answer is not None  # requests raises it with a response
-            reason = f"HTTP {answer.status_code} {answer.reason}"
-            may_pass = answer.status_code in (408, 429) or answer.status_code >= 500
-        except requests.exceptions.ChunkedEncodingError:
-            reason, may_pass = "the answer broke off", True
-        except OSError as error:  # those of requests are OSErrors too
-            cause: BaseException = error
-            while inner := cause.__cause__ or cause.__context__:  # requests and urllib3 wrap the system's error
-                cause = inner
-            reason, may_pass = str(cause), isinstance(cause, ConnectionError)
-            if isinstance(cause, TimeoutError):
-                reason, may_pass = f"no answer for {TIMEOUT_S:g} s", True
-            if isinstance(cause, socket.gaierror):
-                reason = f"the host's name is not known here ({cause.strerror})"
-        if pause_s is None or not may_pass:
-            break
-        log.warning("%s: %s; trying again", address, reason)
-        time.sleep(pause_s)
-    raise DownloadError(
-        f"{address}: cannot be fetched into {path.parent}: {reason}; try again later, or {WITHOUT_A_NETWORK}"
-    )
-
-
-def _fetch(address: str, path: Path) -> None:
-    """One attempt. Raises OSError."""
-    import requests
+    from requests.adapters import HTTPAdapter
+    from urllib3.util import Retry
 
     log.info("fetching %s", address)
     total, expected = hashlib.sha256(), SUMS[path.name]
     as_it_is = {"Accept-Encoding": "identity"}  # not compressed on the way: so the bar knows how much there is
-    with new_file(path) as file, requests.get(address, headers=as_it_is, stream=True, timeout=TIMEOUT_S) as response:
-        response.raise_for_status()
-        with bar(f"Fetching {path.name}", response.raw.length_remaining, "B", unit_scale=True) as progress:
-            for block in response.iter_content(1 << 16):
-                file.write(block)
-                total.update(block)
-                progress.update(len(block))
-        if total.hexdigest() != expected:
-            raise OSError(f"SHA-256 is {total.hexdigest()}, expected {expected}")
+    again = Retry(2, backoff_factor=PAUSE_S, status_forcelist=MAY_PASS, raise_on_status=False)
+    try:
+        with new_file(path) as file, requests.Session() as session:
+            session.mount(ADDRESS, HTTPAdapter(max_retries=again))
+            with session.get(address, headers=as_it_is, stream=True, timeout=TIMEOUT_S) as response:
+                response.raise_for_status()
+                with bar(f"Fetching {path.name}", response.raw.length_remaining, "B", unit_scale=True) as progress:
+                    for block in response.iter_content(1 << 16):
+                        file.write(block)
+                        total.update(block)
+                        progress.update(len(block))
+            if total.hexdigest() != expected:
+                raise OSError(f"SHA-256 is {total.hexdigest()}, expected {expected}")
+    except OSError as error:  # those of requests are OSErrors too
+        cause: BaseException = error
+        while inner := cause.__cause__ or cause.__context__:  # requests and urllib3 wrap the system's error
+            cause = inner
+        raise DownloadError(
+            f"{address}: cannot be fetched into {path.parent}: {cause}; try again later, or {WITHOUT_A_NETWORK}"
+        ) from None

@@ -103,7 +103,6 @@ def _write_dataset(
         "sources": corpus.sums,
         "vocabulary": {"source": len(codecs.source), "target": len(codecs.target)},
         "splits": {name: count(folder, name) for name in corpus.splits},
-        "left_out": list(corpus.left_out),
         "overlap": count_overlap(folder, corpus.splits),
         **facts,
         **identity,

@@ -45,7 +45,6 @@ def test_own_files_give_splits_in_order_and_sums_without_paths(tmp_path: Path) -
     assert set(corpus.sums) == {f"{split}.{side}" for split in corpus.splits for side in ("source", "target")}
     assert corpus.sums["train.source"] == hashlib.sha256(b"a\nb\n").hexdigest()
     assert corpus.sizes == {"train": 2, "valid": 1, "news": 1, "again": 1}
-    assert corpus.left_out == ()
 
 
 def test_own_files_may_be_gzip_on_one_side(tmp_path: Path) -> None:

@@ -131,7 +131,6 @@ def test_the_manifest_counts(workshop: Workshop) -> None:
         },
     }
     assert manifest["joins"] == {"valid_restored": 1.0}
-    assert manifest["left_out"] == []
     assert manifest["overlap"] == {"valid": {"pairs": 0, "sources": 0}, "test": {"pairs": 0, "sources": 0}}
     assert set(manifest["sources"]) == {f"{split}.{side}" for split in TEXT for side in ("source", "target")}
 

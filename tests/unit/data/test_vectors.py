@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import json
-import logging
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -94,14 +93,13 @@ def test_only_wanted_lines_are_parsed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("hund 1 2", r"'hund' has 2 numbers, not 3"),
-        ("hund", r"'hund' has 0 numbers, not 3"),
-        ("hund 1 2 3 4", r"'hund' has 4 numbers, not 3"),
-        ("hund 1 zwei 3", r"'hund': value 2 is 'zwei', which is not a finite number"),
-        ("hund 1 2 nan", r"'hund': value 3 is 'nan', which is not a finite number"),
-        ("hund -inf 2 3", r"'hund': value 1 is '-inf', which is not a finite number"),
-        ("hund 1 2 1e39", r"'hund': value 3 is '1e39', which is not a finite number"),
-        ("Hund 1 2", r"'Hund' has 2 numbers, not 3"),
+        ("hund 1 2", "'hund' should be a word with 3 finite numbers"),
+        ("hund", "'hund' should be a word with 3 finite numbers"),
+        ("hund 1 zwei 3", "'hund' should be a word with 3 finite numbers"),
+        ("hund 1 2 nan", "'hund' should be a word with 3 finite numbers"),
+        ("hund -inf 2 3", "'hund' should be a word with 3 finite numbers"),
+        ("hund 1 2 1e39", "'hund' should be a word with 3 finite numbers"),
+        ("Hund 1 2", "'Hund' should be a word with 3 finite numbers"),
     ],
 )
 @pytest.mark.parametrize("header", ["", "2 3\n"])
@@ -118,11 +116,9 @@ def test_a_damaged_vector_of_a_wanted_word_is_named(tmp_path: Path, line: str, p
     [
         ("", "not one word vector; a line is a word and its numbers"),
         ("\n\n", "not one word vector"),
-        ("10 300\n", "not one word vector"),
-        ("ein Hund läuft\n", "line 1: 'ein': value 1 is 'Hund', which is not a finite number"),
-        ("hund\n", "line 1: 'hund' has 0 numbers, not one or more"),
-        ("2 0\nhund\n", "line 2: 'hund' has 0 numbers, not one or more"),
-        (b"\xba\x16\x4f\x2f\x0c\0\0\0", "a fastText model, not word vectors; give the .vec file"),
+        ("ein Hund läuft\n", "line 1: 'ein' should be a word with 2 finite numbers"),
+        ("hund\n", "line 1: 'hund' should be a word with its finite numbers"),
+        ("2 0\nhund\n", "line 2: 'hund' should be a word with its finite numbers"),
     ],
 )
 def test_a_file_without_vectors(tmp_path: Path, content: str | bytes, problem: str) -> None:
@@ -138,13 +134,6 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "half.gz").write_bytes(gzip.compress(PLAIN.encode())[:-3])
     with pytest.raises(DataError, match=rf"^{tmp_path / 'half.gz'}: not a whole gzip file"):
         read(tmp_path / "half.gz")
-
-
-def test_fewer_vectors_than_promised_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = write(tmp_path / "v.txt", "4 3\nhund 1 2 3\nder 4 5 6\n")
-    assert list(read(path).found) == ["hund", "der"]
-    message = f"{path}: 2 vectors, but its first line says 4; the file may be incomplete"
-    assert caplog.record_tuples == [("transformer_cli.data.vectors", logging.WARNING, message)]
 
 
 def test_memory_holds_only_the_wanted_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +245,7 @@ class TestNames:
 
     @pytest.mark.parametrize("name", ["glove-tiny-4", "text8"])
     def test_an_unknown_name(self, name: str) -> None:
-        message = f"^{name}: gensim's downloader has no vectors of this name; it has glove-.*-3 …; to name a file, give"
+        message = f"^{name}: gensim's downloader has no vectors of this name; it has glove-.*word2vec-tiny-3; to "
         with pytest.raises(DownloadError, match=message):
             read_vectors(name, WORDS, lowercase=False)
 
