@@ -1,7 +1,6 @@
 """What the page asks for: steps, one attention map, vectors in the plane."""
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 import torch
@@ -69,23 +68,3 @@ def test_the_untrained_model_is_drawn_once_for_a_run(tiny: Run, monkeypatch: pyt
         answers = list(clients.map(lambda _: found.post("/inspect/vectors", **ASKED).body, range(8)))
     assert answers == answers[:1] * 8
     assert len(drawn) == 1
-
-
-@pytest.mark.parametrize(
-    ("path", "changed", "error"),
-    [
-        (PATHS[0], {"prefix": 4}, "Invalid request: prefix parameter is not a list of numbers"),
-        (PATHS[0], {"prefix": [4, None]}, "Invalid request: prefix parameter is not a list of numbers"),
-        (PATHS[0], {"prefix": ["x"]}, "Invalid request: prefix parameter is not a list of numbers"),
-        (PATHS[0], {"prefix": [4] * 500_000}, "Invalid request: prefix parameter exceeds limit (1000) of entries; "
-         "send fewer"),
-        (PATHS[0], {"prefix": [1]}, "id 1, at place 1 of what is forced, cannot be written there; "
-         "force ids of candidates"),
-        (PATHS[0], {"target": "fr"}, "fr is not supported; this server translates de→en"),
-        (PATHS[1], {}, "Invalid request: missing kind parameter"),
-        (PATHS[2], {"q": " "}, "the sentence is blank, so there is nothing to translate; give it a word"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_said_in_one_line(served: Running, path: str, changed: dict[str, Any], error: str) -> None:
-    answer = served.post(path, **{**ASKED, **changed})
-    assert (answer.status, answer.body) == (400, {"error": error})
