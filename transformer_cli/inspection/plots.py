@@ -112,11 +112,11 @@ def shown(token: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Returns a text with some ink in any case.
+    """Returns a text that takes up some room in any case: a space stays one.
 
     Control characters, and all characters of a text without ink, such as U+200F, are written as "<U+200F>".
     """
-    has_ink = any(unicodedata.category(one)[0] not in "CZ" for one in text)
+    has_ink = any(one == " " or unicodedata.category(one)[0] not in "CZ" for one in text)
     return "".join(
         one if has_ink and unicodedata.category(one) not in ("Cc", "Cs") else f"<U+{ord(one):04X}>" for one in text
     )
