@@ -104,22 +104,6 @@ def test_the_example_of_three_sentences_of_3_2_and_5_tokens(monkeypatch: pytest.
     assert packed.unpad(slots).flatten().tolist() == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
 
 
-def test_pad_and_unpad_are_inverse_both_ways() -> None:
-    ids = sentences([3, 1, 6, 2, 5])
-    row = Packed(ids, ids != PAD)
-    assert [tuple(group.shape) for group in row.real] == [(4, 6), (1, 5)]
-    assert row.positions.tolist() == [0, 1, 2, 0, 0, 1, 2, 3, 4, 5, 0, 1, 0, 1, 2, 3, 4]
-    x = torch.randn(2, 17, 3, requires_grad=True)  # (heads, tokens, depth)
-    groups = row.pad(x)
-    assert [tuple(group.shape) for group in groups] == [(4, 2, 6, 3), (1, 2, 5, 3)]
-    for sentence, start, length in ((0, 0, 3), (1, 3, 1), (2, 4, 6), (3, 10, 2)):
-        assert groups[0][sentence, :, :length].equal(x[:, start : start + length])
-    back = row.unpad(groups)
-    assert back.equal(x)
-    back.square().sum().backward()
-    torch.testing.assert_close(x.grad, 2 * x.detach())
-
-
 def test_what_stands_in_padded_slots_reaches_nobody() -> None:
     ids = sentences([3, 1, 6, 2, 5])
     row = Packed(ids, ids != PAD)

@@ -44,7 +44,7 @@ def test_a_flag_goes_before_set_and_set_before_the_runs_config(tfm: Tfm, project
         assert err.startswith(f"tfm: error: --n-best 5: a beam of {4 if arguments else 3} does not hold so many")
 
 
-@pytest.mark.parametrize("command", ["translate", "inspect", "evaluate"])
+@pytest.mark.parametrize("command", ["translate", "evaluate"])
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -58,8 +58,6 @@ def test_a_flag_goes_before_set_and_set_before_the_runs_config(tfm: Tfm, project
 def test_a_setting_that_cannot_be_is_one_line(
     tfm: Tfm, project: Path, command: str, arguments: tuple[object, ...], message: str
 ) -> None:
-    if command == "inspect" and arguments[0] == "--beam-size":
-        pytest.skip("inspect has --set alone")
     sentence = () if command == "evaluate" else (SENTENCE,)
     code, out, err = tfm(command, *arguments, *sentence, cwd=project)
     assert (code, out, err.count("\n")) == (1, "", 1)
@@ -94,25 +92,10 @@ def test_a_blank_line_stays_blank_however_the_others_are_translated(
     assert (code, line["translation"] != "") == (0, True)
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-def test_a_prefix_begins_every_translation(tfm: Tfm, project: Path, corpus: Path, beam_size: int) -> None:
-    options = ("--prefix", "The young", "--beam-size", beam_size, "--input", corpus / "test.de")
-    code, out, _ = tfm("translate", *options, cwd=project)
-    assert (code, out.count("\n")) == (0, 30)
-    assert all(line.startswith("the young ") for line in out.split("\n")[:-1])
-
-
 def test_a_prefix_that_the_model_cannot_write_is_named(tfm: Tfm, project: Path) -> None:
     code, out, err = tfm("translate", "--prefix", "the quokka", SENTENCE, cwd=project)
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert err.startswith("tfm: error: --prefix: the model cannot write 'quokka'")
-
-
-def test_a_sample_depends_on_its_seed_and_its_line_alone(tfm: Tfm, project: Path) -> None:
-    code, drawn, _ = tfm("translate", *SAMPLE, *[SENTENCE] * 4, cwd=project)
-    assert (code, len({*drawn.split("\n")[:-1]}) > 1) == (0, True)
-    assert tfm("translate", *SAMPLE, "Hund", SENTENCE, cwd=project)[1].split("\n")[1] == drawn.split("\n")[1]
-    assert tfm("translate", *SAMPLE, "--set", "decoding.seed=4", *[SENTENCE] * 4, cwd=project)[1] != drawn
 
 
 @pytest.mark.parametrize("search", [("--set", "decoding.beam_size=4"), SAMPLE], ids=["beam", "sample"])

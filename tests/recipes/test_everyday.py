@@ -81,14 +81,6 @@ def test_raising_the_epochs_goes_on_where_training_ended(tfm: Tfm, corpus: Path,
     assert json.loads(lines(history)[-1])["epoch"] == 7
 
 
-def test_a_changed_config_stops_with_what_changed_and_the_way_out(tfm: Tfm, corpus: Path, workspace: Path) -> None:
-    changes = ("--set", "training.learning_rate=1e-3", "--set", "model.dropout=0.2", "--set", "training.epochs=9")
-    code, _, err = tfm("train", "--config", corpus / "tiny.yaml", *changes, cwd=workspace)
-    assert (code, err.count("\n")) == (1, 1)
-    assert "(model.dropout: 0.1 → 0.2; training.learning_rate: 0.01 → 0.001)" in err
-    assert "--fresh" in err
-
-
 def test_fresh_keeps_every_old_run_beside_the_new_one(tfm: Tfm, corpus: Path, workspace: Path) -> None:
     old = (workspace / "runs/tiny/history.jsonl").read_bytes()
     for seed in (1, 2):

@@ -31,7 +31,9 @@ REFUSED = re.compile(
     r"|tfm: error: \S+ is in the way and could not be deleted .*"
 )
 WARNED = re.compile(r"(curves\.png could not be drawn|\S+: this result is not kept there|.* could not be deleted)")
-BRIEF = ("--set", "training.epochs=2", "--set", "training.batch_size=200")
+# a model of a few numbers, and a step for each of two epochs
+SMALL = ("d_model=8", "num_heads=1", "d_ff=8", "max_length=9")
+BRIEF = ("--set", "training.epochs=2", "--set", "training.batch_size=200", *(f"-smodel.{each}" for each in SMALL))
 TRAIN = ("train", "--config", "CORPUS/tiny.yaml", *BRIEF, "--set", "training.average=2")
 COMMANDS = {
     "prepare words": ("prepare", "--config", "CORPUS/tiny.yaml"),

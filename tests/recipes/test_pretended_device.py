@@ -103,12 +103,6 @@ def test_a_run_is_trained_resumed_and_averaged_there(
     assert gpu.n_operations > 500
 
 
-def test_vectors_go_where_the_embedding_is(tiny: Run, gpu: PretendedDevice) -> None:
-    embedding = tiny.new_model().to(gpu.device).source_embedding
-    embedding.load_vectors(torch.tensor([4, 6]), torch.full((2, 32), 0.5))
-    assert embedding.tokens.weight[[4, 6]].eq(0.5).all().item()
-
-
 @pytest.mark.parametrize("freeze", ["true", "false"])
 def test_a_run_begins_there_with_vectors(
     train_there: Callable[..., Run], tiny: Run, tmp_path: Path, freeze: str

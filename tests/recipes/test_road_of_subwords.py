@@ -71,11 +71,6 @@ def test_pictures_show_a_space_as_a_space(tfm: Tfm, trained: Path, monkeypatch: 
     assert "".join(labels[1:-1]) == " Der <0xE6><0xBC><0xA2> alte"
 
 
-def test_a_picture_of_hostile_text_can_be_drawn(tfm: Tfm, trained: Path) -> None:
-    code, _, err = tfm("inspect", "a  $x$ \t 漢", "--output", "picture.png", cwd=trained)
-    assert (code, err) == (0, "")
-
-
 def test_new_text_is_prepared_and_trained_on_with_the_codecs_of_a_run(
     tfm: Tfm, corpus: Path, trained: Path, tmp_path: Path
 ) -> None:

@@ -193,23 +193,21 @@ def test_two_processes_cut_text_anew_as_one_does(
     assert_same_but_for_rounding(folder / "runs/tiny", alone, steps=8)
 
 
-def test_a_reason_that_only_one_process_knows_is_said(
-    forks: Forks, corpus: Path, project: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("before", "reason"),
+    [
+        (RANK_1_HAS_NO_DATA, "data/: no dataset files de→en with fingerprint "),
+        (RANK_1_FINDS_DAMAGE, "train.ids.npy: damaged"),
+    ],
+)
+def test_a_reason_that_only_one_process_knows_is_said_first(
+    forks: Forks, corpus: Path, project: Path, tmp_path: Path, before: str, reason: str
 ) -> None:
     folder = beside(project / "data", tmp_path)
-    code, lines = train_two(forks, folder, corpus / "tiny.yaml", (), RANK_1_HAS_NO_DATA)
+    code, lines = train_two(forks, folder, corpus / "tiny.yaml", (), before)
     assert code == 1
-    (said,) = lines
-    assert said.startswith("tfm: error: rank 1: data/: no dataset files de→en with fingerprint "), lines
-
-
-def test_a_reason_that_one_process_finds_while_it_trains_is_said_first(
-    forks: Forks, corpus: Path, project: Path, tmp_path: Path
-) -> None:
-    folder = beside(project / "data", tmp_path)
-    code, lines = train_two(forks, folder, corpus / "tiny.yaml", (), RANK_1_FINDS_DAMAGE)
-    assert code == 1
-    assert next(line for line in lines if line.startswith("tfm: ")) == "tfm: error: rank 1: train.ids.npy: damaged"
+    said = next(line for line in lines if line.startswith("tfm: "))
+    assert said.startswith(f"tfm: error: rank 1: {reason}"), lines
 
 
 def test_what_dies_is_started_again_and_goes_on_from_the_last_save(
