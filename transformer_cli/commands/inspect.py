@@ -1,10 +1,8 @@
 """`tfm inspect`: a sentence → its attention weights, of a model or of word vectors, as a picture, text or JSON."""
 
 import json
-import shutil
 from collections.abc import Sequence
 from enum import Enum
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -20,7 +18,6 @@ from transformer_cli.commands.options import (
 )
 from transformer_cli.commands.tables import table
 from transformer_cli.inspection.picture_files import picture_format
-from transformer_cli.system.terminal import signs, width
 
 if TYPE_CHECKING:
     from transformer_cli.inspection.numbers import AttentionMap, WordAttention
@@ -32,10 +29,6 @@ TITLES = {
 }
 SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"), (0.0, "  "))  # weights from …
 MEANING = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
-LONGEST = 14  # columns of the terminal for a token
-JOINER = "\u200d"  # between letters and emoji that are written as one
-
-Cells = list[list[float]]
 
 
 class KindChoice(str, Enum):
@@ -102,7 +95,7 @@ def inspect(
     picture = None if as_blocks or as_json else output or Path("inspect.png")
     if picture:
         picture_format(picture)  # before there is work to lose
-    sentence, columns = as_text(sentence, "the sentence"), shutil.get_terminal_size().columns
+    sentence = as_text(sentence, "the sentence")
     if vectors is not None:
         of_a_model: dict[str, object] = {
             "--run": run,
@@ -121,8 +114,7 @@ def inspect(
         if as_json:
             print(words_as_json(words))
         elif picture is None:
-            weights = [("", words.weights.tolist())]
-            print(f"{MEANING}\n\n{_side_by_side(weights, _queries(words), words.words, columns)}")
+            print(f"{MEANING}\n\n{_as_blocks('', _queries(words), words.words, words.weights.tolist())}")
         else:
             from transformer_cli.inspection.plots import draw_words
 
@@ -146,7 +138,7 @@ def inspect(
     if as_json:
         print(json.dumps(inspection.as_record(maps), ensure_ascii=False, allow_nan=False))
     elif picture is None:
-        print(f"{inspection.translation}\n\n{maps_as_blocks(maps, columns=columns)}")
+        print(f"{inspection.translation}\n\n{maps_as_blocks(maps)}")
     else:
         from transformer_cli.inspection.plots import draw_inspection
 
@@ -180,69 +172,16 @@ def _queries(found: "WordAttention") -> list[str]:
     return [found.words[position] for position in found.positions]
 
 
-def maps_as_blocks(maps: Sequence["AttentionMap"], *, columns: int) -> str:
-    """Returns the maps of each kind below their title, side by side if they fit in `columns` of the terminal."""
+def maps_as_blocks(maps: Sequence["AttentionMap"]) -> str:
+    """Returns the maps below each other, each with its title."""
     parts = [MEANING]
-    for (kind, layer), group in groupby(maps, key=lambda each: (each.kind, each.layer)):
-        heads = list(group)
-        parts.append(f"{TITLES[kind]}, layer {layer}")
-        named = [(f"head {each.head}", each.weights.tolist()) for each in heads]
-        parts.append(_side_by_side(named, heads[0].target_tokens, heads[0].source_tokens, columns))
+    for each in maps:
+        blocks = _as_blocks(f"head {each.head}", each.target_tokens, each.source_tokens, each.weights.tolist())
+        parts.append(f"{TITLES[each.kind]}, layer {each.layer}\n{blocks}")
     return "\n\n".join(parts)
 
 
-def _side_by_side(
-    maps: Sequence[tuple[str, Cells]], targets: Sequence[str], sources: Sequence[str], columns: int
-) -> str:
-    """Returns maps of the same tokens; one that is too wide for the terminal is cut into parts below each other."""
-    rows = [_visible(token) for token in targets]
-    margin = max(map(width, rows)) + 1
-    most = max(columns - margin, 16) // 2  # sources beside each other, each of which takes two columns
-    at_once = max(1, (most + 1) // (len(sources) + 1))
-    blocks = []
-    for first in range(0, len(maps), at_once):
-        for start in range(0, len(sources), most):
-            end, part = min(start + most, len(sources)), ""
-            if len(sources) > most:
-                part = f"(columns {start + 1}–{end} of {len(sources)})"
-            cut = [
-                (f"{title} {part}".strip(), [row[start:end] for row in weights])
-                for title, weights in maps[first : first + at_once]
-            ]
-            blocks.append(_block(cut, rows, margin, sources[start:end]))
-    return "\n\n".join(blocks)
-
-
-def _block(maps: Sequence[tuple[str, Cells]], rows: Sequence[str], margin: int, sources: Sequence[str]) -> str:
-    """Returns maps beside each other: their titles, the sources' tokens written downwards, and the weights."""
-    letters = [list(signs(_visible(token))) for token in sources]
-    depth = max(map(len, letters))
-    titles = "  ".join(_pad(title, 2 * len(sources)) for title, _ in maps)
-    lines = [" " * margin + titles] if titles.strip() else []
-    for level in zip(*([""] * (depth - len(each)) + each for each in letters), strict=True):
-        lines.append(" " * margin + "  ".join(["".join(_pad(letter, 2) for letter in level)] * len(maps)))
-    for index, name in enumerate(rows):
-        shaded = (
-            [next(shade for least, shade in SHADES if each >= least) for each in cells[index]] for _, cells in maps
-        )
-        lines.append(" " * (margin - 1 - width(name)) + f"{name} {'  '.join(map(''.join, shaded))}")
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _visible(token: str) -> str:
-    """Returns a token with all its characters visible, and no wider than LONGEST."""
-    shown = "".join(one if one.isprintable() or one == JOINER else f"<U+{ord(one):04X}>" for one in token)
-    if not width(shown):
-        shown = "".join(f"<U+{ord(one):04X}>" for one in shown)
-    if width(shown) <= LONGEST:
-        return shown
-    kept = ""
-    for sign in signs(shown):
-        if width(kept + sign) >= LONGEST:
-            break
-        kept += sign
-    return f"{kept}…"
-
-
-def _pad(text: str, columns: int) -> str:
-    return text + " " * (columns - width(text))
+def _as_blocks(title: str, targets: Sequence[str], sources: Sequence[str], weights: list[list[float]]) -> str:
+    """Returns a table with a shade for each weight (target, source)."""
+    shades = ([next(shade for least, shade in SHADES if each >= least) for each in row] for row in weights)
+    return table([[title, *sources], *([target, *row] for target, row in zip(targets, shades, strict=True))])

@@ -272,10 +272,10 @@ class _Work:
             shards.finish(shard, output.resolve() if output.is_symlink() else output, facts, write)
 
     def _draw_attention(self, translation: "Translation", path: Path) -> None:
-        from transformer_cli.inspection.numbers import cross_attention
+        from transformer_cli.inspection.numbers import inspect_translation
         from transformer_cli.inspection.plots import draw_attention
 
-        maps = cross_attention(translation, layer=self.translator.run.config.model.num_decoder_layers)
+        maps = inspect_translation(self.translator, translation, with_untrained=False).maps(["cross"])
         with writing(path):
             draw_attention(maps, path)
         log.info("%s: what each position of the translation attends to", path)

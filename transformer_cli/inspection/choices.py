@@ -6,7 +6,6 @@ Knows no pictures and no HTTP.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -20,7 +19,6 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.translator import Options, Translation, Translator
 
 N_CANDIDATES = 10
-STEPS = 64  # whose probabilities of all tokens are computed together
 
 
 @dataclass(frozen=True)
@@ -31,18 +29,6 @@ class Candidate:
     token: str
     """as the vocabulary has it: `<unk>` for unknown words, `<eos>` for the end"""
     probability: float
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """The likeliest tokens at each step. All tensors are on the CPU."""
-
-    ids: Tensor
-    """int64 (steps, n), the likeliest first"""
-    probabilities: Tensor
-    """(steps, n)"""
-    of_written: Tensor
-    """(steps,): the probability of the token that was written"""
 
 
 @dataclass(frozen=True)
@@ -99,65 +85,44 @@ def translate_from(
     return translation
 
 
+@torch.inference_mode()
 def decoder_choices(translator: Translator, translation: Translation, *, n: int = N_CANDIDATES) -> Choices:
     """Returns each step of a translation with its n likeliest candidates.
 
     translation: one that carries its attention, such as `translate_from` returns. Raises MemoryShortage.
     """
     assert translation.attention is not None, "translate with Options.keep_attention, and no blank line"
-    n_steps = translation.attention.shape[1]
-    written = [*translation.ids, EOS][:n_steps]
-    found = find_candidates(translator.models, translation.source_ids, written, n=n)
+    written = [*translation.ids, EOS][: translation.attention.shape[1]]
+    probabilities = token_probabilities(translator.models, translation.source_ids, written)
+    of_written = probabilities[range(len(written)), written].tolist()
+    probabilities[:, [PAD, SOS]] = -1.0  # no search writes them
+    values, ids = probabilities.topk(min(n, probabilities.shape[1] - 2), dim=1)
+
+    def candidate(index: int, probability: float) -> Candidate:
+        token = SPECIALS[index] if index < len(SPECIALS) else translator.run.codecs.target.tokens([index])[0]
+        return Candidate(index, token, probability)
+
     steps = [
-        Choice(
-            _candidate(translator, index, of_written),
-            [_candidate(translator, *each) for each in zip(ids, probabilities, strict=True)],
-        )
-        for index, of_written, ids, probabilities in zip(
-            written, found.of_written.tolist(), found.ids.tolist(), found.probabilities.tolist(), strict=True
-        )
+        Choice(candidate(index, probability), list(map(candidate, *likeliest)))
+        for index, probability, *likeliest in zip(written, of_written, ids.tolist(), values.tolist(), strict=True)
     ]
     return Choices(translation, steps, translation.attention.mean(dim=0))
 
 
 @torch.inference_mode()
-def find_candidates(
-    models: Sequence[Transformer], source: Sequence[int], written: Sequence[int], *, n: int
-) -> Candidates:
-    """Returns the n likeliest tokens at each step of a translation; fewer, if the vocabulary is smaller.
+def token_probabilities(models: Sequence[Transformer], source: Sequence[int], written: Sequence[int]) -> Tensor:
+    """Returns the probabilities of all tokens at each step of a translation, on the CPU: (steps, vocabulary).
 
-    models: as in `decode`. source: ids without <sos> and <eos>. written: at least one id, and <eos> at the end if it
-    was reached; step i reads <sos> and written[:i], and writes written[i]. The probabilities are the models' own,
-    before any constraint. <pad> and <sos>, which no search writes, are not among the candidates.
-    Raises MemoryShortage.
+    models: as in `decode`; of several, the mean. source: ids without <sos> and <eos>. written: at least one id, and
+    <eos> at the end if it was reached; step i reads <sos> and written[:i], and writes written[i]. The probabilities are
+    the models' own, before any constraint. Raises MemoryShortage.
     """
     device = next(models[0].parameters()).device
     sentence = torch.tensor([[SOS, *source, EOS]], device=device)
     read = torch.tensor([[SOS, *written[:-1]]], device=device)
-    found = []
-    with room_for(partial(_too_large, len(source), len(written))):
-        outputs = [model.decode(read, model.encode(sentence), sentence)[0] for model in models]
-        for start in range(0, len(written), STEPS):
-            chosen = torch.tensor(written[start : start + STEPS], device=device)
-            probabilities = _probabilities(models, [output[start : start + STEPS] for output in outputs])
-            of_written = probabilities.gather(1, chosen[:, None])[:, 0]
-            probabilities[:, [PAD, SOS]] = -1.0
-            values, ids = probabilities.topk(min(n, probabilities.shape[1] - 2), dim=1)
-            found.append((ids.cpu(), values.cpu(), of_written.cpu()))
-    return Candidates(*(torch.cat(parts) for parts in zip(*found, strict=True)))
-
-
-def _probabilities(models: Sequence[Transformer], outputs: Sequence[Tensor]) -> Tensor:
-    """Returns the mean of the models' probabilities: (steps, vocabulary). outputs: (steps, d_model) of each decoder."""
-    log_probs = [model.output(output).float().log_softmax(dim=1) for model, output in zip(models, outputs, strict=True)]
-    return (torch.stack(log_probs).logsumexp(dim=0) - math.log(len(models))).exp()
-
-
-def _too_large(n_source: int, n_steps: int) -> str:
-    what = f"looking at {n_steps} steps of the translation of a sentence of {n_source} tokens"
-    return f"{what} does not fit in memory; split the sentence"
-
-
-def _candidate(translator: Translator, index: int, probability: float) -> Candidate:
-    token = SPECIALS[index] if index < len(SPECIALS) else translator.run.codecs.target.tokens([index])[0]
-    return Candidate(index, token, probability)
+    with room_for(
+        lambda: f"a look at {len(written)} steps of a translation does not fit in memory; split the sentence"
+    ):
+        logits = [model.output(model.decode(read, model.encode(sentence), sentence)[0]) for model in models]
+        log_probs = torch.stack([each.float().log_softmax(dim=1) for each in logits])
+        return (log_probs.logsumexp(dim=0) - math.log(len(models))).exp().cpu()

@@ -17,12 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.data.vectors import read_vectors
 from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
-from transformer_cli.model.attention import AttentionRecord, RecordedAttention
+from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
 from transformer_cli.translator import Options, Translation, Translator
@@ -32,6 +31,7 @@ KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
 Floats = NDArray[np.floating[Any]]
 
 TINY = 1e-30  # stands in for the variance if all vectors are the same
+BLANK = "the sentence is blank, so there is nothing to inspect; give it a word"
 
 
 _drawn: "WeakKeyDictionary[Translator, Transformer]" = WeakKeyDictionary()  # what `_untrained` has drawn
@@ -61,8 +61,8 @@ class AttentionMap:
     """the tokens that attend: the rows"""
     source_tokens: list[str]
     """the tokens that are attended to: the columns"""
-    scores: Tensor | None
-    """the scores before softmax, (target, source); None if only weights were kept"""
+    scores: Tensor
+    """the scores before softmax, (target, source)"""
     weights: Tensor
     """softmax of the scores, (target, source)"""
 
@@ -132,11 +132,13 @@ class Inspection:
             layers, target_tokens, source_tokens = sides[kind]
             chosen = len(layers) if layer is None else layer
             stack = "encoder" if kind == "encoder" else "decoder"
-            _refuse_beyond(len(layers), chosen, "layer", f"the {stack} has layers")
+            if not 1 <= chosen <= len(layers):
+                raise DataError(f"layer {chosen}: the {stack} has layers 1 to {len(layers)}; choose one of them")
             attention = layers[chosen - 1]
             n_heads = len(attention.weights)
             for head in dict.fromkeys(heads or range(1, n_heads + 1)):
-                _refuse_beyond(n_heads, head, "head", "a layer has heads")
+                if not 1 <= head <= n_heads:
+                    raise DataError(f"head {head}: a layer has heads 1 to {n_heads}; choose one of them")
                 scores, weights = attention.scores[head - 1], attention.weights[head - 1]
                 maps.append(AttentionMap(kind, chosen, head, target_tokens, source_tokens, scores, weights))
         return maps
@@ -164,7 +166,9 @@ class Inspection:
                     "kind": each.kind,
                     "layer": each.layer,
                     "head": each.head,
-                    "scores": each.scores if each.scores is None else _finite(rounded(each.scores, digits)),
+                    "scores": [
+                        [None if score == -math.inf else score for score in row] for row in rounded(each.scores, digits)
+                    ],
                     "weights": rounded(each.weights, digits),
                 }
                 for each in maps
@@ -224,24 +228,6 @@ def inspect_sentence(
     return inspect_translation(translator, translation)
 
 
-def cross_attention(translation: Translation, *, layer: int) -> list[AttentionMap]:
-    """Returns what each step of a translation attended to in the source while it was decoded: one map per head.
-
-    translation: a translation that carries its attention. layer: the number of the decoder's last layer, because the
-    attention is that layer's. Row i is the token that was read at step i, when the next one was written.
-    Raises DataError if the sentence is blank.
-    """
-    if translation.attention is None:
-        raise _blank()
-    n_steps = translation.attention.shape[1]
-    read = [SPECIALS[SOS], *translation.tokens][:n_steps]  # the last token was read only if <eos> came after it
-    source = _between_markers(translation.source_tokens)
-    return [
-        AttentionMap("cross", layer, head, read, source, None, weights)
-        for head, weights in enumerate(translation.attention, start=1)
-    ]
-
-
 @torch.inference_mode()
 def inspect_translation(translator: Translator, translation: Translation, *, with_untrained: bool = True) -> Inspection:
     """Run the model on a sentence and its translation once more, and record all attention.
@@ -251,10 +237,10 @@ def inspect_translation(translator: Translator, translation: Translation, *, wit
     """
     words = translation.source_tokens
     if not words:
-        raise _blank()
+        raise DataError(BLANK)
     run, model = translator.run, translator.model
     assert isinstance(run, Run)  # another has no model
-    source_tokens = _between_markers(words)
+    source_tokens = [SPECIALS[SOS], *words, SPECIALS[EOS]]
     is_repeated = with_untrained and len(set(source_tokens)) < len(source_tokens)
     source_ids = [SOS, *translation.source_ids, EOS]
     target_ids = [SOS, *translation.ids]
@@ -263,6 +249,11 @@ def inspect_translation(translator: Translator, translation: Translation, *, wit
     memory = model.encode(source, record)
     model.decode(torch.tensor([target_ids], device=translator.device), memory, source, record)
     embedding = model.source_embedding
+    # of each layer, the one sentence in the batch
+    encoder_self, decoder_self, cross = (
+        [Attention(each.scores[0].cpu(), each.weights[0].cpu()) for each in layers]
+        for layers in (record.encoder_self, record.decoder_self, record.cross)
+    )
     return Inspection(
         translation.source,
         translation.text,
@@ -270,9 +261,9 @@ def inspect_translation(translator: Translator, translation: Translation, *, wit
         source_ids,
         [SPECIALS[SOS], *translation.tokens],
         target_ids,
-        _by_layer(record.encoder_self),
-        _by_layer(record.decoder_self),
-        _by_layer(record.cross),
+        encoder_self,
+        decoder_self,
+        cross,
         (embedding.tokens(source) * embedding.scale)[0].cpu(),
         embedding(source)[0].cpu(),
         memory[0].cpu(),
@@ -287,14 +278,12 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
     any spelling that differs only in case; a word without a vector is left out with a warning.
 
     where: a file or a name, as in `read_vectors`. query: a word, in upper or lower case, to return only its rows.
-    Raises DataError if the sentence is too long, or if there is no word, no word with a vector, or no vector for the
+    Raises DataError if there is no word, no word with a vector, or no vector for the
     query; otherwise as `read_vectors` does.
     """
-    if is_too_long(sentence):
-        raise DataError(f"the sentence has {TOO_LONG}; shorten it")
     words = sentence.split()
     if not words:
-        raise _blank()
+        raise DataError(BLANK)
     found = read_vectors(where, [*words, *map(str.lower, words)], lowercase=True).found
     rows = {word: row for word in words if (row := found.get(word, found.get(word.lower()))) is not None}
     missing = [word for word in words if word not in rows]
@@ -331,11 +320,6 @@ def rounded(numbers: Tensor, digits: int | None) -> list[list[float]]:
     return (numbers if digits is None else torch.round(numbers.double(), decimals=digits)).tolist()
 
 
-def _finite(rows: list[list[float]]) -> list[list[float | None]]:
-    """JSON has no -inf, the score of what may not be attended to: null stands for it."""
-    return [[None if score == -math.inf else score for score in row] for row in rows]
-
-
 def _untrained(translator: Translator) -> Transformer:
     """Returns the model that the run began with, on the CPU. It is drawn once for each translator.
 
@@ -346,24 +330,6 @@ def _untrained(translator: Translator) -> Transformer:
             assert isinstance(translator.run, Run)
             _drawn[translator] = translator.run.new_model().eval()
         return _drawn[translator]
-
-
-def _by_layer(record: Sequence[RecordedAttention]) -> list[Attention]:
-    """Returns the attention of each layer, for the one sentence in the batch."""
-    return [Attention(each.scores[0].cpu(), each.weights[0].cpu()) for each in record]
-
-
-def _between_markers(words: Sequence[str]) -> list[str]:
-    return [SPECIALS[SOS], *words, SPECIALS[EOS]]
-
-
-def _blank() -> DataError:
-    return DataError("the sentence is blank, so there is nothing to inspect; give it a word")
-
-
-def _refuse_beyond(last: int, number: int, thing: str, claim: str) -> None:
-    if not 1 <= number <= last:
-        raise DataError(f"{thing} {number}: {claim} 1 to {last}; choose one of them")
 
 
 def _cosines(vectors: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ them out; only the size of a page is computed here, in inches. Knows nothing of 
 import io
 import logging
 import math
-import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
-from matplotlib.font_manager import FontEntry, fontManager
+from matplotlib.font_manager import fontManager
 from matplotlib.ft2font import FT2Font
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
@@ -32,7 +31,7 @@ from numpy.typing import NDArray
 
 from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.system.files import write_bytes
-from transformer_cli.system.terminal import width
+from transformer_cli.system.terminal import on_one_line, width
 
 if TYPE_CHECKING:
     from transformer_cli.inspection.numbers import AttentionMap, Inspection, WordAttention
@@ -59,8 +58,6 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "tfm",  # else the same picture would be another file each time
 }
 LACKING = r"Glyph \d+ .*missing|Matplotlib currently does not support"  # two of matplotlib's warnings
-SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10)))  # of a character's form: never drawn
-USELESS = "Last Resort"  # has a box for every character
 
 
 @contextmanager
@@ -82,13 +79,18 @@ def families_for(texts: Iterable[str]) -> tuple[list[str], list[str]]:
 
     matplotlib takes each character from the first of these families that has it, but does not look for families itself.
     """
-    fonts = {font.name: font.fname for font in fontManager.ttflist if _is_regular(font) and USELESS not in font.name}
-    lacking = {character for text in texts for character in text if character.isprintable()} - SELECTORS
-    families = []
-    for name in [FONT, *sorted(fonts)]:
-        if name == FONT or (lacking and lacking & _characters(fonts[name])):
+    fonts = {
+        font.name: font.fname
+        for font in fontManager.ttflist
+        if font.style == "normal" and str(font.weight) in ("400", "normal", "regular")
+    }
+    lacking = {character for text in texts for character in text if character.isprintable()} - _characters(fonts[FONT])
+    families = [FONT]
+    for name, path in sorted(fonts.items()):
+        # Last Resort has a box for every character
+        if lacking and "Last Resort" not in name and lacking & _characters(path):
             families.append(name)
-            lacking -= _characters(fonts[name])
+            lacking -= _characters(path)
     return families, sorted(lacking)
 
 
@@ -102,35 +104,17 @@ def _characters(path: str) -> frozenset[str]:
         return frozenset()
 
 
-def _is_regular(font: FontEntry) -> bool:
-    return font.style == "normal" and str(font.weight) in ("400", "normal", "regular")
-
-
 def shown(token: str) -> str:
-    """Returns how a token is written in a picture: a long one is cut, the rest is as in `visible`."""
-    return visible(token if len(token) <= LONGEST_LABEL else f"{token[: LONGEST_LABEL - 1]}…")
-
-
-def visible(text: str) -> str:
-    """Returns a text that takes up some room in any case: a space stays one.
-
-    Control characters, and all characters of a text without ink, such as U+200F, are written as "<U+200F>".
-    """
-    has_ink = any(one == " " or unicodedata.category(one)[0] not in "CZ" for one in text)
-    return "".join(
-        one if has_ink and unicodedata.category(one) not in ("Cc", "Cs") else f"<U+{ord(one):04X}>" for one in text
-    )
+    """Returns how a token is written in a picture: a long one is cut, and control characters are visible."""
+    return on_one_line(token if len(token) <= LONGEST_LABEL else f"{token[: LONGEST_LABEL - 1]}…")
 
 
 def save(figure: Figure, path: Path) -> None:
     """Replace `path` by an SVG, a PDF or a PNG, as its name says, whole or not at all. Raises DataError for others."""
     picture = io.BytesIO()
     kind = picture_format(path)
-    if kind == "png":
-        figure.savefig(picture, format="png")
-    else:
-        dated = {"svg": "Date", "pdf": "CreationDate"}[kind]
-        figure.savefig(picture, format=kind, dpi=SHARP, metadata={dated: None})
+    undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    figure.savefig(picture, format=kind, dpi="figure" if kind == "png" else SHARP, metadata=undated.get(kind))
     write_bytes(path, picture.getvalue())
 
 
@@ -138,9 +122,7 @@ History = Sequence[Mapping[str, Any]]
 
 MARKERS = "os^DvPX<>"  # another number than of colours, so that 63 runs differ in one or the other
 PLOTS_WIDTH, CURVES_HEIGHT = 12.0, 3.6  # inches
-LONGEST_NAME = 40  # characters of a run's name that are shown
-WIDTH, WIDEST = 1.6, 9.0  # of a line, in points; the widest lies below others that would hide it
-CLOSE = 0.004  # curves that differ by less, in parts of the axis, would hide each other
+RING: dict[str, Any] = {"marker": "o", "markersize": 9.0, "fillstyle": "none", "linestyle": ""}
 
 
 def draw_curves(histories: Mapping[str, History], path: Path) -> None:
@@ -149,95 +131,49 @@ def draw_curves(histories: Mapping[str, History], path: Path) -> None:
     histories: a run's name → its validations, as in history.jsonl, at least one per run. Replaces `path` by a picture.
     """
     with drawing(path, histories):
-        legend = _legend(histories)
-        beside = LETTER * max(width(str(line.get_label())) for line in legend) + 0.7
-        size = (PLOTS_WIDTH + beside, max(CURVES_HEIGHT, LINE * (len(legend) + 2)))
-        figure = Figure(figsize=size, dpi=DPI, layout="constrained")
+        legend = []
+        figure = Figure(dpi=DPI, layout="constrained")
         loss, perplexity, rate = figure.subplots(1, 3)
-        runs = list(histories.values())
-        _lines(loss, runs, "train_loss", ":")
-        _lines(loss, runs, "valid_loss", "-")
-        _lines(perplexity, runs, "valid_ppl", "-")
-        _lines(rate, runs, "learning_rate", "-")
-        for index, best in enumerate(map(_best, runs)):
-            ring = {**RING, "color": _look(index)["color"], "markersize": 9 + index % 3 * 2}
-            loss.plot(best["epoch"], best["valid_loss"], **ring)
-            perplexity.plot(best["epoch"], best["valid_ppl"], **ring)
-        last = max(entry["epoch"] for history in runs for entry in history)
+        for index, (run, history) in enumerate(histories.items()):
+            look: dict[str, Any] = {
+                "color": COLOURS[index % len(COLOURS)],
+                "marker": MARKERS[index % len(MARKERS)],
+                "markersize": 4.5,
+            }
+            epochs = [entry["epoch"] for entry in history]
+            curves = ((loss, "train_loss"), (loss, "valid_loss"), (perplexity, "valid_ppl"), (rate, "learning_rate"))
+            for axes, key in curves:
+                # a line of training has hollow markers, since of a single epoch there is no line
+                form: dict[str, Any] = {"linestyle": ":", "fillstyle": "none"} if key == "train_loss" else {}
+                values = [float(entry[key]) for entry in history]
+                axes.plot(epochs, values, **look, **form, markevery=-(-len(epochs) // 12))
+            best = min(history, key=lambda entry: float(entry["valid_loss"]))
+            loss.plot(best["epoch"], best["valid_loss"], color=look["color"], **RING)
+            perplexity.plot(best["epoch"], best["valid_ppl"], color=look["color"], **RING)
+            label = f"{on_one_line(run)}: {best['valid_loss']:.3g} in epoch {best['epoch']}"
+            legend.append(Line2D([], [], label=label, **look))
+        legend += [Line2D([], [], linestyle=":", label="training", color="0.4")]
+        legend += [Line2D([], [], label="validation", color="0.4")]
+        legend += [Line2D([], [], label="best validation loss", color="0.4", **RING)]
         for axes, title in ((loss, "loss per target token, nats"), (perplexity, "perplexity"), (rate, "learning rate")):
             axes.set_title(title, loc="left", weight="bold")
             axes.set_xlabel("epoch")
-            axes.set_xlim(1 - min(max(0.04 * last, 0.25), 0.5), last + max(0.04 * last, 0.25))
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
             _open(axes)
         rate.set_ylim(bottom=0.0)
         rate.yaxis.set_major_formatter("{x:g}")
-        _make_logarithmic(perplexity)
+        perplexity.set_yscale("log")
+        low, high = perplexity.get_ylim()
+        if high / low < 5:
+            perplexity.yaxis.set_major_locator(MaxNLocator(5))
+        else:  # a decade has room for 1, 2 and 5 where there are at most four
+            perplexity.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1e4 else (1,), numticks=9))
+        perplexity.yaxis.set_minor_locator(NullLocator())
+        perplexity.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.4g}")
+        beside = LETTER * max(width(str(line.get_label())) for line in legend) + 0.7
+        figure.set_size_inches(PLOTS_WIDTH + beside, max(CURVES_HEIGHT, LINE * (len(legend) + 2)))
         figure.legend(handles=legend, loc="outside right upper", frameon=False)
         save(figure, path)
-
-
-RING: dict[str, Any] = {"marker": "o", "fillstyle": "none", "linestyle": ""}
-
-
-def _look(index: int) -> dict[str, Any]:
-    """Returns the colour and the marker of a run."""
-    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)], "markersize": 4.5}
-
-
-def _legend(histories: Mapping[str, History]) -> list[Line2D]:
-    """Returns an entry for each run, with its best validation, and then what the lines mean."""
-    entries = []
-    for index, (run, history) in enumerate(histories.items()):
-        best = _best(history)
-        name = visible(run if len(run) <= LONGEST_NAME else f"…{run[1 - LONGEST_NAME :]}")
-        label = f"{name}: {best['valid_loss']:.3g} in epoch {best['epoch']}"
-        entries.append(Line2D([], [], label=label, **_look(index)))
-    entries.append(Line2D([], [], linestyle=":", label="training", color="0.4"))
-    entries.append(Line2D([], [], label="validation", color="0.4"))
-    return [*entries, Line2D([], [], label="best validation loss", markersize=9.0, color="0.4", **RING)]
-
-
-def _lines(axes: Axes, runs: Sequence[History], key: str, style: str) -> None:
-    """Draw a line for each run. Of runs that coincide, the first is the widest, and their markers take turns."""
-    curves = [{entry["epoch"]: float(entry[key]) for entry in history} for history in runs]
-    values = [value for curve in curves for value in curve.values() if np.isfinite(value)]
-    room = CLOSE * (max(values) - min(values)) if values else 0.0
-    for index, curve in enumerate(curves):
-        n_over = sum(_coincide(curve, other, room) for other in curves[index + 1 :])
-        line_width = WIDTH + min(2.2 * n_over, WIDEST)
-        every = -(-len(curve) // 12) * min(len(runs), max(1, len(curve) // 2))  # epochs from marker to marker
-        turn = index % every if len(curve) > 1 else 0
-        marks = {**_look(index), "markevery": slice(min(turn, len(curve) - 1), None, every)}
-        if style == ":":  # of a single epoch there is no line, only a hollow point
-            marks |= {"marker": None} if len(curve) > 1 else {"markerfacecolor": "white"}
-        axes.plot(list(curve), list(curve.values()), style, linewidth=line_width, solid_capstyle="round", **marks)
-
-
-def _coincide(curve: Mapping[int, float], other: Mapping[int, float], room: float) -> bool:
-    """Returns whether two curves lie on each other, in at least half of the epochs that both have."""
-    shared = [abs(curve[epoch] - other[epoch]) <= room for epoch in curve if epoch in other]
-    return sum(shared) * 2 > len(shared)
-
-
-def _best(history: History) -> Mapping[str, Any]:
-    return min(history, key=lambda entry: float(entry["valid_loss"]))
-
-
-def _make_logarithmic(axes: Axes) -> None:
-    """Give an axis a logarithmic scale, with round numbers that have room beside each other."""
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    if high / low < 1.2:  # for a single point, say
-        middle = (low * high) ** 0.5
-        low, high = middle / 1.1, middle * 1.1
-        axes.set_ylim(low, high)
-    if high / low < 5:
-        axes.yaxis.set_major_locator(MaxNLocator(5))
-    else:  # a decade has room for 1, 2 and 5 where there are at most four
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 1e4 else (1,), numticks=9))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if 100 <= value < 1e6 else f"{value:.4g}")
 
 
 def _open(axes: Axes) -> None:
@@ -347,13 +283,18 @@ def draw_vectors(
     flat, explained = in_the_plane(np.concatenate((before, ends)))
     before, ends = flat[: len(before)], flat[len(before) :]
     repeated = [token for token, count in Counter(tokens).items() if count > 1]
-    labels = [f"{token} ({position})" if token in repeated else token for position, token in enumerate(tokens)]
-    colours = [COLOURS[repeated.index(token) % len(COLOURS)] if token in repeated else "0.4" for token in tokens]
-    for position, (start, end, colour) in enumerate(zip(before, ends, colours, strict=True)):
+    labels = []
+    for position, (token, start, end) in enumerate(zip(tokens, before, ends, strict=True)):
+        is_repeated = token in repeated
+        colour = COLOURS[repeated.index(token) % len(COLOURS)] if is_repeated else "0.4"
         axes.plot(*start, ".", color=colour)
         if position in moved:
             arrow = {"arrowstyle": "->", "color": colour, "alpha": 0.7, "shrinkA": 0, "shrinkB": 0}
             axes.annotate("", end, start, arrowprops=arrow)
+        leader = {"arrowstyle": "-", "color": colour, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2}
+        look: dict[str, Any] = {"color": colour, "path_effects": HALO, "arrowprops": leader, "in_layout": False}
+        name = f"{token} ({position})" if is_repeated else token
+        labels.append(axes.annotate(name, end, (4, 4), textcoords="offset points", **look))
     axes.update_datalim(ends)
     axes.margins(0.08)
     axes.autoscale_view()
@@ -361,56 +302,34 @@ def draw_vectors(
     axes.set_xlabel(f"first principal component ({explained[0]:.0%} of the variance)")
     axes.set_ylabel(f"second principal component ({explained[1]:.0%})")
     _open(axes)
-    drawn = []
-    for label, end, colour in zip(labels, ends, colours, strict=True):
-        leader = {"arrowstyle": "-", "color": colour, "linewidth": 0.4, "shrinkA": 0, "shrinkB": 2}
-        look: dict[str, Any] = {"color": colour, "path_effects": HALO, "arrowprops": leader, "in_layout": False}
-        drawn.append(axes.annotate(label, end, (4, 4), textcoords="offset points", **look))
     figure.draw_without_rendering()  # so that places and sizes are known
-    _place(axes, drawn, ends, ends[:, 0] < before[:, 0])
+    _place(axes, labels, ends)
 
 
-def _place(axes: Axes, labels: Sequence[Annotation], ends: Floats, leftwards: NDArray[np.bool_]) -> None:
-    """Move labels to where they can be read.
+def _place(axes: Axes, labels: Sequence[Annotation], ends: Floats) -> None:
+    """Move each label to the nearest place on ellipses around its arrow's head where it can be read.
 
-    Each goes to the nearest place, first in front of its arrow's head, where it covers no other label, no other end and
-    does not stick out; if there is none, to where it covers least. leftwards: which arrows point to the left. All is in
-    points of 1/72 inch, boxes are (left, bottom, right, top).
+    There it covers no label before it and no head, and stays within the axes; if there is no such place, it goes to
+    where it covers least. All is in points of 1/72 inch, boxes are (left, bottom, right, top).
     """
     inch = 72 / axes.figure.dpi
     points = axes.transData.transform(ends) * inch
     frame = np.asarray(axes.bbox.extents) * inch
     taken = np.concatenate((points - 2.0, points + 2.0), axis=1)
-    for label, point, is_leftwards in zip(labels, points, leftwards, strict=True):
+    distance, angle = np.meshgrid(np.arange(0.0, 9.0, 0.5), np.linspace(0.0, 2 * np.pi, 24, endpoint=False))
+    distance, along, up = distance.T.ravel(), np.cos(angle).T.ravel(), np.sin(angle).T.ravel()  # the nearest first
+    for label, point in zip(labels, points, strict=True):
         extent = Text.get_window_extent(label)  # without the line
         size = np.array((extent.width, extent.height)) * inch
-        moves = _moves(float(size[0]), float(size[1]), bool(is_leftwards))
-        corners = point + moves
-        boxes = np.concatenate((corners, corners + size), axis=1)
+        left = along * (4.0 + distance * size[1]) + (along - 1.0) * size[0] / 2
+        moves = np.stack((left, (up * distance - 0.4) * size[1]), axis=1)
+        boxes = np.concatenate((point + moves, point + moves + size), axis=1)
         overlap = np.minimum(boxes[:, None, 2:], taken[:, 2:]) - np.maximum(boxes[:, None, :2], taken[:, :2])
         covered = np.prod(np.maximum(overlap, 0.0), axis=2).sum(axis=1)
-        sticks_out = np.maximum(frame[:2] - boxes[:, :2], 0.0).sum(axis=1)
-        sticks_out += np.maximum(boxes[:, 2:] - frame[2:], 0.0).sum(axis=1)
-        best = int(np.argmin(covered + 1000.0 * sticks_out))  # the first of the best: the nearest
+        outside = np.maximum(frame[:2] - boxes[:, :2], 0.0) + np.maximum(boxes[:, 2:] - frame[2:], 0.0)
+        best = int(np.argmin(covered + 1000.0 * outside.sum(axis=1)))  # the first of the best: the nearest
         taken = np.concatenate((taken, boxes[best : best + 1]))
         label.xyann = tuple(moves[best])
-        if label.arrow_patch is not None:
-            label.arrow_patch.set_visible(abs(moves[best, 1]) > 1.6 * FONT_SIZE)  # a thin line leads to a far label
-
-
-def _moves(width: float, height: float, is_leftwards: bool) -> Floats:
-    """Returns where a label may go, the nearest places first: (places, 2), offsets of its lower left corner.
-
-    First in front of the arrow's head, then on ellipses around it.
-    """
-    moves = [(-4.0 - width if is_leftwards else 4.0, -0.4 * height)]
-    for distance in np.arange(0.5, 9.0, 0.5):
-        turns = np.linspace(0.0, 2 * np.pi, 24, endpoint=False)
-        for angle in turns[np.cos(turns) > 0.5 - distance] + np.pi * is_leftwards:  # not yet behind the head
-            along, up = np.cos(angle), np.sin(angle)
-            left = along * (4.0 + distance * height) + (along - 1.0) * width / 2
-            moves.append((left, up * distance * height - 0.4 * height))
-    return np.array(moves)
 
 
 KINDS = {  # the titles above, beside and below the maps
@@ -448,7 +367,6 @@ def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"], pa
 
 def draw_words(words: "WordAttention", path: Path) -> None:
     """Draw the attention of word vectors over themselves, and the vectors below it. Replaces `path` by a picture."""
-    scores = f"QKᵀ/√{words.vectors.shape[1]}" if words.is_scaled else "QKᵀ"
     labels = _labels(words.words)
     block = Block(
         title="word vectors, no model: they are Q, K and V",
@@ -456,7 +374,9 @@ def draw_words(words: "WordAttention", path: Path) -> None:
         below="… attends to word",
         targets=[labels[position] for position in words.positions],
         sources=labels,
-        maps=[(f"softmax({scores})", words.weights.numpy())],
+        maps=[
+            (f"softmax(QKᵀ/√{words.vectors.shape[1]})" if words.is_scaled else "softmax(QKᵀ)", words.weights.numpy())
+        ],
     )
     with drawing(path, words.words):
         figure, (below,) = draw_blocks([block], n_more=1)
@@ -478,14 +398,13 @@ def _blocks(maps: Sequence["AttentionMap"]) -> list[Block]:
     for kind, group in groupby(maps, key=lambda each: each.kind):
         title, beside, below = KINDS[kind]
         heads = list(group)
-        first = heads[0]
         blocks.append(
             Block(
-                title=f"{title}, layer {first.layer}",
+                title=f"{title}, layer {heads[0].layer}",
                 beside=beside,
                 below=below,
-                targets=_labels(first.target_tokens),
-                sources=_labels(first.source_tokens),
+                targets=_labels(heads[0].target_tokens),
+                sources=_labels(heads[0].source_tokens),
                 maps=[(f"head {each.head}", each.weights.numpy()) for each in heads],
             )
         )

@@ -10,7 +10,7 @@ from transformer_cli.config.load import override_decoding
 from transformer_cli.data.vocabulary import EOS, PAD, SOS
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
-from transformer_cli.inspection.choices import Choices, decoder_choices, find_candidates, translate_from
+from transformer_cli.inspection.choices import Choices, decoder_choices, token_probabilities, translate_from
 from transformer_cli.translator import Translator
 
 SENTENCE = "Der kleine Hund läuft im Park."
@@ -100,42 +100,37 @@ def test_what_cannot_be_translated_so_is_refused(
     assert str(raised.value).startswith(error)
 
 
-SOURCE, WRITTEN = [5, 4, 7], [6, 4, 9, 8, EOS]
-
-
-def forward(translator: Translator) -> torch.Tensor:
+def forward(translator: Translator, source: list[int], written: list[int]) -> torch.Tensor:
     """The probabilities under teacher forcing: (steps, vocabulary)."""
     with torch.inference_mode():
-        logits = translator.model(torch.tensor([[SOS, *SOURCE, EOS]]), torch.tensor([[SOS, *WRITTEN[:-1]]]))
+        logits = translator.model(torch.tensor([[SOS, *source, EOS]]), torch.tensor([[SOS, *written[:-1]]]))
     return logits[0].softmax(dim=1)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 64])
-def test_candidates_are_the_likeliest_tokens_of_each_step(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch, steps: int
-) -> None:
-    monkeypatch.setattr("transformer_cli.inspection.choices.STEPS", steps)
-    found = find_candidates([translator.model], SOURCE, WRITTEN, n=3)
-    expected = forward(translator)
-    assert_close(found.of_written, torch.stack([expected[step, id_] for step, id_ in enumerate(WRITTEN)]))
+def test_candidates_are_the_likeliest_tokens_of_each_step(translator: Translator) -> None:
+    translation = translate_from(translator, SENTENCE)
+    found = decoder_choices(translator, translation, n=3)
+    written = [step.written.id for step in found.steps]
+    expected = forward(translator, translation.source_ids, written)
+    of_written = torch.tensor([step.written.probability for step in found.steps])
+    assert_close(of_written, torch.stack([expected[step, id_] for step, id_ in enumerate(written)]))
     expected[:, [PAD, SOS]] = 0.0
     values, ids = expected.topk(3, dim=1)
-    assert_close(found.probabilities, values)
-    assert found.ids.equal(ids)
+    assert_close(torch.tensor([[each.probability for each in step.candidates] for step in found.steps]), values)
+    assert [[each.id for each in step.candidates] for step in found.steps] == ids.tolist()
 
 
 def test_a_small_vocabulary_has_fewer_candidates_and_never_padding(translator: Translator) -> None:
-    found = find_candidates([translator.model], SOURCE, WRITTEN, n=1_000_000)
+    (step, *_) = decoder_choices(translator, translate_from(translator, SENTENCE), n=1_000_000).steps
     size = len(translator.run.codecs.target)
-    assert found.ids.sort(dim=1).values.tolist() == [[id_ for id_ in range(size) if id_ not in (PAD, SOS)]] * 5
+    assert sorted(each.id for each in step.candidates) == [id_ for id_ in range(size) if id_ not in (PAD, SOS)]
 
 
 def test_an_ensemble_has_the_mean_probability(translator: Translator) -> None:
     other = Translator(translator.run, torch.device("cpu")).model
     with torch.no_grad():
         other.output.bias.add_(torch.linspace(-3, 3, len(other.output.bias)))
-    models = [translator.model, other]
-    found = find_candidates(models, SOURCE, WRITTEN, n=4)
-    alone = [find_candidates([each], SOURCE, WRITTEN, n=4).of_written for each in models]
-    assert_close(found.of_written, torch.stack(alone).mean(dim=0))
+    source, written = [5, 4, 7], [6, 4, 9, 8, EOS]
+    alone = [token_probabilities([each], source, written) for each in (translator.model, other)]
+    assert_close(token_probabilities([translator.model, other], source, written), torch.stack(alone).mean(dim=0))
     assert not alone[0].allclose(alone[1])

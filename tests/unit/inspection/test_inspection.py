@@ -15,7 +15,6 @@ from transformer_cli.inspection.numbers import (
     KINDS,
     Inspection,
     attend_over_words,
-    cross_attention,
     inspect_sentence,
     inspect_translation,
 )
@@ -161,19 +160,10 @@ def test_the_attention_that_travels_with_a_translation_is_that_of_reading_it_aga
     sentence, settings = "Der alte Hund singt im Park.", SearchSettings(max_tokens=max_tokens)
     sentences = ["Hund", sentence, f"{sentence} Und der alte Mann."]  # of other lengths, so that it is padded
     _, translation, _ = translator.translations(sentences, Options(keep_attention=True), settings)
-    maps = cross_attention(translation, layer=1)
     again = inspect_translation(translator, translation).maps(["cross"])
-    assert [(each.kind, each.layer, each.head) for each in maps] == [("cross", 1, 1), ("cross", 1, 2)]
-    for one, other in zip(maps, again, strict=True):
-        assert one.target_tokens == other.target_tokens[:n_read]
-        assert one.source_tokens == other.source_tokens
-        assert_close(one.weights, other.weights[:n_read], atol=1e-5, rtol=0)
-
-
-def test_a_blank_sentence_attends_to_nothing(translator: Translator) -> None:
-    (translation,) = translator.translations([" "], Options(keep_attention=True))
-    with pytest.raises(DataError, match=r"^the sentence is blank"):
-        cross_attention(translation, layer=1)
+    assert translation.attention is not None
+    for weights, other in zip(translation.attention, again, strict=True):
+        assert_close(weights, other.weights[:n_read], atol=1e-5, rtol=0)
 
 
 def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:
