@@ -32,11 +32,9 @@ from transformer_cli.compute.memory import room_for
 from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import (
-    AVERAGE,
+    CHECKPOINT,
     POINTERS,
     RESTORE,
-    STEP,
-    UNSAVED,
     Run,
     steadily,
     told_as_damage,
@@ -47,7 +45,6 @@ from transformer_cli.system.files import delete, new_folder, write_json
 from transformer_cli.system.sums import check_file, sum_of, write_sums
 
 WEIGHTS = "model.safetensors"
-OURS = re.compile(rf"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what training deletes: never a copy by another name
 EPOCH = re.compile(r"epoch-(\d{4}|[1-9]\d{4,})")
 
 log = logging.getLogger(__name__)
@@ -141,7 +138,6 @@ def save(
         history = sum_of(first_lines(run, state.epoch - 1))
         write_json(folder / "state.json", asdict(replace(state, history=history)))
     run.point("last", name)
-    (run.folder / UNSAVED).unlink(missing_ok=True)
     _settle_best(run, state)
     _clean_up(run)
 
@@ -238,7 +234,7 @@ def _clean_up(run: Run) -> None:
     """Delete the checkpoints that nothing points to."""
     kept = {run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer)}
     for folder in (run.folder / "checkpoints").glob("*-*"):
-        if folder not in kept and OURS.fullmatch(folder.name):
+        if folder not in kept and CHECKPOINT.fullmatch(folder.name):  # never a copy by another name
             try:
                 delete(folder)
             except OSError as error:  # on NFS: another process has a file open

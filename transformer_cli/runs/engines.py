@@ -6,14 +6,11 @@ from typing import cast
 
 import torch
 
-from transformer_cli.config.yamltext import as_line
-from transformer_cli.data.codec import codec_files
 from transformer_cli.decoding.engine import Engine, TransformerEngine
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.checkpoints import load_named_best
 from transformer_cli.runs.exported import Exported
-from transformer_cli.runs.run import Opened, Run
-from transformer_cli.system.sums import read_sums
+from transformer_cli.runs.run import Run, differing_codecs
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +32,11 @@ def open_engine(
                 f"{run.folder}: an exported model translates alone; make an ensemble of the runs themselves"
             )
         if run.codecs != first.codecs:
-            raise _other_codecs(first, run)
+            differing = differing_codecs(first.config.data, run.config.data) or "other vocabularies"
+            raise ConfigError(
+                f"{first.folder} and {run.folder} cannot translate together, because their codecs differ "
+                f"({differing}); name runs of one dataset"
+            )
     names, models = zip(*(load_named_best(cast(Run, each), device) for each in runs), strict=True)
     return TransformerEngine(models, batches_at_a_time=batches_at_a_time), [*names]
 
@@ -55,17 +56,3 @@ def _exported(run: Exported, device: torch.device, batches_at_a_time: int | None
     if kept not in now:
         log.info("%s: weights in %s, which this %s is slow at or lacks: computes in %s", run.folder, kept, device, now)
     return engine
-
-
-def _other_codecs(run: Opened, other: Opened) -> ConfigError:
-    """Returns the error for runs whose codecs differ; it names the settings and the files that do."""
-    ours, theirs = run.config.data.of_codecs, other.config.data.of_codecs
-    differing = [key for key in ours if key in theirs and ours[key] != theirs[key]]  # each kind of tokens has own keys
-    what = [f"{key}: {as_line(ours[key])} and {as_line(theirs[key])}" for key in differing]
-    if not what:
-        sums, other_sums = read_sums(run.folder), read_sums(other.folder)
-        what = [name for name in codec_files(run.config.data) if sums.get(name) != other_sums.get(name)]
-    return ConfigError(
-        f"{run.folder} and {other.folder} cannot translate together, because their codecs differ "
-        f"({'; '.join(what)}); name runs of one dataset"
-    )

@@ -16,11 +16,10 @@ from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.model.size import count_by_part
 from transformer_cli.runs.evaluations import Kept, last_result
 from transformer_cli.runs.exported import is_exported
-from transformer_cli.runs.run import UNSAVED, Run, find_run, is_new, steadily, told_as_damage, training_lock
+from transformer_cli.runs.run import Run, find_run, is_new, steadily, training_lock
 from transformer_cli.runs.state import TrainingState, load_average, load_state, read_validations
 from transformer_cli.system.files import bytes_in
 from transformer_cli.system.locks import is_locked
-from transformer_cli.system.sums import SUMS, check_sum, read_sums
 
 log = logging.getLogger(__name__)
 
@@ -94,10 +93,6 @@ def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
 
 def _facts(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield fields of a ListedRun, as far as the run can be read. Raises TfmError or OSError where it cannot."""
-    is_whole = (folder / "run.json").exists() and (folder / SUMS).exists()
-    if not is_whole and is_new(folder) and (folder / UNSAVED).exists():  # a kill came while it was made
-        yield {"state": "new"}
-        return
     run = Run.open(folder)
     data, sizes = run.config.data, (len(run.codecs.source), len(run.codecs.target))
     yield {"corpus": data.corpus, "source": data.source, "target": data.target}
@@ -106,11 +101,10 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
     if is_new(folder):
         yield {"state": "training" if is_trained else "new", "epochs_done": 0}
         return
-    state = steadily(folder / "last", lambda: _saved_state(run))
+    state = steadily(folder / "last", lambda: load_state(run))
     yield {"epochs_done": state.epoch - 1}
-    lacks_best = state.is_best and not run.has_checkpoint("best")  # a kill came before; training makes up for that
     if state.epoch > 1:
-        yield {"best_valid_loss": steadily(folder / "best", lambda: _best_loss(run, state, lacks_best))}
+        yield {"best_valid_loss": steadily(folder / "best", lambda: _best_loss(run, state))}
     if kept := last_result(folder):
         is_current = run.has_checkpoint("best") and kept.checkpoint == run.best_name
         yield {"evaluation": kept, "evaluation_is_current": is_current}
@@ -118,7 +112,7 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
     is_spent = patience is not None and state.validations_since_best >= patience
     if is_trained:
         yield {"state": "training"}
-    elif (is_spent or state.epoch > run.config.training.epochs) and not lacks_best:
+    elif is_spent or state.epoch > run.config.training.epochs:
         yield {"state": "finished"}
     else:
         words = ["tfm", "train", "--config", str(folder / "config.yaml")]
@@ -126,25 +120,9 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
         yield {"state": "unfinished", "resume": shlex.join(words)}
 
 
-def _saved_state(run: Run) -> TrainingState:
-    _check_sizes(run, "last")
-    return load_state(run)
-
-
-def _best_loss(run: Run, state: TrainingState, lacks_best: bool) -> float:
-    """Returns the loss of the best checkpoint, whose files are there."""
-    if not lacks_best:
-        _check_sizes(run, "best")
+def _best_loss(run: Run, state: TrainingState) -> float:
     average = load_average(run, "best")
     return average.valid_loss if average else min(each.valid_loss for each in read_validations(run, state))
-
-
-def _check_sizes(run: Run, pointer: str) -> None:
-    """Raises CheckpointError unless a checkpoint's files are there, as large as they were written."""
-    checkpoint = run.checkpoint(pointer)
-    with told_as_damage():
-        for name, each in read_sums(checkpoint).items():
-            check_sum(checkpoint / name, each, up_to=-1)  # by size alone, even if that is 0
 
 
 def _date(path: Path) -> str | None:

@@ -13,7 +13,6 @@ runs/multi30k/
     checkpoints/step-0004540/       what was saved after step 4540 (see checkpoints.py)
     best  last                      text files that name a checkpoint of this run
     average                         likewise, if training averages weights
-    unsaved                         exists until `last` is written for the first time: nothing has been saved yet
 runs/latest                         a text file that names the newest run
 
 Knows nothing of what a checkpoint holds. Imports torch only where a model is made.
@@ -55,10 +54,9 @@ Result = TypeVar("Result")
 FORMAT_VERSION = 4
 EXPORTED = "export.json"  # what an exported run has in place of run.json (exported.py)
 HISTORY = "history.jsonl"
-UNSAVED = "unsaved"
 STEP, AVERAGE = (rf"{kind}-(?:\d{{7}}|[1-9]\d{{7,}})" for kind in ("step", "average"))
-MAY_NAME = {"best": f"{STEP}|{AVERAGE}", "last": f"{STEP}(?:-unvalidated)?", "average": AVERAGE}
-POINTERS = tuple(MAY_NAME)
+CHECKPOINT = re.compile(f"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what a pointer may name
+POINTERS = ("best", "last", "average")
 RESTORE = "restore it, or give `tfm train` --fresh to move this run aside and begin anew"
 LASTING = keys_that_shape(Config, Shapes.DATASET, Shapes.CODEC, Shapes.MODEL, Shapes.TRAINING)
 
@@ -112,7 +110,6 @@ class Run(Opened):
         """Make the folder of a new run, in which nothing has been saved yet (see `is_new`)."""
         assert is_new(folder), folder
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / UNSAVED, "nothing has been saved yet\n")
         for name in ("run.json", SUMS):  # of a run that was killed before its first save
             (folder / name).unlink(missing_ok=True)
         dataset.codecs.save(folder)
@@ -194,16 +191,13 @@ class Run(Opened):
         try:
             name = read_text(path).removesuffix("\n")
         except MissingFile:
-            if pointer == "best" and HISTORY in _saved(self.folder):
-                raise _lost(self.folder, pointer) from None
-            raise CheckpointError(f"{self.folder}: no {pointer} checkpoint yet; let `tfm train` reach one") from None
+            missing = f"{self.folder}: no {pointer} checkpoint yet; let `tfm train` reach one"
+            raise CheckpointError(f"{missing}; if it was lost, {RESTORE}") from None
         except FileError as error:
             raise CheckpointError(f"{error}; {RESTORE}") from None
-        if not re.fullmatch(MAY_NAME[pointer], name):
-            raise CheckpointError(f"{path} names {shown(name)}, which is not a checkpoint; {RESTORE}")
         folder = self.folder / "checkpoints" / name
-        if not folder.is_dir():
-            raise CheckpointError(f"{path} names {name}, which is not in checkpoints/; {RESTORE}")
+        if not CHECKPOINT.fullmatch(name) or not folder.is_dir():
+            raise CheckpointError(f"{path} names {shown(name)}, which is not a checkpoint in checkpoints/; {RESTORE}")
         return folder
 
     def point(self, pointer: str, name: str) -> None:
@@ -243,14 +237,10 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
         latest, other = runs_dir / "latest", "name a run with --run"
         try:
             name = read_text(latest).removesuffix("\n")
-        except MissingFile:
-            if known := known_runs(runs_dir):
-                raise CheckpointError(
-                    f"{latest}: missing, so none is the newest; {other}: {', '.join(known)}"
-                ) from None
-            raise CheckpointError(f"{runs_dir}/: no run yet; `tfm train` makes one (or name one with --run)") from None
         except FileError as error:
-            raise CheckpointError(f"{error}; {other}") from None
+            if known := known_runs(runs_dir):
+                raise CheckpointError(f"{error}; {other}: {', '.join(known)}") from None
+            raise CheckpointError(f"{runs_dir}/: no run yet; `tfm train` makes one (or name one with --run)") from None
         if not NAME.fullmatch(name):
             raise CheckpointError(f"{latest} names {shown(name)}, which is not a run; {other}")
     folder = next((path for path in (runs_dir / name, *places) if path.is_dir()), None)
@@ -314,15 +304,19 @@ def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
         return None
     folder = find_run(data.codec, runs_dir)
     run = Run.open(folder)
-    theirs, ours = run.config.data.of_codecs, data.of_codecs
-    differing = [key for key in theirs if key in ours and theirs[key] != ours[key]]  # each kind of tokens has own keys
-    wrong = [f"{key} is {as_line(theirs[key])} there, not {as_line(ours[key])}" for key in differing]
-    if wrong:
+    if differing := differing_codecs(run.config.data, data):
         raise ConfigError(
-            f"data.codec: {data.codec}: its codecs are not what the config describes: {'; '.join(wrong)}; set the same"
+            f"data.codec: {data.codec}: its codecs are not as the config says ({differing}); set the same"
         )
     run.say_other_tokenizer()
     return folder
+
+
+def differing_codecs(one: DataConfig, other: DataConfig) -> str:
+    """Returns the settings in which the codecs of two configs differ, for an error; "" if there are none."""
+    ours, theirs = one.of_codecs, other.of_codecs
+    differing = [key for key in ours if key in theirs and ours[key] != theirs[key]]  # each kind of tokens has own keys
+    return "; ".join(f"{key}: {as_line(ours[key])} and {as_line(theirs[key])}" for key in differing)
 
 
 def training_lock(folder: Path) -> Path:
@@ -335,34 +329,20 @@ def training_lock(folder: Path) -> Path:
 
 
 def is_new(folder: Path) -> bool:
-    """Whether training may begin in a run's folder, because the folder is absent or nothing has been saved in it.
+    """Whether training may begin in a run's folder, because the folder is absent or no save was completed in it.
 
-    Raises CheckpointError if something was saved but run.json or `last` is gone: then the run is damaged, not new; and
+    Raises CheckpointError if more is there but run.json or `last` is gone: then the run is damaged, not new; and
     if the folder is an exported run's.
     """
     if (folder / EXPORTED).is_file():
         read_identity(folder)  # which says what the folder is
-    saved = _saved(folder)
-    if not saved or ((folder / UNSAVED).is_file() and not {"best", "last"} & set(saved)):
+    n_saved = len([*(folder / "checkpoints").glob("step-*")])
+    if n_saved < 2 and not any(os.path.lexists(folder / name) for name in POINTERS):
         return True  # never begun, or killed before the first save was complete
     for name in ("run.json", "last"):
         if not (folder / name).is_file():
-            raise _lost(folder, name)
+            raise CheckpointError(f"{folder / name} is missing, but the run has been trained; {RESTORE}")
     return False
-
-
-def _lost(folder: Path, name: str) -> CheckpointError:
-    """Returns the error for a missing file of a trained run; it lists what is still there."""
-    there = ", ".join(_saved(folder))
-    return CheckpointError(f"{folder / name} is missing, but the run has been trained (it has {there}); {RESTORE}")
-
-
-def _saved(folder: Path) -> list[str]:
-    """Returns the names of what training has saved in a run's folder; [] if the run was never trained."""
-    found = [name for name in ("last", "best", "average") if os.path.lexists(folder / name)]
-    found += sorted(f"checkpoints/{path.name}" for path in (folder / "checkpoints").glob("[!.]*"))
-    history = folder / HISTORY
-    return found + [HISTORY] * (history.exists() and history.stat().st_size > 0)
 
 
 @contextmanager
@@ -408,14 +388,10 @@ def write_config(folder: Path, config: Config) -> None:
 def read_config(folder: Path, identity: Identity) -> Config:
     """Read config.yaml.
 
-    Raises ConfigError if it is not a config, FileError if it is missing, empty, or has other lasting settings than the
-    run.
+    Raises ConfigError if it is not a config, FileError if it is missing or has other lasting settings than the run.
     """
     path = folder / "config.yaml"
-    text = read_text(path, most=MOST_BYTES)
-    if not text.strip():
-        raise FileError(f"{path}: empty")
-    config = parse_config(text, path)
+    config = parse_config(read_text(path, most=MOST_BYTES), path)
     now = lasting(config)
     if changed := [key for key in now if key in identity.settings and identity.settings[key] != now[key]]:
         lines = "; ".join(f"{key}: {as_line(identity.settings[key])} → {as_line(now[key])}" for key in changed)

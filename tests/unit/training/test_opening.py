@@ -70,17 +70,16 @@ def opened(corpus: Path, project: Path) -> Callable[..., AbstractContextManager[
     [
         (
             ["last"],
-            "/last is missing, but the run has been trained (it has best, CHECKPOINTS, history.jsonl); restore it",
+            "/last is missing, but the run has been trained; restore it",
         ),
-        (["last", "best"], "/last is missing, but the run has been trained (it has CHECKPOINTS, history.jsonl)"),
-        (["last", "best", "history.jsonl"], "/last is missing, but the run has been trained (it has CHECKPOINTS)"),
-        (["last", "best", "checkpoints"], "/last is missing, but the run has been trained (it has history.jsonl)"),
-        (["last", "checkpoints", "history.jsonl"], "/last is missing, but the run has been trained (it has best)"),
-        (["run.json"], "/run.json is missing, but the run has been trained (it has last, best, CHECKPOINTS, history"),
-        (["run.json", "last", "best"], "/run.json is missing, but the run has been trained (it has CHECKPOINTS, hist"),
-        (["best"], "/best is missing, but the run has been trained (it has last, CHECKPOINTS, history.jsonl)"),
+        (["last", "best"], "/last is missing, but the run has been trained; restore it"),
+        (["last", "best", "history.jsonl"], "/last is missing, but the run has been trained; restore it"),
+        (["last", "checkpoints", "history.jsonl"], "/last is missing, but the run has been trained; restore it"),
+        (["run.json"], "/run.json is missing, but the run has been trained; restore it"),
+        (["run.json", "last", "best"], "/run.json is missing, but the run has been trained; restore it"),
+        (["best"], ": no best checkpoint yet; let `tfm train` reach one"),
         (["history.jsonl"], "/history.jsonl: missing; restore it"),
-        (["checkpoints"], "/last names step-0000006, which is not in checkpoints/; restore it"),
+        (["checkpoints"], "/last names 'step-0000006', which is not a checkpoint in checkpoints/; restore it"),
         (["config.yaml"], ": damaged run: FOLDER/config.yaml: missing; restore it"),
         (["source.vocab.txt"], ": damaged run: FOLDER/source.vocab.txt: missing"),
         (
@@ -101,9 +100,7 @@ def test_a_trained_run_that_lacks_a_file_is_refused_and_left_as_it_is(
         go_on(train_tiny, folder)
     message = message.replace("FOLDER", str(folder)).replace("CHECKPOINTS", CHECKPOINTS)
     assert str(refused.value).startswith(f"{folder}{message}")
-    assert str(refused.value).endswith(
-        "; restore it, or give `tfm train` --fresh to move this run aside and begin anew"
-    )
+    assert str(refused.value).endswith("restore it, or give `tfm train` --fresh to move this run aside and begin anew")
     assert "\n" not in str(refused.value)
     assert contents(folder) == before
 
@@ -159,7 +156,7 @@ def test_a_run_that_was_killed_before_its_first_save_is_begun_with_any_settings(
 def test_a_first_save_that_was_cut_off_is_no_damage(folder: Path) -> None:
     for pointer in ("best", "last"):
         (folder / pointer).unlink()
-    (folder / "unsaved").touch()  # it goes when `last` has been written
+    shutil.rmtree(folder / "checkpoints/step-0000006")
     assert is_new(folder)
     (folder / "best").write_text("step-0000002\n", encoding="utf-8")
     with pytest.raises(CheckpointError, match="last is missing"):
