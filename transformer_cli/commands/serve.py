@@ -106,8 +106,8 @@ def serve(
         with log_that_never_waits():
             number = server.run_until_signal()
         if number is not None:
-            lost = f"requests without an answer: {server.n_lost}"
-            left = lost if server.n_lost else "what had been asked before is answered"
+            n_lost = app.state.service.n_lost
+            left = f"requests without an answer: {n_lost}" if n_lost else "what had been asked before is answered"
             raise Interrupted(f"stopped by {signal.Signals(number).name}; {left}", number)
 
 

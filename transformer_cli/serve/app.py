@@ -46,7 +46,7 @@ from transformer_cli.serve.questions import (
     words_for,
 )
 from transformer_cli.serve.waiting import Busy, Workers
-from transformer_cli.translator import Options, Translation, Translator
+from transformer_cli.translator import Translation, Translator
 
 PAGE = Path(__file__).with_name("page.html")
 PAGE_HEADERS = {  # the page loads nothing from elsewhere, and no other page may show it as a part of itself
@@ -79,7 +79,6 @@ class Service:
     log_text: bool
     n_looks: int = 0
     """sentences that are looked into, and answers about them that have not been read"""
-    is_giving_up: bool = False
     n_lost: int = 0
     """requests without a proper answer, because the server had to end"""
 
@@ -93,15 +92,6 @@ class Service:
             yield
         finally:
             self.n_looks -= 1
-
-    def give_up(self) -> None:
-        """Compute nothing more: who still waits is told so."""
-        self.is_giving_up = True
-        self.workers.abandon()
-
-    def note_end(self, status: int) -> None:
-        """Count an answer that is none."""
-        self.n_lost += self.is_giving_up and (status == 0 or status >= 500)
 
 
 def create_app(
@@ -147,7 +137,7 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    app.add_middleware(Gate, hosts=hosts, origins=cors_origins, ended=service.note_end)
+    app.add_middleware(Gate, hosts=hosts, origins=cors_origins)
     app.include_router(router)
     return app
 
@@ -175,7 +165,7 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
         if not decoding.sample:
             decoding = override_decoding(decoding, beam_size=max(decoding.beam_size, most + 1))
         settings = replace(settings, n_best=most + 1, decoding=decoding)
-    translations = await _computed(request, service.workers.translate(translator, lines, Options(), settings))
+    translations = await _computed(request, service.workers.translate(translator, lines, settings))
     if service.log_text:
         for each in translations:
             log.info("%s→%s: %s → %s", source, asked.target, each.source, each.text)
@@ -207,7 +197,6 @@ async def health() -> JSONResponse:
     return JSONResponse({"status": "ok"})
 
 
-@router.head("/languages", include_in_schema=False)
 @router.get("/languages")
 async def languages(request: Request) -> JSONResponse:
     """The languages, and into which ones each is translated."""

@@ -3,9 +3,11 @@
 ASGI middleware. Knows no addresses.
 """
 
+import asyncio
 import ipaddress
 import logging
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +17,7 @@ from fastapi.responses import JSONResponse
 from transformer_cli.system import reports
 
 LONGEST = 100  # characters of an address in the log
+ENDING = "the server ends before this is answered; try again later"
 APOLOGY = "an error that nobody foresaw; the server's log names a file that describes it"
 
 Message = MutableMapping[str, Any]
@@ -33,18 +36,12 @@ class Gate:
     Starlette's TrustedHostMiddleware would refuse those as well, and does not answer in JSON.
     """
 
-    def __init__(
-        self, app: App, hosts: Collection[str], origins: Collection[str], ended: Callable[[int], object]
-    ) -> None:
-        """hosts: the server's public names, or * for all; localhost is one anyway. origins: pages that may ask.
-
-        ended: is told the status of each answer; 0 if there was none.
-        """
+    def __init__(self, app: App, hosts: Collection[str], origins: Collection[str]) -> None:
+        """hosts: the server's public names, or * for all; localhost is one anyway. origins: pages that may ask."""
         self._app = app
         self._hosts = {host.lower() for host in hosts}
         self._origins = set(origins)
-        self._ended = ended
-        self._reported: set[tuple[type[Exception], int]] = set()
+        self._reported: set[str] = set()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -63,12 +60,18 @@ class Gate:
                 await refused(scope, receive, noting)
             else:
                 await self._app(scope, receive, noting)
+        except asyncio.CancelledError:  # the server ends
+            scope["app"].state.service.n_lost += 1
+            if not status:
+                await JSONResponse({"error": ENDING}, 503)(scope, receive, noting)
         except Exception as error:
-            self._report(error)
+            place = str(traceback.extract_tb(error.__traceback__)[-1])
+            if place not in self._reported:  # one report for each place: a client may repeat it a thousand times
+                self._reported.add(place)
+                log.error("%s", reports.tell(error))
             if not status:
                 await JSONResponse({"error": APOLOGY}, 500)(scope, receive, noting)
         finally:
-            self._ended(status)
             now, client = time.strftime("%Y-%m-%d %H:%M:%S"), (scope.get("client") or ("-",))[0]
             what, took = f"{scope['method']} {scope['path'][:LONGEST]}", (time.monotonic() - started) * 1000
             log.info("%s %s %s %d %.0f ms", now, client, what, status, took)
@@ -90,16 +93,6 @@ class Gate:
         what = f"pages of {origin[:LONGEST]} may not use this server"
         remedy = f"its operator may add --cors-origin {origin[:LONGEST]}"
         return JSONResponse({"error": f"Invalid request: {what}; {remedy}"}, 403)
-
-    def _report(self, error: Exception) -> None:
-        """Write a report, once for each kind and place of an error: a client may repeat it a thousand times."""
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        where = (type(error), trace.tb_lineno if trace else 0)
-        if where not in self._reported:
-            self._reported.add(where)
-            log.error("%s", reports.tell(error))
 
 
 def _name(host: str) -> str:

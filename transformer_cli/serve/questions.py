@@ -107,7 +107,7 @@ class TranslateQuestion(DirectedQuestion):
 class SentenceQuestion(DirectedQuestion):
     """What is asked about one sentence, and perhaps the beginning of its translation."""
 
-    q: Annotated[str, Field(min_length=1, pattern="^[^\n]*$")] = Field(description="A sentence on one line.")
+    q: Annotated[str, Field(min_length=1, pattern=r"^[^\n]*$")] = Field(description="A sentence on one line.")
     prefix: Annotated[list[int], Field(max_length=MOST_IDS), BeforeValidator(_split_if_text)] = Field(
         [], description="The ids that the translation begins with; <eos> as the last one ends it there."
     )
@@ -180,15 +180,10 @@ class BoundedRoute(APIRoute):
 async def _read(request: Request) -> bytes:
     """Returns the body. Raises HTTPException if it is too long, or does not come in time.
 
-    Of a body that is too long all is read and thrown away, since few clients listen while they send; but one that asks
-    before it sends (Expect: 100-continue, as curl does) gets its answer at once.
+    Of a body that is too long all is read and thrown away, since few clients listen while they send.
     """
     limits: Limits = request.app.state.service.limits
     why = f"Invalid request: its body has more than {limits.body:,} bytes; send it in parts"
-    too_long = HTTPException(413, why, {"Connection": "close"})
-    said = request.headers.get("content-length", "0")
-    if request.headers.get("expect", "").lower() == "100-continue" and said.isdecimal() and int(said) > limits.body:
-        raise too_long
     body = bytearray()
 
     async def collect() -> None:
@@ -204,7 +199,7 @@ async def _read(request: Request) -> bytes:
             why = f"Invalid request: its body did not come within {limits.body_seconds:g} seconds; send it faster"
             raise HTTPException(408, why, {"Connection": "close"}) from None
     if len(body) > limits.body:
-        raise too_long
+        raise HTTPException(413, why, {"Connection": "close"})
     return bytes(body)
 
 
@@ -221,33 +216,21 @@ def _request(request: Request, body: bytes, headers: list[tuple[bytes, bytes]]) 
 async def _fields(request: Request, kind: str, body: bytes) -> dict[str, str | list[str]]:
     r"""Returns a form's fields by name, as lists where a name is repeated; browsers send their line ends as "\r\n".
 
-    What a form does not have is looked for in the address. A form in one line is parsed by the standard library: curl
-    -d sends UTF-8 as it is, and Starlette would take it for Latin-1. Raises ValueError or HTTPException for what is no
-    form.
+    A form in one line is parsed by the standard library: curl -d sends UTF-8 as it is, and Starlette would take it for
+    Latin-1. Raises ValueError or HTTPException for what is no form.
     """
     content_type = request.headers.get("content-type", "").lower()
-    bounds: dict[str, Any] = {"keep_blank_values": True, "errors": "strict", "max_num_fields": MOST_FIELDS}
-    found: dict[str, list[Any]] = parse_qs(request.url.query, **bounds)
+    found: dict[str, list[Any]]
     if kind == FORM:
-        found |= parse_qs(body.decode(), **bounds)
+        found = parse_qs(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
     elif "charset" in content_type and "utf-8" not in content_type:
         raise ValueError("some charsets take minutes to decode")
     else:
         parts = _request(request, body, request.scope["headers"])
         form = await parts.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=len(body))
-        found |= {name: form.getlist(name) for name in form}
+        found = {name: form.getlist(name) for name in form}
     texts = {name: [value.replace("\r\n", "\n") for value in values] for name, values in found.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in texts.items()}
-
-
-WANTED = {
-    "q": "one sentence on one line",
-    "alternatives": "a number",
-    "layer": "a number",
-    "head": "a number",
-    "prefix": "a list of numbers",
-    "kind": "encoder, decoder or cross",
-}
 
 
 def words_for(wrong: RequestValidationError) -> str:
@@ -263,5 +246,4 @@ def words_for(wrong: RequestValidationError) -> str:
         return f"Invalid request: {name} parameter exceeds limit ({first['ctx']['max_length']}) of entries; send fewer"
     if first["type"] == "missing" or (first["input"] in (None, "", []) and not isinstance(inside[-1], int)):
         return f"Invalid request: missing {name} parameter"
-    wanted = "text or a list of texts" if name == "q" and len(inside) > 1 else WANTED.get(name, "text")
-    return f"Invalid request: {name} parameter is not {wanted}"
+    return f"Invalid request: {name} parameter: {first['msg'].partition(', unable')[0]}"

@@ -1,20 +1,19 @@
 """The process that serves: its socket, its signals, its log, and what it does about clients that are slow or too many.
 
-The one owner of uvicorn, which has no time limit for the head of a request, no bound on idle connections, and answers
-in plain text to what is not HTTP. Knows no addresses and no translation.
+The one owner of uvicorn, which has no time limit for the head of a request and no bound on idle connections. Knows no
+addresses and no translation.
 """
 
 import asyncio
 import ipaddress
-import json
 import logging
 import os
 import resource
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -33,13 +32,9 @@ SPARE_FILES = 20  # for all but connections, such as reports, and connections th
 HEAD_SECONDS = 10.0  # for the head of a request, from its first byte or from when the client has connected
 KEEP_SECONDS = 30  # for an idle connection
 READ_SECONDS = 60.0  # for a client to read an answer
-ENDING_SECONDS = 60.0  # for what runs when a signal arrives
+ENDING_SECONDS = 60  # for what runs when a signal arrives
 LOG_LINES = 10_000  # that wait to be written: more than all requests together may have (Limits.waiting)
 LOG_SECONDS = 0.1  # between two looks whether some wait
-FULL = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
-    b'{"error": "too many connections; try again later"}'
-)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -80,7 +75,6 @@ class Server(uvicorn.Server):
     def __init__(self, app: Any, bound: socket.socket) -> None:
         """app: what `create_app` returns."""
         self._bound = bound
-        self._service = app.state.service
         self._signal_number: int | None = None
         bound.listen(BACKLOG)  # from now on clients wait, instead of being refused
         super().__init__(
@@ -95,15 +89,9 @@ class Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 timeout_keep_alive=KEEP_SECONDS,
-                timeout_graceful_shutdown=int(ENDING_SECONDS) + 5,
+                timeout_graceful_shutdown=ENDING_SECONDS,
             )
         )
-
-    @property
-    def n_lost(self) -> int:
-        """How many requests got no answer, because they took longer than the server waits when it ends."""
-        count: int = self._service.n_lost
-        return count
 
     def run_until_signal(self) -> int | None:
         """Serve. Returns the signal that ended it, once what was asked before has been answered, or is lost."""
@@ -117,12 +105,6 @@ class Server(uvicorn.Server):
         """Accept connections."""
         await super().startup(sockets)
         self._bound.listen(BACKLOG)  # asyncio lets no more wait than it accepts at a time
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what has been asked; what takes too long is told that it has no answer."""
-        overdue = asyncio.get_running_loop().call_later(ENDING_SECONDS, self._service.give_up)
-        await super().shutdown(sockets)
-        overdue.cancel()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -149,7 +131,7 @@ class Server(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1 that answers in JSON even to what is not HTTP, does not wait for ever, and has not too many clients."""
+    """HTTP/1.1 that does not wait for ever, and has not too many clients."""
 
     _idle_since: float
 
@@ -164,15 +146,10 @@ class _Protocol(H11Protocol):
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=0)  # so that the unread timer runs for every byte that is not read
         self._idle_since = self.loop.time()
-        if len(self.connections) > self._most:
-            others: list[Any] = [each for each in self.connections if each is not self]
-            others = [each for each in others if not each.transport.is_closing()]
-            idle = min((each for each in others if each.is_idle), key=lambda each: each._idle_since, default=None)
-            if idle is not None:
-                idle.transport.abort()
-            elif len(others) >= self._most:
-                transport.write(FULL)
-                transport.close()
+        living: list[Any] = [each for each in self.connections if not each.transport.is_closing()]
+        if len(living) > self._most:
+            idle = [each for each in living if each.is_idle]  # at least this one
+            min(idle, key=lambda each: each._idle_since).transport.abort()
         self._watch_head()
 
     @property
@@ -217,16 +194,6 @@ class _Protocol(H11Protocol):
         self._unwatch("answer")
         super().connection_lost(exc)
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer to what is not HTTP."""
-        body = json.dumps({"error": f"Invalid request: {msg}"}).encode()
-        headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
-        with suppress(h11.LocalProtocolError):  # an answer has begun already
-            answer: list[Any] = [h11.Response(status_code=400, headers=headers), h11.Data(data=body)]
-            for event in (*answer, h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
-
 
 def _most_connections() -> int:
     """Returns how many connections the process may have, by the files that it may open and has open."""
@@ -237,28 +204,20 @@ def _most_connections() -> int:
 
 
 class Waiting(logging.Handler):
-    """Keeps lines for a thread that writes them. If nobody reads them, they are dropped, and the next one says so."""
+    """Keeps lines for a thread that writes them. If nobody reads them, they are dropped."""
 
     def __init__(self, handlers: list[logging.Handler]) -> None:
         super().__init__()
         self._handlers = handlers
         self._records: deque[logging.LogRecord] = deque()
-        self._n_dropped = 0
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._write, name="log", daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a line until it can be written."""
-        if len(self._records) >= LOG_LINES:
-            self._n_dropped += 1
-            return
-        if self._n_dropped:
-            said = f"{self._n_dropped:,} lines of the log are missing here: nobody had read those before"
-            missing = {"msg": said, "levelno": logging.WARNING, "levelname": "WARNING"}
-            self._records.append(logging.makeLogRecord(missing))
-            self._n_dropped = 0
-        self._records.append(record)
+        if len(self._records) < LOG_LINES:
+            self._records.append(record)
 
     def finish(self, seconds: float) -> bool:
         """Wait for a while until all is written. Returns whether it is."""
@@ -292,27 +251,21 @@ def log_that_never_waits(seconds: float = 2.0) -> Iterator[None]:
         package.handlers = before
 
 
-def once() -> Callable[[logging.LogRecord], bool]:
-    """Returns a filter that lets each line through once: what is wrong here is wrong for each of a thousand clients."""
-    said: set[str] = set()
-
-    def is_new(record: logging.LogRecord) -> bool:
-        if record.msg in said or len(said) >= LOG_LINES:
-            return False
-        said.add(record.msg)
-        return True
-
-    return is_new
-
-
 def _quiet() -> None:
     """Let uvicorn and asyncio say only what is wrong with the server, on one line each, and once."""
     package = logging.getLogger("transformer_cli")
+    said: set[str] = set()
+
+    def is_new(record: logging.LogRecord) -> bool:  # what is wrong here is wrong for each of a thousand clients
+        known = record.msg in said
+        said.add(record.msg)
+        return not known
+
     for name in ("python_multipart", "python_multipart.multipart"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what is wrong with a form is in its answer
     for name in ("uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers = package.handlers or [LineHandler()]
-        logger.filters = [once()]
+        logger.filters = [is_new]
         logger.setLevel(logging.ERROR)
         logger.propagate = False

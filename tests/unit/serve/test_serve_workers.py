@@ -11,12 +11,12 @@ import pytest
 
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.decoding.settings import SearchSettings
-from transformer_cli.errors import DataError, MemoryShortage
+from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.serve import waiting
 from transformer_cli.serve.questions import Limits
 from transformer_cli.serve.waiting import Busy, Workers
-from transformer_cli.translator import Options, Translation, Translator
+from transformer_cli.translator import Translation, Translator
 
 LINES = ["Der kleine Hund läuft im Park.", "Das Kind singt.", "", "Die alte Frau wartet am Strand."]
 
@@ -69,14 +69,14 @@ def texts(translations: Sequence[Translation]) -> list[str]:
 
 def test_what_waits_is_translated_together_and_each_gets_its_own(single: Translator, batches: list[list[str]]) -> None:
     with started() as them, held(them):
-        futures = [them.translate(single, LINES[n:], Options(), single.settings) for n in range(len(LINES))]
+        futures = [them.translate(single, LINES[n:], single.settings) for n in range(len(LINES))]
     assert [texts(future.result()) for future in futures] == [single.translate(LINES[n:]) for n in range(len(LINES))]
     assert batches[0] == [line for n in range(len(LINES)) for line in LINES[n:]]
 
 
 def test_an_idle_worker_waits_a_moment_for_others(single: Translator, batches: list[list[str]]) -> None:
     with started(limits=Limits(window_seconds=1.0)) as them:
-        futures = [them.translate(single, [line], Options(), single.settings) for line in LINES]
+        futures = [them.translate(single, [line], single.settings) for line in LINES]
         wait(futures)
     assert batches == [LINES]
 
@@ -87,8 +87,8 @@ def test_a_long_job_lets_others_pass(
     monkeypatch.setattr(waiting, "BATCH_LINES", 4)
     long = [f"Satz {n}" for n in range(6)]
     with started() as them, held(them):
-        first = them.translate(single, long, Options(), single.settings)
-        other = them.translate(single, LINES[:1], Options(), single.settings)
+        first = them.translate(single, long, single.settings)
+        other = them.translate(single, LINES[:1], single.settings)
     assert (len(first.result()), len(other.result())) == (6, 1)
     assert batches[:2] == [long[:4], [*LINES[:1], *long[4:]]]
 
@@ -98,60 +98,41 @@ def test_only_what_is_searched_for_alike_goes_together(single: Translator, batch
     sampled = replace(single.settings, decoding=DecodingConfig(sample=True))
     with started() as them, held(them):
         futures = [
-            them.translate(single, [line], options, settings)
-            for line, options, settings in [
-                ("eins", Options(), single.settings),
-                ("zwei", Options(keep_unk=True), single.settings),
-                ("drei", Options(), wider),
-                ("vier", Options(), sampled),
-                ("fünf", Options(), sampled),
-                ("sechs", Options(), single.settings),
+            them.translate(single, [line], settings)
+            for line, settings in [
+                ("eins", single.settings),
+                ("drei", wider),
+                ("vier", sampled),
+                ("fünf", sampled),
+                ("sechs", single.settings),
             ]
         ]
     wait(futures)
-    assert batches == [["eins", "sechs"], ["zwei"], ["drei"], ["vier"], ["fünf"]]
+    assert batches == [["eins", "sechs"], ["drei"], ["vier"], ["fünf"]]
 
 
 def test_samples_do_not_depend_on_who_else_asks(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "BATCH_LINES", 2)
     sampled = SearchSettings(decoding=DecodingConfig(sample=True, temperature=5.0))
     with started() as them, held(them):
-        futures = [them.translate(single, LINES, Options(), sampled) for _ in range(3)]
+        futures = [them.translate(single, LINES, sampled) for _ in range(3)]
     expected = texts(single.translations(LINES, settings=sampled))
     assert [texts(future.result()) for future in futures] == [expected] * 3
 
 
 def test_a_line_that_is_too_long_fails_only_its_own_job(single: Translator) -> None:
     with started() as them, held(them):
-        wrong = them.translate(single, ["gut", "Hund " * 20], Options(), single.settings)
-        right = them.translate(single, LINES, Options(), single.settings)
+        wrong = them.translate(single, ["gut", "Hund " * 20], single.settings)
+        right = them.translate(single, LINES, single.settings)
     with pytest.raises(DataError, match=r"line 2: 20 tokens, .*; split the sentence$"):
         wrong.result()
     assert texts(right.result()) == single.translate(LINES)
 
 
-def test_what_does_not_fit_in_memory_together_is_tried_alone(
-    single: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    translate = Translator.translate_encoded
-
-    def small(self: Translator, lines: Sequence[str], *arguments: Any, **named: Any) -> list[Translation]:
-        if len(lines) > 1:
-            raise MemoryShortage("too many")
-        return translate(self, lines, *arguments, **named)
-
-    monkeypatch.setattr(Translator, "translate_encoded", small)
-    with started() as them, held(them):
-        ones = [them.translate(single, [line], Options(), single.settings) for line in LINES]
-        two = them.translate(single, LINES[:2], Options(), single.settings)
-    assert [texts(one.result()) for one in ones] == [single.translate([line]) for line in LINES]
-    assert isinstance(two.exception(), MemoryShortage)
-
-
 def test_what_nobody_waits_for_is_not_computed(single: Translator, batches: list[list[str]]) -> None:
     with started() as them, held(them):
-        gone = them.translate(single, LINES, Options(), single.settings)
-        here = them.translate(single, LINES[:1], Options(), single.settings)
+        gone = them.translate(single, LINES, single.settings)
+        here = them.translate(single, LINES[:1], single.settings)
         assert gone.cancel()
     assert len(here.result()) == 1
     assert batches == [LINES[:1]]
@@ -175,29 +156,17 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
     monkeypatch.setattr(Transformer, "step", counted)
     with started() as them, held(them):
         futures.append(
-            them.call(lambda: single.translate(LINES))
-            if is_call
-            else them.translate(single, LINES, Options(), single.settings)
+            them.call(lambda: single.translate(LINES)) if is_call else them.translate(single, LINES, single.settings)
         )
     assert n_steps == 2
 
 
-def test_what_is_abandoned_says_so_at_once(single: Translator) -> None:
-    with started() as them:
-        with held(them):
-            futures = [them.translate(single, LINES, Options(), single.settings), them.call(int)]
-            them.abandon()
-            assert [type(future.exception(timeout=1)) for future in futures] == [Busy] * 2
-        with pytest.raises(Busy):
-            them.call(int)
-
-
 def test_no_more_waits_than_may(single: Translator) -> None:
     with started(limits=Limits(waiting=4)) as them, held(them):
-        first = them.translate(single, LINES[:3], Options(), single.settings)
+        first = them.translate(single, LINES[:3], single.settings)
         with pytest.raises(Busy):
-            them.translate(single, LINES[:2], Options(), single.settings)
-        last = them.translate(single, LINES[:1], Options(), single.settings)
+            them.translate(single, LINES[:2], single.settings)
+        last = them.translate(single, LINES[:1], single.settings)
         with pytest.raises(Busy):
             them.call(int)
         assert first.cancel()
@@ -207,7 +176,7 @@ def test_no_more_waits_than_may(single: Translator) -> None:
 
 def test_at_the_end_what_waits_is_done(single: Translator) -> None:
     with started(n_workers=2) as them:
-        futures = [them.translate(single, LINES, Options(), single.settings) for _ in range(5)]
+        futures = [them.translate(single, LINES, single.settings) for _ in range(5)]
     assert [texts(future.result(timeout=0)) for future in futures] == [single.translate(LINES)] * 5
     with pytest.raises(Busy):
         them.call(int)
@@ -219,4 +188,4 @@ def test_a_defect_fails_what_it_hits_and_the_worker_goes_on(single: Translator) 
 
     with started() as them:
         assert isinstance(them.call(defect).exception(), ZeroDivisionError)
-        assert texts(them.translate(single, LINES, Options(), single.settings).result()) == single.translate(LINES)
+        assert texts(them.translate(single, LINES, single.settings).result()) == single.translate(LINES)
