@@ -83,12 +83,6 @@ def test_batches_of_tokens_keep_their_budget_and_fill_it(order: str, monkeypatch
     assert tokens[1] > 40 - 12  # 12: the longest target with <eos>; tokens[0] is the remainder
 
 
-def test_a_sentence_over_the_budget_is_a_batch_of_its_own() -> None:
-    split = split_of_lengths([(1, 1), (1, 9), (1, 1), (1, 2)])  # with <eos> 2, 10, 2, 3 target tokens
-    way = TrainingConfig(batch_size=5, batch_by="tokens")
-    assert [1] in [batch.tolist() for batch in plan_epoch(split, np.arange(4), way, 1)]
-
-
 def test_a_budget_that_is_met_exactly_is_one_batch() -> None:
     split = split_of_lengths([(7, 1), (7, 2), (7, 4)])  # with <eos> 2 + 3 + 5 = 10 target tokens
     for size, batches in ((10, 1), (9, 2)):
@@ -103,13 +97,6 @@ def test_bucketed_batches_are_of_similar_length_and_in_random_order() -> None:
     assert spread(plan(bucketed)) < spread(plan(random)) / 4
     longest = [int(SPLIT.target.lengths[batch].max()) for batch in plan(bucketed)]
     assert longest != sorted(longest)
-
-
-def test_buckets_are_made_within_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    bucketed = TrainingConfig(batch_size=8, batch_order="bucketed")
-    whole = spread(plan(bucketed))
-    monkeypatch.setattr(batching, "BUCKET_POOL", 3)
-    assert spread(plan(bucketed)) > whole
 
 
 # Parts and rows

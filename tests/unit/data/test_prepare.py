@@ -16,7 +16,7 @@ from transformer_cli.data import prepare as module
 from transformer_cli.data import word_corpus, workers, writer
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.prepare import Prepared, prepare
-from transformer_cli.data.vocabulary import SPECIALS, UNK, Vocabulary
+from transformer_cli.data.vocabulary import SPECIALS, Vocabulary
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import ConfigError, DataError
 
@@ -168,28 +168,6 @@ def test_a_joint_vocabulary_counts_both_sides_together(workshop: Workshop) -> No
     assert sentences(prepared.folder)["train"] == ([[4, 5, 5], [0]], [[4, 0], [6, 6]])
 
 
-@pytest.mark.parametrize(("limit", "text"), [(1, "a , b"), (2, "a, b")])
-def test_joins_are_learned_from_the_first_target_sentences(
-    workshop: Workshop, limit: int, text: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(word_corpus, "JOIN_SENTENCES", limit)
-    codec = Dataset.open(workshop.prepare().folder).codecs.target
-    assert codec.text([UNK] * 3, instead=["a", ",", "b"]) == text
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 5])
-def test_chunks_of_any_size_make_the_same_files(
-    workshop: Workshop, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workers, "CHUNK", chunk)
-    monkeypatch.setattr(word_corpus, "JOIN_SENTENCES", 2)
-    prepared = workshop.prepare()
-    assert sentences(prepared.folder) == IDS
-    assert prepared.manifest["splits"]["train"]["target"] == {"tokens": 11, "unknown_rate": 4 / 11, "longest": 5}
-    codec = Dataset.open(prepared.folder).codecs.target
-    assert codec.text([UNK] * 4, instead=["a", ",", "b", "."]) == "a, b."
-
-
 def test_any_number_of_processes_makes_the_same_files(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,23 +180,6 @@ def test_any_number_of_processes_makes_the_same_files(
         folder = prepare(config, data_dir=tmp_path / str(cores)).folder
         made[cores] = {path.relative_to(tmp_path / str(cores)): path.read_bytes() for path in folder.iterdir()}
     assert made[1] == made[2]
-
-
-@pytest.mark.parametrize(("few", "processes"), [(2, 4), (3, 1)])
-def test_few_pairs_are_tokenised_without_workers(
-    workshop: Workshop, few: int, processes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def cutting(settings: workers.Settings, processes: int) -> Any:
-        asked.append(processes)
-        return workers.cutting(settings, processes=1)
-
-    monkeypatch.setattr(word_corpus, "available_cores", lambda: 4)
-    monkeypatch.setattr(word_corpus, "FEW", few)
-    monkeypatch.setattr(word_corpus, "cutting", cutting)
-    assert sentences(workshop.prepare().folder) == IDS
-    assert asked == [processes]
 
 
 def test_pairs_with_an_empty_side_stop_it_or_are_left_out(workshop: Workshop) -> None:

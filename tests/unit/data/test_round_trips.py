@@ -8,7 +8,6 @@ import json
 import numpy as np
 import pytest
 
-from transformer_cli.data import words
 from transformer_cli.data.words import Joins, Tokenizer, learn_joins
 
 # fmt: off
@@ -127,22 +126,6 @@ def test_new_captions_come_back_exactly(language: str) -> None:
     split, joins = tokenizer(language), learn(language)
     back = [joins.join(split.tokens(caption)) for caption in HELD_OUT[language]]
     assert back == [caption.lower() for caption in HELD_OUT[language]]
-
-
-@pytest.mark.parametrize("language", ["zh", "ja", "th"])
-def test_without_scripts_words_that_never_met_are_torn_apart(language: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What joins would do that know nothing of scripts."""
-    split = tokenizer(language)
-    with monkeypatch.context() as patch:
-        patch.setattr(words, "_script", lambda _: "")
-        joins = learn(language)
-    assert not any(joins.restores(caption, split.tokens(caption), lowercase=True) for caption in HELD_OUT[language])
-
-
-@pytest.mark.parametrize("language", ["ar", "he"])
-def test_languages_with_spaces_glue_no_scripts(language: str) -> None:
-    joins = learn(language)
-    assert joins.glued_scripts == frozenset()
 
 
 def test_scripts_that_are_glued_survive_json() -> None:

@@ -1,7 +1,6 @@
 """Pipes, devices and folders in place of text: what is read once may be a pipe, what is read twice says why not."""
 
 import os
-import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.corpora import open_corpus
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import kind_of
 
 Tfm = Callable[..., tuple[int, str, str]]
 
@@ -20,14 +18,6 @@ Tfm = Callable[..., tuple[int, str, str]]
 def pipe(tmp_path: Path) -> Path:
     os.mkfifo(tmp_path / "pipe.txt")
     return tmp_path / "pipe.txt"
-
-
-def test_kinds_of_files(pipe: Path, tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as opened:
-        opened.bind(str(tmp_path / "s"))
-        found = [kind_of(path) for path in (Path(__file__), tmp_path, pipe, tmp_path / "s", Path("/dev/zero"))]
-    assert found == ["a file", "a folder", "a pipe", "a socket", "a device"]
-    assert kind_of(tmp_path / "none") == kind_of(Path("a\0b")) == "no such file"
 
 
 @pytest.mark.parametrize(

@@ -110,40 +110,6 @@ def test_where_text_has_no_spaces_only_rules_see_cut_runs() -> None:
     assert tokenizer("zh").tokens("两只狗" * 100 + "a" * 250) == [token.text for token in whole]
 
 
-def test_no_call_of_spacy_sees_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes the square of its length is never longer than LONGEST_RUN: 4,000 brackets are 20 runs."""
-    ours = Tokenizer("de", lowercase=True)
-    seen: list[str] = []
-    split = ours._split
-
-    class Watched:
-        vocab = split.vocab
-
-        def __call__(self, text: str) -> object:
-            seen.append(text)
-            return split(text)
-
-    ours._split = Watched()
-    assert ours.tokens("(" * 4000) == ["("] * 4000
-    assert [len(run) for run in seen[0].split(" ")] == [200] * 20
-
-
-def test_forms_seen_are_forgotten_when_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FORMS_KEPT", 1000)
-    forgetful = Tokenizer("en", lowercase=True)
-    for number in range(2000):
-        assert forgetful.tokens(f"Don't mind w{number:x}w, OK?") == [
-            "do",
-            "n't",
-            "mind",
-            f"w{number:x}w",
-            ",",
-            "ok",
-            "?",
-        ]
-        assert len(forgetful._split.vocab) < 1010  # it begins with 764
-
-
 @pytest.mark.parametrize("language", ["qq", "", "DE", "de.x", "../de", "d e", "punctuation", "lex_attrs"])
 def test_an_unknown_language_is_a_config_error(language: str) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -200,15 +166,6 @@ SENTENCES = (
 )
 def test_joins_learn_where_no_space_was(words: str, text: str) -> None:
     assert learned(*SENTENCES).join(words.split()) == text
-
-
-def test_the_tables_hold_tokens_that_mostly_lean_and_pairs_against_that() -> None:
-    assert learned("a~, b~, c , x (~d", "t~-~shirt", "b - c", "x - y") == Joins(
-        glue_left=frozenset({","}),
-        glue_right=frozenset({"("}),
-        glued_pairs=frozenset({("t", "-"), ("-", "shirt")}),
-        spaced_pairs=frozenset({("c", ",")}),
-    )
 
 
 @pytest.mark.parametrize(
