@@ -2,7 +2,6 @@
 
 import json
 import re
-import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -168,20 +167,3 @@ def test_a_copy_that_somebody_made_is_left_alone(train_tiny: TrainTiny, tmp_path
     train_tiny(tmp_path, *AVERAGING[:1], "training.epochs=3", "training.average=2")
     assert copy.is_dir()
     assert not copy.with_name("epoch-0001").exists()
-
-
-@pytest.mark.parametrize("size", [20_000, 150_000])  # too small for the weights; for the moments
-def test_a_full_disk_is_one_line_and_nothing_is_lost(train_tiny: TrainTiny, tmp_path: Path, size: int) -> None:
-    settings = (*AVERAGING[:1], "training.epochs=2", "training.average=2")
-    whole = train_tiny(tmp_path / "whole", *settings)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        with pytest.raises(OSError, match="File too large") as refused:
-            train_tiny(tmp_path / "full", *settings)
-        name = "model" if size < 100_000 else "state"
-        assert str(refused.value.filename).endswith(f"/{name}.safetensors")
-        assert ".unfinished" not in refused.value.filename
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert files(train_tiny(tmp_path / "full", *settings)).keys() == files(whole).keys()

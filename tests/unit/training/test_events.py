@@ -75,12 +75,6 @@ def test_a_reader_at_work_sees_what_is_added_and_forgets_what_a_new_file_takes_b
     assert_says(reader(tmp_path), as_json([history[0], validation(15, 2.5)]))
 
 
-def test_times_are_those_of_one_sitting(tmp_path: Path) -> None:
-    EventFile(tmp_path, [validation(10, 3.0), validation(20, 2.0), validation(30, 1.0)])
-    times = [point.wall_time for point in reader(tmp_path).Scalars("loss/valid")]
-    assert [later - times[0] for later in times] == pytest.approx([0.0, 2.5, 5.0], abs=1e-3)
-
-
 def test_training_leaves_its_history_as_events(train_tiny: TrainTiny, tmp_path: Path) -> None:
     run = train_tiny(tmp_path, *ON, "training.epochs=2")
     assert len(run.history()) == 2

@@ -1,6 +1,5 @@
 """Which run is trained: a new one, or the one on disk, which is refused and left alone where a part of it is gone."""
 
-import logging
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -272,44 +271,10 @@ def test_a_run_that_was_renamed_goes_on_under_its_new_name(opened: Open, folder:
 # What else is refused
 
 
-@pytest.mark.parametrize("fresh", [False, True])
-def test_a_run_that_somebody_trains_is_left_alone(opened: Open, folder: Path, fresh: bool) -> None:
-    message = (
-        f"^{folder} is being trained by another process; wait for it, or give --set name=tiny-2 to train another run$"
-    )
-    with opened(folder):
-        before = contents(folder)
-        with pytest.raises(ConfigError, match=message), opened(folder, fresh=fresh):
-            pass
-        assert contents(folder) == before
-    with opened(folder):  # it is free again
-        pass
-
-
 def test_without_a_dataset_nothing_is_left_behind(opened: Open, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no dataset"), opened(tmp_path / "runs/tiny", data_dir=tmp_path / "data"):
         pass
     assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize("fresh", [False, True])
-def test_without_a_dataset_the_old_run_stays_as_it_is(opened: Open, folder: Path, tmp_path: Path, fresh: bool) -> None:
-    before = contents(folder)
-    with pytest.raises(DataError, match="no dataset"), opened(folder, fresh=fresh, data_dir=tmp_path / "data"):
-        pass
-    assert contents(folder) == before
-
-
-def test_fresh_moves_each_old_run_to_a_name_of_its_own(
-    opened: Open, folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    before = contents(folder)
-    with caplog.at_level(logging.INFO):
-        for _ in range(2):
-            with opened(folder, fresh=True) as new:
-                assert is_new(new.run.folder)
-    assert caplog.messages == [f"moved the old run to {folder}.old-{number}" for number in (1, 2)]
-    assert contents(folder.with_name("tiny.old-1")) == before
 
 
 def test_fresh_where_there_is_nothing_moves_nothing(opened: Open, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Pretrained vectors in training: which rows they fill, which stay, what is said, and that a run needs no file."""
 
 import logging
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -20,9 +19,8 @@ from transformer_cli.data.vocabulary import PAD, SPECIALS
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.training import pretrained as module
-from transformer_cli.training.pretrained import read_initial, read_pretrained
+from transformer_cli.training.pretrained import read_pretrained
 from transformer_cli.training.trainer import Trainer, train
-from transformer_cli.translator import Translator
 
 TrainTiny = Callable[..., Run]
 
@@ -166,17 +164,6 @@ def test_both_sides_of_one_vocabulary_may_be_one_frozen_matrix(corpus: Path, tmp
 
 
 @pytest.mark.usefixtures("source_vectors")
-def test_a_copied_run_translates_without_the_file(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    run = train_tiny(tmp_path / "runs", *SHORT, f"model.vectors.source={tmp_path / 'de.vec'}", FREEZE)
-    sentences = ["Der kleine Hund läuft im Park."]
-    before = Translator.load(run.folder).translate(sentences)
-    (tmp_path / "de.vec").unlink()
-    copy = shutil.copytree(run.folder, tmp_path / "elsewhere")
-    shutil.rmtree(tmp_path / "runs")
-    assert Translator.load(copy).translate(sentences) == before
-
-
-@pytest.mark.usefixtures("source_vectors")
 def test_a_resumed_run_may_not_change_its_vectors(train_tiny: TrainTiny, tmp_path: Path) -> None:
     where = f"model.vectors.source={tmp_path / 'de.vec'}"
     train_tiny(tmp_path / "runs", *SHORT, where, "training.epochs=1")
@@ -208,11 +195,3 @@ def test_vectors_that_do_not_fit_leave_the_old_run_in_place(
         begin(tmp_path / "none.vec")
     assert [folder.name for folder in (workspace / "runs").glob("tiny*")] == ["tiny"]
     assert Run.open(workspace / "runs/tiny").has_checkpoint("best")
-
-
-def test_nothing_pretrained_changes_nothing(tiny: Run, project: Path) -> None:
-    dataset = Dataset.open(find_dataset(tiny.config.data, project / "data"))
-    model = tiny.new_model()
-    before = model.source_embedding.tokens.weight.detach().clone()
-    read_initial(tiny.config, dataset, project / "runs").fill(model)
-    assert model.source_embedding.tokens.weight.equal(before)

@@ -1,7 +1,6 @@
 """One optimiser step on its own; how steps add up to a run is in test_trainer.py."""
 
 import numpy as np
-import pytest
 import torch
 
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
@@ -45,18 +44,6 @@ def test_the_learning_rate_is_that_of_the_next_step() -> None:
     learner.update(learner.gradient(SPLIT, [np.array([0])], number=1))
     assert learner.learning_rate == 0.0
     assert weights(learner).equal(before)
-
-
-def test_a_step_leaves_no_gradient_for_the_next() -> None:
-    learner = make_learner()
-    learner.update(learner.gradient(SPLIT, [np.array([0])], number=1))
-    assert all(parameter.grad is None for parameter in learner.model.parameters())
-
-
-def test_the_precision_has_to_be_chosen_before() -> None:
-    model = Transformer(SHAPE, source_vocabulary=7, target_vocabulary=7, pad_id=PAD)
-    with pytest.raises(AssertionError, match="precision"):
-        Learner(model, TrainingConfig(), torch.device("cpu"))
 
 
 def test_every_process_has_dropout_of_its_own_and_the_first_that_of_a_process_alone() -> None:

@@ -18,13 +18,13 @@ from sealed import reseal
 from transformer_cli.config.load import load_config
 from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.data.lengths import Rows
-from transformer_cli.errors import CheckpointError, ConfigError, DataError, DistributedError
+from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.training import step as module
 from transformer_cli.training import trainer as trainer_module
 from transformer_cli.training.opening import load_opened
 from transformer_cli.training.step import BatchLoss, Learner
-from transformer_cli.training.trainer import Trainer, bit_sum
+from transformer_cli.training.trainer import Trainer
 
 TrainTiny = Callable[..., Run]
 
@@ -294,26 +294,6 @@ def test_a_place_beyond_the_epoch_is_damage(train_tiny: TrainTiny, tmp_path: Pat
         train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")
 
 
-@pytest.mark.parametrize(("fresh", "without"), [(False, ""), (True, " without --fresh")])
-def test_a_lost_process_is_said_with_the_command_that_goes_on(
-    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh: bool, without: str
-) -> None:
-    def lose(_: Trainer) -> None:
-        raise DistributedError("rank 0: another process has ended")
-
-    monkeypatch.setattr(Trainer, "run_epochs", lose)
-    message = (
-        f"^rank 0: another process has ended; start the same command{without} again: it goes on from the last save$"
-    )
-    with pytest.raises(DistributedError, match=message):
-        train_tiny(tmp_path, *TWO_STEPS, fresh=fresh)
-
-
-def test_divergence_is_one_error_that_names_the_learning_rate(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^training\.learning_rate: 1e\+30 made training diverge .*--fresh$"):
-        train_tiny(tmp_path, *TWO_STEPS, "training.learning_rate=1e30")
-
-
 @pytest.mark.parametrize(
     ("file", "time"),
     [
@@ -436,15 +416,6 @@ def test_a_trained_run_without_its_pointers_is_damaged_not_new(
     for pointer in ("last", "best"):
         (run.folder / f"{pointer} elsewhere").rename(run.folder / pointer)
     assert outcome(train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")) == uninterrupted
-
-
-def test_the_sum_of_all_bits_notices_one_weights_last_bit(tiny: Run) -> None:
-    model = tiny.new_model()
-    before = bit_sum(model)
-    assert 0 <= before == bit_sum(tiny.new_model()) == int(float(before))
-    bias = model.output.bias.detach()
-    bias[0] = torch.nextafter(bias[0], torch.tensor(9.0))
-    assert bit_sum(model) != before
 
 
 def test_a_step_on_its_own_has_the_rate_of_its_place_in_training(corpus: Path, project: Path, tmp_path: Path) -> None:
