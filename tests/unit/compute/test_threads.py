@@ -74,15 +74,6 @@ def test_two_live_at_the_same_time_and_one_is_made_by_a_worker_of_the_other() ->
         assert _numbers_of_workers(one) == {2}
 
 
-def test_many_made_at_the_same_time_leave_the_process_its_number() -> None:
-    with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(SideBySide, [2, 3, 4, 2, 3, 4]))
-    assert [_numbers_of_workers(each) for each in made] == [{2}, {1}, {1}] * 2
-    assert _numbers_elsewhere() == (4, 4)
-    for each in made:
-        each.close()
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_results_come_in_order_and_items_are_taken_as_they_are_needed(workers: int) -> None:
     taken = []

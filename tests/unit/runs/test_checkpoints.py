@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from oracles.draws import Draws
 from sealed import reseal
 from small_run import make_run
 from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs import checkpoints as module
-from transformer_cli.runs import run as run_module
 from transformer_cli.runs.checkpoints import (
     finish_save,
     forget_epochs,
@@ -28,7 +26,6 @@ from transformer_cli.runs.checkpoints import (
 )
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.runs.state import RunningLoss, TrainingState, load_state
-from transformer_cli.system.files import write_text
 from transformer_cli.training.optimisers import make_optimizer
 
 CPU = torch.device("cpu")
@@ -141,19 +138,6 @@ def test_the_best_is_loaded_for_evaluation(run: Run) -> None:
     assert_identical(best.state_dict(), expected)
 
 
-@pytest.mark.parametrize("tie_embeddings", ["none", "target+output", "all"])
-def test_loading_draws_no_weights(tmp_path: Path, tie_embeddings: str) -> None:
-    run = make_run(tmp_path, tie_embeddings)
-    training = trained(run)
-    save(run, *training, after(2, is_best=True))
-    before = torch.get_rng_state()
-    with Draws() as draws:
-        loaded = load_best(run, CPU)
-    assert draws.counts == {}
-    assert torch.equal(torch.get_rng_state(), before)
-    assert_identical(loaded.state_dict(), training[0].state_dict())
-
-
 @pytest.mark.parametrize(
     "state",
     [
@@ -233,37 +217,6 @@ def test_a_checkpoint_that_is_a_link_goes_as_a_link(run: Run, tmp_path: Path, ca
     save_after(run, 2)
     assert (checkpoints(run), caplog.messages) == (["step-0000002"], [])
     assert sorted(elsewhere.iterdir()) == content
-
-
-def test_a_save_that_fails_leaves_the_last(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
-        raise OSError("no space left")
-
-    save_after(run, 1)
-    monkeypatch.setattr(module, "_save_tensors", full)
-    with pytest.raises(OSError, match="no space left"):
-        save_after(run, 2)
-    assert checkpoints(run) == ["step-0000001"]
-    assert load_state(run).step == 1
-
-
-def test_a_kill_between_the_pointers_loses_no_best(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    training = trained(run)
-    save(run, *training, TrainingState(step=1, epoch=2, best_valid_loss=2.0))
-
-    def killed(path: Path, text: str) -> None:
-        if path.name == "best":
-            raise KeyboardInterrupt
-        write_text(path, text)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(run_module, "write_text", killed)
-        with pytest.raises(KeyboardInterrupt):
-            save(run, *training, TrainingState(step=2, epoch=3, best_valid_loss=1.0))
-    state = load_state(run)
-    assert state.best_valid_loss == 1.0
-    finish_save(run, state)
-    assert run.checkpoint("best").name == "step-0000002"
 
 
 def test_latest_stays_where_two_runs_take_turns_in_saving(run: Run) -> None:
@@ -390,32 +343,6 @@ def test_weights_of_another_shape_are_named(run: Run) -> None:
     with pytest.raises(CheckpointError, match=r"the weights cannot be read: .*size mismatch for output") as caught:
         load_best(Run.open(run.folder), CPU)
     assert "\n" not in str(caught.value)
-
-
-def test_another_optimiser_keeps_what_it_keeps(run: Run) -> None:
-    model = run.new_model()
-    training = model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    step(training, 1)  # type: ignore[arg-type]
-    save(run, *training, TrainingState(step=1))
-    last = load_last(run)
-    again = torch.optim.SGD(last.model.parameters(), lr=0.1, momentum=0.9)
-    set_moments(again, last.model, last.moments)
-    for seed in (2, 3):
-        step(training, seed)  # type: ignore[arg-type]
-        step((last.model, again), seed)  # type: ignore[arg-type]
-    assert all(map(torch.equal, model.state_dict().values(), last.model.state_dict().values()))
-
-
-def test_a_folder_in_the_way_that_cannot_be_deleted_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    left = run.folder / "checkpoints/step-0000002"
-    left.mkdir(parents=True)
-
-    def busy(folder: Path) -> None:
-        raise OSError(errno.ENOTEMPTY, "Directory not empty")
-
-    monkeypatch.setattr(shutil, "rmtree", busy)
-    with pytest.raises(CheckpointError, match=f"^{left} is in the way and could not be deleted .Directory not empty."):
-        save_after(run, 2)
 
 
 def test_the_name_is_that_of_the_weights_though_best_moves_on_meanwhile(

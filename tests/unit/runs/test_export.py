@@ -229,14 +229,6 @@ def test_from_python_too_weights_are_kept_only_as_the_format_can(project: Path) 
         export("tiny", quantization="int4", runs_dir=project / "runs")
 
 
-def test_the_library_is_not_imported_where_it_is_not_needed() -> None:
-    probe = (
-        "import transformer_cli.runs.export, transformer_cli.evaluation.evaluate, transformer_cli.runs.verification; "
-        "import sys; print('ctranslate2' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True).stdout == "False\n"
-
-
 def test_a_matrix_that_the_format_cannot_hold_is_refused(
     translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,14 +134,6 @@ def test_what_is_not_json_or_not_whole_is_broken_too(runs_dir: Path) -> None:
     assert "run.json" in str(only(runs_dir).problem)
 
 
-def test_what_the_system_refuses_is_broken(runs_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: Path) -> Run:
-        raise PermissionError(13, "Permission denied", "runs/tiny/run.json")
-
-    monkeypatch.setattr(Run, "open", refuse)
-    assert only(runs_dir).problem == "runs/tiny/run.json: cannot be read: Permission denied"
-
-
 def test_what_is_no_run_is_told_or_passed_over(runs_dir: Path) -> None:
     (runs_dir / "notes.txt").touch()
     (runs_dir / ".tiny.unfinished-1").mkdir()
@@ -203,28 +195,20 @@ def test_without_a_run_there_is_nothing(tfm: Tfm, tmp_path: Path) -> None:
     assert (code, out, err.count("\n")) == (1, "", 1)
 
 
-def test_averaged_weights_that_are_the_best_give_the_loss(
-    runs_dir: Path, train_tiny: Callable[..., Run], tmp_path: Path
-) -> None:
-    run = train_tiny(tmp_path / "averaged", "training.average=3", "training.epochs=3")
-    listed = only(tmp_path / "averaged")
-    losses = [each["valid_loss"] for each in run.history()]
-    is_average = run.checkpoint("best").name.startswith("average-")
-    assert listed.best_valid_loss is not None
-    assert listed.best_valid_loss < min(losses) if is_average else listed.best_valid_loss == min(losses)
-    assert listed.state == "finished"
-
-
-@pytest.mark.parametrize(
-    "command", [("curves", "--output", "curves.svg"), ("runs",), ("verify",), ("config", "--run", "tiny")]
-)
-def test_commands_that_only_look_at_a_run_import_neither_torch_nor_spacy(
-    workspace: Path, command: tuple[str, ...]
-) -> None:
-    probe = "import atexit, sys; atexit.register(lambda: print(*sorted({'torch', 'spacy'} & set(sys.modules))));"
-    probe += f"from transformer_cli.commands.app import main; main({command})"
+def test_commands_that_only_look_at_a_run_import_neither_torch_nor_spacy(workspace: Path) -> None:
+    commands = [("curves", "--output", "curves.svg"), ("runs",), ("verify",), ("config", "--run", "tiny")]
+    probe = f"""
+import sys
+from transformer_cli.commands.app import main
+for command in {commands}:
+    try:
+        main(command)
+    except SystemExit as ended:
+        assert not ended.code, command
+print({{"torch", "spacy"}} & set(sys.modules))
+"""
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, cwd=workspace)
-    assert done.stdout.splitlines()[-1] == ""
+    assert done.stdout.splitlines()[-1] == "set()"
 
 
 def test_a_number_that_python_does_not_print_breaks_its_own_run_only(runs_dir: Path) -> None:

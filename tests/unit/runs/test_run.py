@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from sealed import edit_sealed
 from small_run import SOURCE, TARGET, make_run
 from transformer_cli.data.vocabulary import PAD, UNK
 from transformer_cli.errors import CheckpointError, ConfigError
-from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs import run as module
 from transformer_cli.runs.run import Run, find_codec, find_run, write_latest
@@ -57,17 +55,6 @@ def test_the_untrained_model_follows_from_the_runs_seed_and_from_nothing_else(ru
     assert_same_weights(seeded(run, 3).new_model(), drawn)
     assert_same_weights(by_hand, drawn)
     assert not torch.equal(seeded(run, 4).new_model().output.weight, drawn.output.weight)
-
-
-@pytest.mark.parametrize(("fast", "dropout_class"), [(True, FastDropout), (False, nn.Dropout)])
-def test_models_are_made_with_the_dropout_that_the_config_names(
-    run: Run, fast: bool, dropout_class: type[nn.Dropout]
-) -> None:
-    training = run.config.training.model_copy(update={"fast": fast})
-    chosen = replace(run, config=run.config.model_copy(update={"training": training}))
-    for model in (chosen.new_model(), chosen.empty_model()):
-        found = [type(module) for module in model.modules() if isinstance(module, nn.Dropout)]
-        assert set(found) == {dropout_class}
 
 
 def test_the_history_comes_back_exactly(run: Run) -> None:

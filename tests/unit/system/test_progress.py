@@ -26,16 +26,6 @@ def test_a_bar_on_a_terminal_shows_what_is_done_and_vanishes(monkeypatch: pytest
     assert shown.rsplit("\r", 2)[1].strip() == ""
 
 
-def test_a_bar_begins_with_what_was_done_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    with progress.bar("Fetching", 2000, "B", initial=500) as bar:
-        assert bar.n == 500
-        bar.update(1000)
-        bar.set_postfix_str("")  # redraws
-    assert "75%" in terminal.getvalue()
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, in seconds, that progress reads."""
