@@ -7,7 +7,6 @@ page, 408 and 413 for a body that is too slow or too long, 503 if too much is wa
 import asyncio
 import hmac
 import logging
-import re
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -35,7 +34,6 @@ from transformer_cli.serve.questions import (
     BoundedRoute,
     Detected,
     DetectQuestion,
-    DirectedQuestion,
     Failure,
     Limits,
     Question,
@@ -57,7 +55,6 @@ PAGE_HEADERS = {  # the page loads nothing from elsewhere, and no other page may
     "X-Content-Type-Options": "nosniff",
 }
 DIGITS = 4  # of weights, scores and vectors: more cannot be seen
-PIECE = 1 << 16  # bytes of a long answer that are written at a time
 ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Failure} for status in (400, 403, 408, 413, 503)}
 
 Result = TypeVar("Result")
@@ -152,7 +149,7 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
     lines = [line for each in lines_of for line in each]
     _refuse_beyond(len(lines), service.limits.lines, "lines")
     _refuse_beyond(sum(map(len, texts)), service.limits.characters, "characters")
-    translator, source = _chosen(service, asked, lines)
+    translator, source = service.directions.choose(asked.source, asked.target)
     if asked.format not in (None, "", "text"):
         raise DataError(f"{asked.format[:50]} format is not supported; send plain text, and format text")
     most = asked.alternatives or 0
@@ -172,15 +169,13 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
     found = iter(translations)
     found_of = [[next(found) for _ in each] for each in lines_of]
 
-    def as_asked(of_texts: list[Any]) -> Any:
-        return of_texts if isinstance(asked.q, list) else of_texts[0]
-
-    answer = {"translatedText": as_asked(["\n".join(line.text for line in text) for text in found_of])}
+    answer: dict[str, list[Any]] = {"translatedText": ["\n".join(line.text for line in text) for text in found_of]}
     if asked.source == AUTO:
-        answer["detectedLanguage"] = as_asked([{"confidence": 100.0, "language": source}] * len(texts))
+        answer["detectedLanguage"] = [{"confidence": 100.0, "language": source}] * len(texts)
     if asked.alternatives is not None:
-        answer["alternatives"] = as_asked([_alternatives(text, most) for text in found_of])
-    return JSONResponse(answer)
+        answer["alternatives"] = [_alternatives(text, most) for text in found_of]
+    is_list = isinstance(asked.q, list)
+    return JSONResponse(answer if is_list else {key: of_texts[0] for key, of_texts in answer.items()})
 
 
 @router.head("/", include_in_schema=False)
@@ -217,7 +212,7 @@ async def inspect(asked: AttentionQuestion, request: Request) -> Response:
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
         inspection = inspect_translation(translator, translation)
-        maps = inspection.maps([asked.kind], layer=asked.layer, heads=_heads(asked))
+        maps = inspection.maps([asked.kind], layer=asked.layer, heads=asked.heads)
         n_numbers = sum(2 * each.weights.numel() for each in maps) + 3 * inspection.after.numel()
         if n_numbers > limits.numbers:
             raise DataError(
@@ -257,7 +252,7 @@ async def attention(asked: AttentionQuestion, request: Request) -> Response:
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
         inspection = inspect_translation(translator, translation, with_untrained=False)
-        maps = inspection.maps([asked.kind], layer=asked.layer, heads=_heads(asked))
+        maps = inspection.maps([asked.kind], layer=asked.layer, heads=asked.heads)
         return {
             "kind": asked.kind,
             "layer": maps[0].layer,
@@ -294,7 +289,7 @@ async def _looked(request: Request, asked: SentenceQuestion, look: Look) -> Resp
     """Translate a sentence from its prefix on, and return what a worker finds when it looks into that."""
     service = _admitting(request, asked)
     _refuse_beyond(len(asked.q), service.limits.characters, "characters")
-    translator, _ = _chosen(service, asked, [asked.q])
+    translator, _ = service.directions.choose(asked.source, asked.target)
 
     def compute() -> bytes:
         translation = translate_from(translator, asked.q, asked.prefix, most_tokens=service.limits.inspected)
@@ -307,7 +302,7 @@ async def _looked(request: Request, asked: SentenceQuestion, look: Look) -> Resp
 
 
 class _Long(Response):
-    """JSON that is written as fast as its client reads it, so that only `PIECE` more bytes of it are in memory."""
+    """JSON that holds its place among the long answers until its client has read it, or has gone."""
 
     def __init__(self, body: bytes, held: ExitStack) -> None:
         """held: what is given back when the client has read all, or has gone."""
@@ -317,9 +312,8 @@ class _Long(Response):
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         with self._held:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            for at in range(0, len(self.body), PIECE):
-                piece = self.body[at : at + PIECE]
-                await send({"type": "http.response.body", "body": piece, "more_body": at + PIECE < len(self.body)})
+            await send({"type": "http.response.body", "body": self.body, "more_body": True})
+            await send({"type": "http.response.body"})  # it waits until all before it has been read
 
 
 def _admitting(request: Request, asked: Question) -> Service:
@@ -342,24 +336,6 @@ def _admitting(request: Request, asked: Question) -> Service:
 def _refuse_beyond(size: int, limit: int, unit: str) -> None:
     if size > limit:
         raise DataError(f"Invalid request: request ({size}) exceeds text limit ({limit}) of {unit}; send it in parts")
-
-
-def _chosen(service: Service, asked: DirectedQuestion, lines: Sequence[str]) -> tuple[Translator, str]:
-    """Returns the translator that is asked for, and the code of its source.
-
-    Raises DataError, also for what would keep a tokeniser of words, and the whole process, busy for seconds.
-    """
-    translator, source = service.directions.choose(asked.source, asked.target)
-    if translator.run.config.data.tokens == "words":
-        most = service.limits.unspaced
-        for number, line in enumerate(lines, start=1):
-            if re.search(rf"\S{{{most + 1}}}", line):
-                raise DataError(f"line {number}: more than {most} characters without a space; split the sentence")
-    return translator, source
-
-
-def _heads(asked: AttentionQuestion) -> list[int]:
-    return [] if asked.head is None else [asked.head]
 
 
 def _alternatives(lines: Sequence[Translation], most: int) -> list[str]:

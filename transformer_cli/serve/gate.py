@@ -56,10 +56,7 @@ class Gate:
             await send(message)
 
         try:
-            if refused := self._refused(dict(scope["headers"])):
-                await refused(scope, receive, noting)
-            else:
-                await self._app(scope, receive, noting)
+            await (self._refused(dict(scope["headers"])) or self._app)(scope, receive, noting)
         except asyncio.CancelledError:  # the server ends
             scope["app"].state.service.n_lost += 1
             if not status:

@@ -43,7 +43,7 @@ class Directions:
         """Returns each language with its name, and the languages into which it is translated."""
         codes = dict.fromkeys(code for pair in self._by_pair for code in pair)
         return [
-            {"code": code, "name": _name_of(code), "targets": [into for of, into in self._by_pair if of == code]}
+            {"code": code, "name": NAMES.get(code, code), "targets": [into for of, into in self._by_pair if of == code]}
             for code in codes
         ]
 
@@ -70,11 +70,7 @@ class Directions:
         if source == AUTO:
             source = self.only_source(target)
         if (source, target) not in self._by_pair:
-            what = f"{_name_of(target)} ({target}) is not available as a target language from {_name_of(source)}"
-            raise DataError(f"{what} ({source}); this server translates {self}")
+            of, into = NAMES.get(source, source), NAMES.get(target, target)
+            what = f"{into} ({target}) is not available as a target language from {of} ({source})"
+            raise DataError(f"{what}; this server translates {self}")
         return self._by_pair[source, target], source
-
-
-def _name_of(code: str) -> str:
-    """Returns a language's name in English, such as German for de; the code itself if it is not in the list."""
-    return NAMES.get(code, code)

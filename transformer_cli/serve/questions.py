@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -39,8 +39,6 @@ class Limits:
     """lines of one request"""
     characters: int = 100_000
     """characters of one request"""
-    unspaced: int = 500
-    """characters without a space between them, for runs of words"""
     tokens: int = 500
     """tokens of a line: its translation has at most twice as many and 10, also where a model has no last position"""
     alternatives: int = 10
@@ -59,18 +57,8 @@ class Limits:
     """how long an idle server waits for further requests before it translates the first one"""
 
 
-def _none_if_empty(value: Any) -> Any:
-    return None if value == "" else value
-
-
-def _split_if_text(value: Any) -> Any:
-    """A form writes ids with spaces between them."""
-    return value.split(" ", MOST_IDS + 1) if isinstance(value, str) and value else value or []
-
-
 Text = Annotated[str, Field(min_length=1)]
 Texts = Annotated[list[str], Field(min_length=1, max_length=MOST_TEXTS)]
-Number = Annotated[int | None, BeforeValidator(_none_if_empty)]
 
 
 class Question(BaseModel):
@@ -101,14 +89,14 @@ class TranslateQuestion(DirectedQuestion):
 
     q: Text | Texts = Field(description="The text, or texts. Each line is translated by itself.")
     format: str | None = Field(None, description="text, or left out.")
-    alternatives: Number = Field(None, description="How many further translations of each text are wanted.")
+    alternatives: int | None = Field(None, description="How many further translations of each text are wanted.")
 
 
 class SentenceQuestion(DirectedQuestion):
     """What is asked about one sentence, and perhaps the beginning of its translation."""
 
     q: Annotated[str, Field(min_length=1, pattern=r"^[^\n]*$")] = Field(description="A sentence on one line.")
-    prefix: Annotated[list[int], Field(max_length=MOST_IDS), BeforeValidator(_split_if_text)] = Field(
+    prefix: Annotated[list[int], Field(max_length=MOST_IDS)] = Field(
         [], description="The ids that the translation begins with; <eos> as the last one ends it there."
     )
 
@@ -117,8 +105,13 @@ class AttentionQuestion(SentenceQuestion):
     """What is asked about the attention in one layer."""
 
     kind: Literal["encoder", "decoder", "cross"] = Field(description="What attends to what.")
-    layer: Number = Field(None, description="Which layer, counted from 1. Default: the last.")
-    head: Number = Field(None, description="Which head, counted from 1. Default: all of them.")
+    layer: int | None = Field(None, description="Which layer, counted from 1. Default: the last.")
+    head: int | None = Field(None, description="Which head, counted from 1. Default: all of them.")
+
+    @property
+    def heads(self) -> list[int]:
+        """The head, if one is named."""
+        return [] if self.head is None else [self.head]
 
 
 class Detected(BaseModel):

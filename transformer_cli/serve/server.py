@@ -13,7 +13,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -45,17 +45,15 @@ def bind(host: str, port: int) -> socket.socket:
     where = f"--host {host} --port {port}"
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        found = socket.socket(family, kind, protocol)
+        with ExitStack() as until_bound:
+            found = until_bound.enter_context(socket.socket(family, kind, protocol))
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.bind(address)
+            until_bound.pop_all()
+        return found
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{where}: {reason}; give an address of this machine, such as 127.0.0.1") from None
-    try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-    except OSError as error:
-        found.close()
-        raise ConfigError(f"{where}: {error.strerror or error}; choose another port or address") from None
-    return found
+        raise ConfigError(f"{where}: {reason}; choose another port or address of this machine") from None
 
 
 def url_of(bound: socket.socket) -> str:

@@ -91,7 +91,6 @@ def test_too_much_at_once_is_refused_for_now(single: Translator) -> None:
 
 def test_a_client_that_does_not_read_is_dropped(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "READ_SECONDS", 0.2)
-    monkeypatch.setattr(app, "PIECE", 1 << 20)
     with running(single, limits=Limits(looks=1)) as small:
         monkeypatch.setattr(app, "rounded", lambda *_: " " * (20 << 20))
         where = urlsplit(small.url)
