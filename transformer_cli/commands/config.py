@@ -1,15 +1,11 @@
 """`tfm config`: the settings of the built-in config, of a shipped one, of a file or of a run → YAML with comments."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from transformer_cli.commands import completion
 from transformer_cli.commands.options import SetOption
-
-if TYPE_CHECKING:
-    from transformer_cli.config.schema import Config
 
 
 def config(
@@ -45,7 +41,12 @@ def config(
             first, *_ = heading(read_config_text(path)).split("\n")
             print(f"{each:{width}}  {first.removeprefix('# ')}")
     elif run is not None:
-        folder, kept = _of_run(run)
+        from transformer_cli.runs.run import find_run, read_config, read_identity, told_as_damage
+
+        folder = find_run(run)
+        about = read_identity(folder)
+        with told_as_damage():
+            kept = read_config(folder, about)
         print(as_commented_yaml(kept, title=f"The settings of {folder}"), end="")
     else:
         chosen = load_config(name, overrides or ())
@@ -54,13 +55,3 @@ def config(
         if path == SHIPPED / PATTERN:  # its comments are the schema's
             text = heading(text)
         print(as_commented_yaml(chosen, text=text, title=f"The settings of {path}"), end="")
-
-
-def _of_run(name: str) -> "tuple[Path, Config]":
-    """Returns a run's folder and the config that it keeps. Raises CheckpointError or ConfigError."""
-    from transformer_cli.runs.run import find_run, read_config, read_identity, told_as_damage
-
-    folder = find_run(name)
-    about = read_identity(folder)
-    with told_as_damage():
-        return folder, read_config(folder, about)

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 CHUNK = 1000  # lines that are read before they are translated together
 CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
 NAMED = 10  # lines that were too long, of which the numbers are said
-FILES = ("a file", "no such file")  # where a whole file can appear
 
 log = logging.getLogger(__name__)
 
@@ -329,8 +328,8 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
         lines = [as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
         return "argument", lines, len(lines)
     if path:
-        is_plain = path.is_file() and stream_named(path) is None and path.suffix != ".gz"
-        return str(path), cut_lines(path), count_lines(path) if is_plain else None
+        is_quick = not _is_stream(path) and path.suffix != ".gz"
+        return str(path), cut_lines(path), count_lines(path) if is_quick else None
 
     def standard_input() -> Iterator[str]:
         try:
@@ -350,12 +349,12 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
     if output is None or descriptor == 1:
         yield sys.stdout
         return
-    from transformer_cli.system.files import kind_of, new_file
+    from transformer_cli.system.files import new_file
 
     with writing(output):
         if descriptor is not None:
             whole: AbstractContextManager[BinaryIO] = open(os.dup(descriptor), "wb")
-        elif kind_of(output) not in FILES:
+        elif _is_stream(output):
             whole = output.open("wb")
         else:
             whole = new_file(output)
@@ -389,7 +388,6 @@ def _choose_shard(given: str | None, world: "World", input_file: Path | None, ou
     Raises typer.BadParameter for options that do not go together, DataError for files that cannot be cut or joined.
     """
     from transformer_cli.runs.shards import Shard
-    from transformer_cli.system.files import kind_of
 
     if given is None and world.size == 1:
         return None
@@ -402,10 +400,13 @@ def _choose_shard(given: str | None, world: "World", input_file: Path | None, ou
     if not input_file or not output:
         who = "--shard needs" if given else "several processes need"
         raise typer.BadParameter(f"{who} --input FILE and --output FILE: each shard is a part of both")
-    if stream_named(input_file) is not None or kind_of(input_file) in ("a pipe", "a device", "a socket"):
+    if _is_stream(input_file):
         raise DataError(f"{input_file}: its lines have to be counted before they are cut into shards; name a file")
-    if stream_named(output) is not None or kind_of(output) not in FILES:
+    if _is_stream(output):
         raise unwritable(output, "shards are joined in a file")
-    if output.exists() and output.samefile(input_file):
-        raise unwritable(output, "it is the --input, from which shards are cut")
     return shard
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path names a stream, a pipe or a device: what cannot be read twice, and is not replaced as a whole."""
+    return stream_named(path) is not None or (path.exists() and not path.is_file())

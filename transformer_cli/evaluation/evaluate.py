@@ -156,8 +156,6 @@ def judge(
     texts = [each.text for each in translations]
     if data.tokens == "words":
         tokens = [each.tokens for each in translations], [line.tokens for line in references]
-        if lowercase:
-            tokens = _lowered(tokens[0]), _lowered(tokens[1])
     else:
         tokenizer = nearest_tokenizer(data.target, lowercase=data.lowercased)
         tokens = [tokenizer.tokens(line) for line in texts], [tokenizer.tokens(line) for line in text.references]
@@ -172,7 +170,7 @@ def judge(
         bleu=bleu.score,
         bleu_interval=bleu.interval,
         bleu_signature=bleu.signature,
-        bleu_tokens=bleu_of_tokens(*tokens),
+        bleu_tokens=bleu_of_tokens(*tokens, lowercase=data.lowercased),
         chrf=chrf.score,
         chrf_interval=chrf.interval,
         chrf_signature=chrf.signature,
@@ -182,21 +180,15 @@ def judge(
     return Judged(result, translations)
 
 
-def _lowered(lines: Sequence[Sequence[str]]) -> list[list[str]]:
-    return [[token.lower() for token in line] for line in lines]
-
-
 def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     """Returns the losses of the sentences that fit and are not blank; a warning counts those that do not fit."""
     rows = rows_within(split, translator.max_length)
     if len(rows) < len(split):
         long = counted(len(split) - len(rows), "sentence")
         log.warning("%s: %s too long: left out of the loss, and cut for translation", name, long)
-    if not len(rows):
-        raise DataError(f"{name}: every sentence is longer than the model's {translator.max_length} positions")
     rows = rows[is_judged(split)[rows]]
     if not len(rows):
-        raise DataError(f"{name}: every line that fits in the model is blank; name files with sentences")
+        raise DataError(f"{name}: every line is blank, or too long for the model; name files with sentences")
     note(f"{name}: the loss of {counted(len(rows), 'sentence')}")
     return together(losses_by(translator, split, rows), split, rows)
 

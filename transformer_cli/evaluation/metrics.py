@@ -72,11 +72,13 @@ def bleu_of_text(texts: Sequence[str], references: Sequence[str], *, lowercase: 
     return float(text_metrics(language=language, lowercase=lowercase)["BLEU"].corpus_score(texts, [references]).score)
 
 
-def bleu_of_tokens(lines: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> float:
+def bleu_of_tokens(
+    lines: Sequence[Sequence[str]], references: Sequence[Sequence[str]], *, lowercase: bool = False
+) -> float:
     """Returns BLEU of tokens against tokenised references, as tutorials report it."""
     from sacrebleu.metrics.bleu import BLEU
 
-    metric = BLEU(tokenize="none", force=True)
+    metric = BLEU(lowercase=lowercase, tokenize="none", force=True)
     return float(
         metric.corpus_score([" ".join(line) for line in lines], [[" ".join(line) for line in references]]).score
     )

@@ -78,7 +78,7 @@ def test_a_sentence_too_long_is_left_out_of_the_loss_and_cut_to_be_translated(
 
 
 def test_nothing_but_sentences_too_long_is_an_error(translator: Translator) -> None:
-    with pytest.raises(DataError, match=r"^mine: every sentence is longer than the model's 16 positions$"):
+    with pytest.raises(DataError, match=r"^mine: every line is blank, or too long for the model; name"):
         judge(translator, ParallelText("mine", ["Hund " * 15], ["dog"]))
 
 
@@ -86,7 +86,7 @@ def test_pairs_of_blank_lines_are_in_no_loss(translator: Translator) -> None:
     alone = judge(translator, ParallelText("mine", [SOURCE], [REFERENCE])).result
     with_blanks = judge(translator, ParallelText("mine", ["", SOURCE, " "], ["", REFERENCE, "\t"])).result
     assert (with_blanks.sentences, with_blanks.tokens, with_blanks.loss) == (3, alone.tokens, alone.loss)
-    with pytest.raises(DataError, match=r"^mine: every line that fits in the model is blank; name files with "):
+    with pytest.raises(DataError, match=r"^mine: every line is blank, or too long for the model; name"):
         judge(translator, ParallelText("mine", ["", " "], ["", ""]))
 
 
