@@ -21,7 +21,8 @@ from best import CONFIGS, TESTS, rows, start_log, trained
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.codec import SIDES
-from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.find import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.evaluation.evaluate import read_splits
 from transformer_cli.runs.export import export

@@ -30,7 +30,8 @@ import torch
 from transformer_cli.config.load import load_config
 from transformer_cli.data import words
 from transformer_cli.data.codec import SIDES
-from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.find import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.errors import TfmError
 from transformer_cli.evaluation.evaluate import evaluate

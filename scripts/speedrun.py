@@ -27,7 +27,8 @@ from measure.training import CPU, beside_plain, each
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import target_tokens
-from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.find import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.evaluation.losses import corpus_losses
 from transformer_cli.evaluation.statistics import p_of_t

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from measure.figures import Figure, Unavailable, alternate, say
 from transformer_cli.config.schema import Config
-from transformer_cli.data.dataset import find_dataset
+from transformer_cli.data.find import find_dataset
 
 PYTHON = (sys.executable, "-c")
 TFM = (sys.executable, "-m", "transformer_cli")

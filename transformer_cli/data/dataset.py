@@ -1,4 +1,4 @@
-"""A prepared dataset on disk: its manifest, memory-mapped ids and offsets, and which dataset fits a config.
+"""A prepared dataset on disk: its manifest, its text, and its ids and offsets, which are mapped into memory.
 
 Refuses files that do not match the manifest.
 
@@ -13,28 +13,24 @@ data/multi30k.de-en-1a2b3c4d/
     train.source.txt                the raw text, one sentence per line
 """
 
-import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.config.schema import DataConfig, FilePair, Shapes, fields_that_shape
-from transformer_cli.data.codec import Codecs, codec_files, codec_sums
+from transformer_cli.config.schema import DataConfig
+from transformer_cli.data.codec import Codecs, codec_files
 from transformer_cli.errors import DataError, FileError
-from transformer_cli.system.files import sha256
-from transformer_cli.system.sums import SUMMED, check_file, read_checked_json
+from transformer_cli.system.sums import check_file, read_checked_json
 
 FORMAT_VERSION = 1
 BLOCK = 1 << 24  # bytes that are searched for line ends at a time
 LINE_END = ord("\n")
 _REMAKE = "delete the folder and run `tfm prepare` again"
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -136,10 +132,7 @@ class Dataset:
     def split(self, name: str) -> EncodedSplit:
         """Map a split's arrays. Raises DataError for an unknown split or arrays that do not match the manifest."""
         self._sentences(name)
-        return EncodedSplit(
-            _side(self.folder / f"{name}.source", len(self.codecs.source)),
-            _side(self.folder / f"{name}.target", len(self.codecs.target)),
-        )
+        return EncodedSplit(_side(self.folder / f"{name}.source"), _side(self.folder / f"{name}.target"))
 
     def text(self, name: str, side: str) -> list[str]:
         """Returns the raw lines of one side of a split. Raises DataError as `split` does."""
@@ -166,18 +159,15 @@ class Dataset:
         return int(splits[name]["sentences"])
 
 
-def _side(stem: Path, n_ids: int) -> Side:
-    """Map the arrays of one side, if their sums are right. n_ids: how many different ids there are."""
+def _side(stem: Path) -> Side:
+    """Map the arrays of one side, if their sums are right."""
     paths = [stem.with_name(f"{stem.name}.{kind}.npy") for kind in ("ids", "offsets")]
     for path in paths:
         _check(path)
     try:
-        side = Side(*(np.load(path, mmap_mode="r") for path in paths))
+        return Side(*(np.load(path, mmap_mode="r") for path in paths))
     except (OSError, ValueError) as error:
         raise DataError(f"{stem}.*.npy: cannot be mapped: {' '.join(str(error).split())}; {_REMAKE}") from None
-    if side.ids.nbytes > SUMMED and not 0 <= side.ids.min() <= side.ids.max() < n_ids:  # too large to be summed here
-        raise DataError(f"{paths[0]}: damaged: its ids should go from 0 to {n_ids - 1}; {_REMAKE}")
-    return side
 
 
 def _check(path: Path) -> None:
@@ -186,45 +176,6 @@ def _check(path: Path) -> None:
         check_file(path)
     except FileError as error:
         raise DataError(f"{error}; {_REMAKE}") from None
-
-
-def settings(data: DataConfig) -> dict[str, Any]:
-    """Returns the settings that shape a dataset; those that are not in use are left out.
-
-    So a dataset stays valid when tfm learns of other corpora and other kinds of tokens.
-    """
-    shaping = fields_that_shape(DataConfig, Shapes.DATASET, Shapes.CODEC)
-    values = data.model_dump(mode="json", include={**shaping, "files": True})
-    unused = {"files", "captions"} - {data.corpus}
-    unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
-    unused |= {"max_words"} if data.max_words is None else set()
-    return {key: value for key, value in values.items() if key not in unused} | {"lowercase": data.lowercased}
-
-
-def shape(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings in a manifest without the places of the user's files: what counts is what stands in them."""
-    return {key: value for key, value in settings.items() if key != "files"}
-
-
-def is_text_of(manifest: Mapping[str, Any], files: Mapping[str, FilePair]) -> bool:
-    """Whether a dataset was made from the user's own files, wherever they have been moved since.
-
-    Their content decides. A file that is gone is taken for the one of the same name. Raises OSError if one of them
-    cannot be read.
-    """
-    recorded, sums = manifest["settings"].get("files", {}), manifest["sources"]
-    if recorded.keys() != files.keys():
-        return False
-    read = cache(sha256)  # a file may be both sides
-    for split, pair in files.items():
-        for side, path in (("source", pair.source), ("target", pair.target)):
-            if path.is_file():
-                is_same = read(path) == sums.get(f"{split}.{side}")
-            else:
-                is_same = path.name == Path(recorded[split][side]).name
-            if not is_same:
-                return False
-    return True
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -238,44 +189,3 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if version != FORMAT_VERSION:
         raise DataError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; run `tfm prepare` again")
     return manifest
-
-
-def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None) -> Path:
-    """Returns the folder of the pinned fingerprint, else the newest one prepared with these settings from this text.
-
-    codec_dir: with data.codec, the folder of the run that it names (None: data.codec is a folder); not read if a
-    fingerprint is pinned. Raises DataError if there is no such folder.
-    """
-    wanted = shape(settings(data))
-    given: dict[str, str] | None = None  # any: the fingerprint says which
-    if data.fingerprint is None:
-        given = codec_sums(codec_dir or Path(data.codec), data) if data.codec else {}
-    found, damaged = [], []
-    for folder in sorted(data_dir.glob(f"{data.corpus}.{data.source}-{data.target}-*")):
-        try:
-            manifest = read_checked_json(folder / "manifest.json")
-        except FileError as error:
-            damaged.append(str(error))
-            continue
-        if manifest["format_version"] != FORMAT_VERSION:
-            continue
-        if data.fingerprint not in (None, manifest["fingerprint"]) or shape(manifest["settings"]) != wanted:
-            continue
-        if data.fingerprint is None and data.files and not is_text_of(manifest, data.files):
-            continue
-        if given in (None, manifest.get("codec", {})):
-            found.append(folder)
-    if not found:
-        which = "these settings" + (" and this text" if data.files else "")
-        remedy = "the same --config and --set"
-        if data.fingerprint:
-            which, remedy = f"fingerprint {data.fingerprint}", "the run's config.yaml as --config"
-        if damaged:
-            which += f" (left out: {'; '.join(damaged)})"
-        raise DataError(
-            f"{data_dir}/: no dataset {data.corpus} {data.source}→{data.target} with {which}; "
-            f"run `tfm prepare` with {remedy}"
-        )
-    if damaged and data.fingerprint is None:  # one of them may be what is wanted
-        log.warning("%s; it is left out: delete the folder and run `tfm prepare` again", "; ".join(damaged))
-    return max(found, key=lambda folder: folder.stat().st_mtime_ns)

@@ -13,7 +13,8 @@ from typing import Any
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data.codec import SIDES, Codecs, codec_sums
 from transformer_cli.data.corpora import Corpus, open_corpus
-from transformer_cli.data.dataset import FORMAT_VERSION, Dataset, read_manifest, settings, shape
+from transformer_cli.data.dataset import FORMAT_VERSION, Dataset, read_manifest
+from transformer_cli.data.find import settings, shape
 from transformer_cli.data.lines import byte_lines
 from transformer_cli.data.subword_corpus import encode_by_subwords
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION

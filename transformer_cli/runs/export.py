@@ -6,15 +6,13 @@ readme_words.md or readme_subwords.md.
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from string import Template
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from transformer_cli.compute.memory import in_words
 from transformer_cli.config.schema import Config, ModelConfig
@@ -31,12 +29,9 @@ from transformer_cli.system.files import new_folder, write_text
 
 log = logging.getLogger(__name__)
 
-MOST_BYTES = 2**32 - 1  # of one matrix: CTranslate2's files count them in 32 bits
-BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1}
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 TABLE = LONGEST_LINE + MARKERS  # positions that are written for sinusoids, which have no last one
 EPSILON = 1e-5  # torch's, in each LayerNorm
-
-Weights = Mapping[str, NDArray[Any]]
 
 
 def export(
@@ -52,8 +47,8 @@ def export(
     bfloat16, int16 or int8. Raises CheckpointError, ConfigError if CTranslate2 is not installed, something else is
     there or weights cannot be kept so, OSError.
     """
-    if quantization not in BYTES:
-        raise ConfigError(f"quantization: {quantization!r} is not one of {', '.join(BYTES)}")
+    if quantization not in QUANTIZATIONS:
+        raise ConfigError(f"quantization: {quantization!r} is not one of {', '.join(QUANTIZATIONS)}")
     opened = Run.open(find_run(run, runs_dir))
     library = import_ctranslate2()
     kept = "" if quantization == "float32" else f"-{quantization}"
@@ -69,11 +64,9 @@ def export(
         there = Exported.open(place)
         is_of_it = there.identity.id == opened.identity.id
         if not is_of_it or there.facts != facts:
-            of = f"{there.best_name} of {'' if is_of_it else 'another run '}{there.facts.run}"
             raise ConfigError(
-                f"{place}: there already, {of} in {there.facts.quantization}, written by CTranslate2 "
-                f"{there.facts.written_by}; give --output a new name, or delete it first to have {facts.checkpoint} of "
-                f"{opened.folder} in {quantization}"
+                f"{place}: there already, {there.best_name} of {there.facts.run} in {there.facts.quantization}, by "
+                f"CTranslate2 {there.facts.written_by}; give --output a new name, or delete it first"
             )
         log.info("%s: there already, as %s of %s in %s", place, facts.checkpoint, opened.folder, quantization)
         return there
@@ -138,19 +131,65 @@ def write_model(
 ) -> None:
     """Write a model into a folder, as CTranslate2 reads it.
 
-    source, target: the tokens in the order of their ids, each a different one. quantization: one of BYTES. Raises
-    ConfigError if the format cannot hold the model, OSError.
+    source, target: the tokens in the order of their ids, each a different one. quantization: one of QUANTIZATIONS.
+    Raises OSError.
     """
     from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.common_spec import Activation, LayerNormSpec
+    from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
+    config = model.config
     weights = {name: tensor.detach().cpu().numpy() for name, tensor in model.state_dict().items()}
-    for name, weight in weights.items():
-        if (n_bytes := weight.size * BYTES[quantization]) > MOST_BYTES:
-            raise ConfigError(
-                f"{name} would have {n_bytes / 1e9:.1f} GB, and a matrix in CTranslate2's format has at most 4.3 GB; "
-                "choose a smaller --quantization, such as int8"
-            )
-    spec = TransformerSpec(_encoder(model, weights), _decoder(model, weights))
+
+    def linear(spec: Any, name: str, rows: slice = slice(None)) -> None:
+        spec.weight = weights[f"{name}.weight"][rows]
+        if f"{name}.bias" in weights:
+            spec.bias = weights[f"{name}.bias"][rows]
+
+    def norm(spec: Any, name: str) -> None:
+        spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+    def stack(spec: Any, name: str, positions: torch.nn.Module) -> None:
+        """What the encoder and the decoder have in common."""
+        spec.scale_embeddings = config.scale_embeddings
+        with torch.no_grad():
+            spec.position_encodings.encodings = positions(torch.arange(positions_of(config))).float().numpy()
+        if config.final_norm:
+            spec.__dict__["layer_norm"] = LayerNormSpec()  # a frozen spec, which has none of its own with norm: post
+            norm(spec.layer_norm, f"{name}.norm")
+        for index, layer in enumerate(spec.layer):
+            ours = f"{name}.layers.{index}"
+            linear(layer.self_attention.linear[0], f"{ours}.self_attention.qkv")
+            linear(layer.self_attention.linear[1], f"{ours}.self_attention.output")
+            norm(layer.self_attention.layer_norm, f"{ours}.residuals.0.norm")
+            linear(layer.ffn.linear_0, f"{ours}.feed_forward.inner")
+            linear(layer.ffn.linear_1, f"{ours}.feed_forward.outer")
+            norm(layer.ffn.layer_norm, f"{ours}.residuals.{2 if name == 'decoder' else 1}.norm")
+
+    shape = {
+        "pre_norm": config.norm == "pre",
+        "no_final_norm": not config.final_norm,
+        "activation": Activation.RELU if config.activation == "relu" else Activation.GELU,
+        "head_dim": config.head_dim,
+    }
+    encoder = TransformerEncoderSpec(config.num_encoder_layers, config.num_heads, **shape)
+    encoder.embeddings[0].weight = weights["source_embedding.tokens.weight"]
+    stack(encoder, "encoder", model.source_embedding.positions)
+    # attention is returned of the last layer, as the mean of so many heads
+    decoder = TransformerDecoderSpec(
+        config.num_decoder_layers, config.num_heads, alignment_heads=config.num_heads, **shape
+    )
+    decoder.embeddings.weight = weights["target_embedding.tokens.weight"]
+    stack(decoder, "decoder", model.target_embedding.positions)
+    linear(decoder.projection, "output")
+    for index, layer in enumerate(decoder.layer):
+        ours = f"decoder.layers.{index}"
+        inner = weights[f"{ours}.cross_attention.output.weight"].shape[1]  # of W_Q, W_K, W_V the rows one below another
+        linear(layer.attention.linear[0], f"{ours}.cross_attention.qkv", slice(inner))
+        linear(layer.attention.linear[1], f"{ours}.cross_attention.qkv", slice(inner, None))
+        linear(layer.attention.linear[2], f"{ours}.cross_attention.output")
+        norm(layer.attention.layer_norm, f"{ours}.residuals.1.norm")
+    spec = TransformerSpec(encoder, decoder)
     spec.register_source_vocabulary(list(source))
     spec.register_target_vocabulary(list(target))
     spec.config.unk_token, spec.config.eos_token = SPECIALS[UNK], SPECIALS[EOS]
@@ -160,93 +199,3 @@ def write_model(
     spec.validate()
     spec.optimize(quantization)
     spec.save(str(folder))
-
-
-def _encoder(model: Transformer, weights: Weights) -> Any:
-    from ctranslate2.specs.transformer_spec import TransformerEncoderSpec
-
-    config = model.config
-    spec = TransformerEncoderSpec(config.num_encoder_layers, config.num_heads, **_shape(config))
-    spec.scale_embeddings = config.scale_embeddings
-    spec.embeddings[0].weight = weights["source_embedding.tokens.weight"]
-    spec.position_encodings.encodings = _table(model.source_embedding.positions, config)
-    _set_final_norm(spec, config, weights, "encoder")
-    for index, layer in enumerate(spec.layer):
-        name = f"encoder.layers.{index}"
-        _set_self_attention(layer.self_attention, name, weights)
-        _set_feed_forward(layer.ffn, name, weights, norm=1)
-    return spec
-
-
-def _decoder(model: Transformer, weights: Weights) -> Any:
-    from ctranslate2.specs.transformer_spec import TransformerDecoderSpec
-
-    config = model.config
-    # attention is returned of the last layer, as the mean of so many heads
-    spec = TransformerDecoderSpec(
-        config.num_decoder_layers, config.num_heads, alignment_heads=config.num_heads, **_shape(config)
-    )
-    spec.scale_embeddings = config.scale_embeddings
-    spec.embeddings.weight = weights["target_embedding.tokens.weight"]
-    spec.position_encodings.encodings = _table(model.target_embedding.positions, config)
-    _set_linear(spec.projection, "output", weights)
-    _set_final_norm(spec, config, weights, "decoder")
-    for index, layer in enumerate(spec.layer):
-        name = f"decoder.layers.{index}"
-        _set_self_attention(layer.self_attention, name, weights)
-        inner = weights[f"{name}.cross_attention.output.weight"].shape[1]  # of W_Q, W_K, W_V the rows one below another
-        _set_linear(layer.attention.linear[0], f"{name}.cross_attention.qkv", weights, slice(inner))
-        _set_linear(layer.attention.linear[1], f"{name}.cross_attention.qkv", weights, slice(inner, None))
-        _set_linear(layer.attention.linear[2], f"{name}.cross_attention.output", weights)
-        _set_norm(layer.attention.layer_norm, f"{name}.residuals.1.norm", weights)
-        _set_feed_forward(layer.ffn, name, weights, norm=2)
-    return spec
-
-
-def _shape(config: ModelConfig) -> dict[str, Any]:
-    """Returns what both stacks are made with."""
-    from ctranslate2.specs.common_spec import Activation
-
-    return {
-        "pre_norm": config.norm == "pre",
-        "no_final_norm": not config.final_norm,
-        "activation": Activation.RELU if config.activation == "relu" else Activation.GELU,
-        "head_dim": config.head_dim,
-    }
-
-
-@torch.no_grad()
-def _table(positions: torch.nn.Module, config: ModelConfig) -> NDArray[np.float32]:
-    """Returns the vectors of all positions: float32 (positions, d_model)."""
-    table: NDArray[np.float32] = positions(torch.arange(positions_of(config))).float().numpy()
-    return table
-
-
-def _set_final_norm(spec: Any, config: ModelConfig, weights: Weights, stack: str) -> None:
-    from ctranslate2.specs.common_spec import LayerNormSpec
-
-    if config.final_norm:
-        spec.__dict__["layer_norm"] = LayerNormSpec()  # a frozen spec, which has none of its own with norm: post
-        _set_norm(spec.layer_norm, f"{stack}.norm", weights)
-
-
-def _set_self_attention(spec: Any, layer: str, weights: Weights) -> None:
-    _set_linear(spec.linear[0], f"{layer}.self_attention.qkv", weights)
-    _set_linear(spec.linear[1], f"{layer}.self_attention.output", weights)
-    _set_norm(spec.layer_norm, f"{layer}.residuals.0.norm", weights)
-
-
-def _set_feed_forward(spec: Any, layer: str, weights: Weights, *, norm: int) -> None:
-    _set_linear(spec.linear_0, f"{layer}.feed_forward.inner", weights)
-    _set_linear(spec.linear_1, f"{layer}.feed_forward.outer", weights)
-    _set_norm(spec.layer_norm, f"{layer}.residuals.{norm}.norm", weights)
-
-
-def _set_linear(spec: Any, name: str, weights: Weights, rows: slice = slice(None)) -> None:
-    spec.weight = weights[f"{name}.weight"][rows]
-    if f"{name}.bias" in weights:
-        spec.bias = weights[f"{name}.bias"][rows]
-
-
-def _set_norm(spec: Any, name: str, weights: Weights) -> None:
-    spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]

@@ -21,14 +21,12 @@ from typing import Any, BinaryIO
 
 from transformer_cli.config.schema import leaves
 from transformer_cli.errors import DataError, FileError, MissingFile
-from transformer_cli.system.files import kind_of, new_file, sweep, write_json
+from transformer_cli.system.files import new_file, sweep, write_json
 from transformer_cli.system.reading import read_json, shown
 from transformer_cli.system.sums import check_sum, file_sum, sum_of
 from transformer_cli.system.terminal import counted
 
 MOST_SHARDS = 1_000_000
-NAMED = 10  # shards that are not finished, of which the numbers are said
-DIFFERENT = 3  # settings of another job that are said
 
 log = logging.getLogger(__name__)
 
@@ -86,9 +84,8 @@ def finish(shard: Shard, output: Path, facts: Mapping[str, Any], write: Callable
     finished = job.finished()
     missing = [number for number in range(1, shard.count + 1) if number not in finished]
     if missing and not job.is_joined():
-        count = "1 is" if len(missing) == 1 else f"{len(missing):,} are"
-        first = ", ".join(map(str, missing[:NAMED])) + (", …" if len(missing) > NAMED else "")
-        log.info("shard %s is finished; of %s, %s not: %s", shard, shard.count, count, first)
+        first = ", ".join(map(str, missing[:10]))  # there may be a million
+        log.info("shard %s is finished; of %s, %s not yet: %s", shard, shard.count, len(missing), first)
         return
     if not missing:
         job.join(finished)
@@ -117,8 +114,7 @@ class _Job:
         elif found["facts"] != self.facts:
             old, new = dict(leaves(found["facts"])), dict(leaves(self.facts))
             keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-            what = [f"{key}: {shown(old.get(key))} → {shown(new.get(key))}" for key in keys[:DIFFERENT]]
-            what += [f"and {len(keys) - DIFFERENT} more"] if len(keys) > DIFFERENT else []
+            what = [f"{key}: {shown(old.get(key))} → {shown(new.get(key))}" for key in keys]
             raise DataError(
                 f"{self.folder}: the other shards were begun with other settings ({'; '.join(what)}); give the old "
                 f"ones to go on, or {self._anew}"
@@ -180,10 +176,6 @@ class _Job:
         sweep(self.folder, idle_s=0)
 
     def _read(self) -> dict[str, Any] | None:
-        if (kind := kind_of(self.folder)) == "no such file":
-            return None
-        if kind != "a folder":
-            raise DataError(f"{self.folder}: not a folder, in which shards could wait; name another --output")
         try:
             found: dict[str, Any] = read_json(self._record)
         except MissingFile:

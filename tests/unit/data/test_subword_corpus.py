@@ -12,7 +12,8 @@ from transformer_cli.config.schema import Config
 from transformer_cli.data import prepare as module
 from transformer_cli.data import subword_corpus
 from transformer_cli.data.codec import SubwordCodec, codec_sums
-from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.find import find_dataset
 from transformer_cli.data.prepare import Prepared, prepare
 from transformer_cli.data.subword_corpus import sample
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION, learn_pieces

@@ -229,15 +229,6 @@ def test_from_python_too_weights_are_kept_only_as_the_format_can(project: Path) 
         export("tiny", quantization="int4", runs_dir=project / "runs")
 
 
-def test_a_matrix_that_the_format_cannot_hold_is_refused(
-    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("transformer_cli.runs.export.MOST_BYTES", 1000)
-    with pytest.raises(ConfigError, match=r"^source_embedding\.tokens\.weight would have .*; choose a smaller --quant"):
-        export(translator.run.folder, tmp_path / "x")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_evaluations_of_it_are_of_its_own_weights(translator: Translator, project: Path, tmp_path: Path) -> None:
     small = export(translator.run.folder, tmp_path / "x", quantization="int8").folder
     (ours,), (found,) = (list(evaluate(each, data_dir=project / "data")) for each in (translator.run.folder, small))

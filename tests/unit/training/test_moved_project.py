@@ -9,7 +9,7 @@ import torch
 
 from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.data.dataset import find_dataset
+from transformer_cli.data.find import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run

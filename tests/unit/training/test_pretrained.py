@@ -13,7 +13,8 @@ from torch import Tensor
 
 from transformer_cli.config.load import load_config
 from transformer_cli.data.codec import Codec
-from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.find import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.data.vocabulary import PAD, SPECIALS
 from transformer_cli.errors import ConfigError, DataError

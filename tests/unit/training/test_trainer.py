@@ -16,7 +16,8 @@ from oracles.draws import Draws
 from outcomes import PowerCut, outcome
 from sealed import reseal
 from transformer_cli.config.load import load_config
-from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
+from transformer_cli.data.dataset import Dataset, EncodedSplit
+from transformer_cli.data.find import find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run
