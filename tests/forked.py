@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 SERVER = """\
-import json, os, sys
+import atexit, gc, json, os, sys, threading
 for module in json.loads(sys.argv[1]):
     __import__(module)
 import torch
@@ -24,6 +24,7 @@ weight = torch.nn.Parameter(torch.ones(1))
 weight.sum().backward()
 torch.optim.Adam([weight]).step()  # the first step of all imports a lot
 plots.draw_curves = lambda histories, path: path.touch()  # drawing takes longer than a tiny epoch
+gc.freeze()  # a collection in a fork would copy all of the memory
 print("ready", flush=True)
 for line in sys.stdin:
     wanted = json.loads(line)
@@ -50,7 +51,14 @@ for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr
     setattr(sys, f"__{name}__", stream)
 sys.argv = ["tfm", *wanted["arguments"]]
 exec(wanted["before"])
-main()
+try:
+    main()
+except SystemExit as ended:  # what Python does at its end, without taking apart all that was imported
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(ended.code)
 """
 MODULES = (
     "transformer_cli.training.trainer",
