@@ -79,8 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except signals.Stopped as stopped:
             said, code = "" if terminal.is_second() else f"tfm: {stopped}", 128 + stopped.number
     if said:
-        terminal.erase_line()
-        sys.stderr.write(f"{terminal.message(said)}\n")  # in one call: no other process's line comes in between
+        sys.stderr.write(f"{terminal.on_one_line(said)}\n")  # in one call: no other process's line comes in between
     terminal.forget_note()
     sys.exit(code)
 

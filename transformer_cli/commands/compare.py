@@ -11,7 +11,7 @@ import typer
 from transformer_cli.commands import completion
 from transformer_cli.commands.options import DeviceOption, JsonOption, LowercaseOption, SplitOption, file_to_read
 from transformer_cli.commands.tables import score_with_interval, table
-from transformer_cli.system.terminal import bold, counted, fitted
+from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.compare import Comparison, Example, RecipeComparison
@@ -99,7 +99,7 @@ def comparisons_as_table(comparisons: Sequence["Comparison"]) -> str:
     """Returns each system's scores beside the first one's, a verdict on each pair, and what changed most."""
     parts = []
     for comparison in comparisons:
-        parts.append(bold(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}"))
+        parts.append(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}")
         for metric in ("BLEU", "chrF"):
             rows = [[metric, "score ± 95 %", "difference", "p (bootstrap)", "p (randomisation)"]]
             for system in comparison.systems:
@@ -114,14 +114,14 @@ def comparisons_as_table(comparisons: Sequence["Comparison"]) -> str:
         for system in comparison.systems:
             parts += [_example(each, comparison.systems[0].name, system.name) for each in system.examples or ()]
         parts.append(_verdicts(system.verdict for system in comparison.systems))
-    return fitted("\n\n".join([*parts, CAUTION]))
+    return "\n\n".join([*parts, CAUTION])
 
 
 def recipes_as_table(comparisons: Sequence["RecipeComparison"]) -> str:
     """Returns the mean scores of recipes, with the spread of their runs, and a verdict on each pair."""
     parts = []
     for comparison in comparisons:
-        parts.append(bold(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}"))
+        parts.append(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}")
         for metric in ("BLEU", "chrF"):
             rows = [[metric, "runs", "mean ± SD", "difference (95 %)", "p (Welch)"]]
             for recipe in comparison.recipes:
@@ -135,12 +135,12 @@ def recipes_as_table(comparisons: Sequence["RecipeComparison"]) -> str:
             parts.append(table(rows))
         parts.append(f"BLEU {comparison.bleu_signature}\nchrF {comparison.chrf_signature}")
         parts.append(_verdicts(recipe.verdict for recipe in comparison.recipes))
-    return fitted("\n\n".join([*parts, RECIPE_CAUTION]))
+    return "\n\n".join([*parts, RECIPE_CAUTION])
 
 
 def _verdicts(verdicts: Iterable[str | None]) -> str:
     """Returns one line per verdict (the first system has none), and how they share the level of significance."""
-    said = [bold(verdict) for verdict in verdicts if verdict]
+    said = [verdict for verdict in verdicts if verdict]
     if len(said) > 1:
         tests = 2 * len(said)  # by BLEU and by chrF
         said.append(

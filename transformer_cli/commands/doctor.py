@@ -18,12 +18,11 @@ from typing import Any
 from transformer_cli.commands.options import JsonOption
 from transformer_cli.compute.memory import free_memory, in_words, total_memory
 from transformer_cli.errors import DeviceError
-from transformer_cli.system.terminal import fitted
 
 PACKAGE = "transformer-cli"
 VARIABLES = re.compile(
     r"(OMP|GOMP|KMP|MKL|CUDA|PYTORCH)_\w+|TFM_(MULTI30K_DIR|HISTORY)|GENSIM_DATA_DIR|MPLCONFIGDIR|XDG_(CACHE|STATE)_HOME"
-    r"|TMPDIR|TERM|NO_COLOR|LANG|LC_ALL|RANK|WORLD_SIZE"
+    r"|TMPDIR|TERM|LANG|LC_ALL|RANK|WORLD_SIZE"
 )
 BYTES = ("disk_free", "memory_free", "memory_total", "device_memory_free")
 
@@ -35,9 +34,8 @@ def doctor(as_json: JsonOption = False) -> None:
         found[name] = look()
         if not as_json:
             known = {key: _shown(key, value) for key, value in found[name].items() if value is not None}
-            print(
-                fitted("\n".join(f"{key.replace('_', ' '):20}{text}" for key, text in known.items())), flush=True
-            )  # torch is slow
+            lines = (f"{key.replace('_', ' '):20}{text}" for key, text in known.items())
+            print("\n".join(lines), flush=True)  # torch is slow
     if as_json:  # escaped to ASCII: a path may hold any bytes
         print(json.dumps(found))
     if problem := found["computing"].get("problem"):

@@ -9,7 +9,6 @@ import typer
 
 from transformer_cli.commands.options import ConfigOption, JsonOption, SetOption
 from transformer_cli.commands.tables import table
-from transformer_cli.system import terminal
 
 if TYPE_CHECKING:
     from transformer_cli.data.prepare import Prepared
@@ -61,4 +60,4 @@ def prepared_as_table(prepared: "Prepared") -> str:
             f"vocabulary (min_freq {settings['min_freq']}): {sizes}",
             f"validation references that come back exactly from their tokens: {restored:.1%}",
         ]
-    return terminal.fitted("\n".join([str(prepared.folder), table(rows), *notes]))
+    return "\n".join([str(prepared.folder), table(rows), *notes])

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 def table(rows: Sequence[Sequence[str]]) -> str:
     """Join rows with columns as wide as their widest cell; the first is flush left, the others are flush right.
 
-    The first row is the head, which is bold on a terminal. Columns that do not fit beside each other there stand below
-    each other, each time with the first column before them. Control characters are visible: names may hold line feeds.
+    Columns that do not fit beside each other on a terminal stand below each other, each time with the first column
+    before them. Control characters are visible: names may hold line feeds.
     """
     rows = [[terminal.on_one_line(cell) for cell in row] for row in rows]
     widths = [max(map(terminal.width, column)) for column in zip(*rows, strict=True)]
@@ -23,11 +23,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
         cells += [f"{' ' * (widths[column] - terminal.width(row[column]))}{row[column]}" for column in chosen]
         return "  ".join(cells).rstrip()
 
-    blocks = []
-    for chosen in _side_by_side(widths):
-        head, *body = (line(row, chosen) for row in rows)
-        blocks.append("\n".join([terminal.bold(head), *body]))
-    return "\n\n".join(blocks)
+    return "\n\n".join("\n".join(line(row, chosen) for row in rows) for chosen in _side_by_side(widths))
 
 
 def _side_by_side(widths: Sequence[int]) -> list[list[int]]:

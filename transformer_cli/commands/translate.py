@@ -227,7 +227,7 @@ class _Work:
                 sentence = as_text(line, f"line {number}")
                 self.translate([sentence], "", sys.stdout, n_lines=1, first_line=number)
             except DataError as error:  # one sentence too long is no reason to leave
-                print(terminal.message(f"tfm: error: {error}"), file=sys.stderr)
+                print(terminal.on_one_line(f"tfm: error: {error}"), file=sys.stderr)
             sys.stdout.flush()
 
         converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")

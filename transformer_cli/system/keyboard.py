@@ -44,8 +44,7 @@ def converse(answer: Callable[[int, str], None], prompt: str) -> None:
 def _ask(prompt: str) -> str:
     """Returns the next line. Raises EOFError where there is none."""
     if readline and isinstance(sys.stdout, terminal.Terminal):
-        styled = terminal.bold(prompt)  # \x01 and \x02 tell readline what takes no room
-        return input(terminal.STYLE.sub(lambda code: f"\x01{code[0]}\x02", styled))
+        return input(prompt)
     sys.stderr.write(prompt)  # readline would draw into a file of results
     sys.stderr.flush()
     line = sys.stdin.readline()

@@ -77,7 +77,7 @@ def bar(
     from tqdm import tqdm
 
     is_bar = sys.stderr is not None and sys.stderr.isatty() and not terminal.is_plain()
-    shown = tqdm(
+    return tqdm(
         desc=description,
         total=total,
         unit=unit,
@@ -86,11 +86,8 @@ def bar(
         leave=False,
         bar_format=BAR if total and is_bar else None,
         disable=is_silent or total == 1 or _is_hidden.get(),
-        **{} if is_bar else AS_LINES,
+        **{"dynamic_ncols": True} if is_bar else AS_LINES,
     )
-    if is_bar:  # as tqdm itself sets it: a Ctrl-C shows as ^C behind the bar, and should not begin another line
-        shown.dynamic_ncols = lambda _: ((terminal.columns(sys.stderr) or 83) - 3, None)  # type: ignore[assignment]
-    return shown
 
 
 class LineHandler(logging.Handler):
@@ -101,6 +98,6 @@ class LineHandler(logging.Handler):
         from tqdm import tqdm
 
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        line = terminal.message(f"{prefix}{record.getMessage()}")
+        line = terminal.on_one_line(f"{prefix}{record.getMessage()}")
         tqdm.write(f"{line}\n", file=sys.stderr, end="")  # in one call: nobody can tear it
         sys.stderr.flush()

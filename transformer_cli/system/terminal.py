@@ -1,44 +1,37 @@
-r"""What a terminal is given: text that it cannot be made to obey, bold and colour, lines that fit, and passing notes.
+r"""What a terminal is given: text that it cannot be made to obey, and passing notes; how wide a text is there.
 
 A vocabulary, a corpus or a file's name may hold control characters, and a terminal then changes colours, titles, the
-clipboard, or what stands above. They become their Python escapes, such as \x1b. Files and pipes get text as it is, and
-neither colour nor line breaks. Bytes that are not UTF-8, which Python keeps in names and arguments as surrogates, are
-shown in the same way, and so are marks that turn the direction of text, which can make it read as what it is not.
+clipboard, or what stands above. They become their Python escapes, such as \x1b. Files and pipes get text as it is.
+Bytes that are not UTF-8, which Python keeps in names and arguments as surrogates, are shown in the same way, and so are
+marks that turn the direction of text, which can make it read as what it is not.
 """
 
 import io
 import os
 import re
 import sys
-import textwrap
 import unicodedata
 from collections.abc import Iterator
-from typing import TextIO
 
 # DEL; C1, of which \x9b and \x9d begin escape codes too; marks of direction; surrogates
 HIDDEN = "\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 CONTROLS = re.compile(f"[\x00-\x1f{HIDDEN}]")
 NOT_IN_LINES = f"\x00-\x08\x0b-\x1f{HIDDEN}"  # all but tab and line feed
-STYLE = re.compile("\x1b\\[(?:1|1;31|1;33|0)m")
-STYLED = f"\x1b\\[(?:1|1;31|1;33)m[^{NOT_IN_LINES}]*\x1b\\[0m"  # what `styled` returns
-BARS = "\r|\x1b\\[A"  # what tqdm writes: return, and up one line
 ERASE_LINE = "\r\x1b[K"
-STYLES_OF_MESSAGES = {"tfm: error:": "1;31", "warning:": "1;33"}  # bold and red, bold and yellow
 WITHOUT_WIDTH = ("Mn", "Me", "Cf")  # Unicode's categories: marks that stand on a letter, and joiners
 JOINER = "\u200d"  # makes one sign of two emoji
 
 
 class Terminal(io.TextIOWrapper):
-    """A text stream to a terminal on which control characters are visible. Bold that ends is all that it obeys."""
+    """A text stream to a terminal on which control characters are visible."""
 
-    obeyed = re.compile(f"{STYLED}|([{NOT_IN_LINES}])")
-    """what it obeys, and, as group 1, a character that is made visible"""
+    made_visible = re.compile(f"[{NOT_IN_LINES}]")
 
     def write(self, text: str, /) -> int:
         """Write text. Returns its length, as the caller knows it."""
         if text:
             forget_note()
-        self.put(self.obeyed.sub(lambda found: _escape(found[0]) if found[1] else found[0], text))
+        self.put(self.made_visible.sub(lambda found: _escape(found[0]), text))
         return len(text)
 
     def put(self, text: str) -> None:
@@ -47,9 +40,9 @@ class Terminal(io.TextIOWrapper):
 
 
 class TerminalWithBars(Terminal):
-    """The same for standard error, where tqdm draws progress bars."""
+    """The same for standard error, where tqdm draws progress bars: it writes return, and up one line."""
 
-    obeyed = re.compile(f"{STYLED}|{BARS}|([{NOT_IN_LINES}])")
+    made_visible = re.compile(f"(?!\r|\x1b\\[A)[{NOT_IN_LINES}]")
 
 
 _noted: Terminal | None = None
@@ -75,13 +68,6 @@ def forget_note() -> None:
         stream.flush()
 
 
-def erase_line() -> None:
-    """Erase what stands in the last line of a terminal: a note, or the ^C of a Ctrl-C, behind a bar that has gone."""
-    forget_note()
-    if isinstance(sys.stderr, Terminal) and not is_plain():
-        sys.stderr.put(ERASE_LINE)
-
-
 def is_second() -> bool:
     """Whether another process of the same job speaks on this machine: torchrun's process of local rank 0."""
     return "WORLD_SIZE" in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"
@@ -92,44 +78,15 @@ def is_plain() -> bool:
     return os.environ.get("TERM", "dumb") == "dumb"
 
 
-def bold(text: str) -> str:
-    """Returns text for standard output that is bold on a terminal."""
-    return styled(text, "1", sys.stdout)
-
-
-def styled(text: str, style: str, stream: TextIO | None) -> str:
-    """Returns text that is bold or coloured where a stream is a terminal that can be. See no-color.org for NO_COLOR."""
-    if not isinstance(stream, Terminal) or is_plain() or os.environ.get("NO_COLOR"):
-        return text
-    return f"\x1b[{style}m{text}\x1b[0m"
-
-
-def message(text: str) -> str:
-    """Returns a message for standard error: one line, which a terminal gets in lines that fit, its beginning coloured.
-
-    Such a beginning is "tfm: error:" or "warning:". Control characters are visible: a file's name may hold line feeds.
-    """
-    lines = fitted(on_one_line(text), sys.stderr)
-    for beginning, style in STYLES_OF_MESSAGES.items():
-        if lines.startswith(beginning):
-            return styled(beginning, style, sys.stderr) + lines.removeprefix(beginning)
-    return lines
-
-
-def columns(stream: TextIO | None = None) -> int | None:
-    """Returns how wide a stream (None: standard output) is; None if it is no terminal, so that lines have no end."""
-    stream = stream or sys.stdout
-    if not isinstance(stream, Terminal):
+def columns() -> int | None:
+    """Returns how wide standard output is; None if it is no terminal, so that lines have no end."""
+    if not isinstance(sys.stdout, Terminal):
         return None
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or None  # some terminals say 0
-    except OSError:
-        return None
+    return os.get_terminal_size(sys.stdout.fileno()).columns or None  # some terminals say 0
 
 
 def width(text: str) -> int:
-    """Returns how many columns a line of text takes: two for a Chinese character, none for a style."""
-    text = STYLE.sub("", text)
+    """Returns how many columns a line of text takes: two for a Chinese character, none for a mark on a letter."""
     if text.isascii():
         return len(text)
     return sum(min(2, max(map(_width_of, sign))) for sign in signs(text))
@@ -154,30 +111,13 @@ def _width_of(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def fitted(text: str, stream: TextIO | None = None) -> str:
-    """Returns text whose lines are broken between words where they are wider than a terminal.
-
-    What is broken off is indented by two columns more than its line. A word that is wider than the terminal, such as a
-    path, is left to the terminal to break, so that it can be copied as a whole. stream: as in `columns`.
-    """
-    limit = columns(stream)
-    if limit is None:
-        return text
-    lines = []
-    for line in text.split("\n"):
-        indent = " " * (len(line) - len(line.lstrip(" ")) + 2)
-        broken = textwrap.wrap(line, limit, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-        lines += [line] if width(line) <= limit else broken
-    return "\n".join(lines)
-
-
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Returns a number with its noun: "1 thread", "12,000 pairs". plural: None adds an s to the noun."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def on_one_line(message: str) -> str:
-    """Returns text without control characters."""
+    """Returns text whose control characters are visible: a file's name may hold line feeds."""
     return CONTROLS.sub(lambda found: _escape(found[0]), message)
 
 

@@ -38,8 +38,7 @@ OBEYED = {  # what terminals do when they read it
     "reset": "\x1bc",
     "next line": "\x85",
     "up": "\x1b[A\x1b[2K",
-    "bold that does not end": "\x1b[1m",
-    "another style": "\x1b[4ma\x1b[0m",
+    "bold": "\x1b[1ma\x1b[0m",
     "text from right to left": "a\u202eb\u202c",
     "isolated text": "a\u2067b\u2069",
 }
@@ -147,9 +146,9 @@ def test_escape_codes_of_a_vocabulary_are_shown_on_a_terminal(
     assert forks.end() == 1
     seen = screen.seen()
     assert "the small \\x1bzorro sleeps at the beach.\n" in seen
-    ours = ("\r", "\n", "\x1b[K", "\x1b[1;31m", "\x1b[0m")  # notes come and go; an error's beginning is red
+    ours = ("\r", "\n", "\x1b[K")  # notes come and go
     assert re.sub("|".join(map(re.escape, ours)), "", seen).isprintable()
-    assert "\r\x1b[K\x1b[1;31mtfm: error:\x1b[0m runs/no\\x1b[31m\\nrun: " in seen
+    assert "\r\x1b[Ktfm: error: runs/no\\x1b[31m\\nrun: " in seen
 
 
 DOG = "the old dog sings in the park.\n"
@@ -263,33 +262,13 @@ def test_nothing_but_a_terminal_that_can_erase_gets_notes(
     assert screen.seen() == "done\n"
 
 
-@pytest.mark.parametrize(
-    ("environment", "expected"),
-    [
-        ({"TERM": "xterm", "NO_COLOR": ""}, "\x1b[1ma  b\x1b[0m\n1  2\n"),
-        ({"TERM": "xterm", "NO_COLOR": "1"}, "a  b\n1  2\n"),
-        ({"TERM": "dumb", "NO_COLOR": ""}, "a  b\n1  2\n"),
-    ],
-)
-def test_the_head_of_a_table_is_bold_where_that_is_wanted(
-    screen: Screen, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], expected: str
-) -> None:
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr("sys.stdout", Terminal(screen.stream.buffer, encoding="utf-8", line_buffering=True))
-    sys.stdout.write(f"{table([['a', 'b'], ['1', '2']])}\n")
-    assert screen.seen() == expected
-
-
 @pytest.fixture
 def be_narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """be_narrow(): from now on standard output and standard error are a terminal of 20 columns without styles."""
+    """be_narrow(): from now on standard output is a terminal of 20 columns."""
     screen = Screen(columns=20)
 
     def begin() -> None:  # by the test itself: pytest sets the streams once more when the fixtures are there
-        monkeypatch.setenv("TERM", "dumb")
-        for name in ("stdout", "stderr"):
-            monkeypatch.setattr(sys, name, Terminal(screen.stream.buffer, encoding="utf-8"))
+        monkeypatch.setattr(sys, "stdout", Terminal(screen.stream.buffer, encoding="utf-8"))
 
     yield begin
     screen.close()
@@ -305,19 +284,6 @@ def test_columns_that_do_not_fit_stand_below(be_narrow: Callable[[], None]) -> N
     ]
 
 
-def test_a_message_is_broken_between_words(be_narrow: Callable[[], None]) -> None:
-    be_narrow()
-    assert terminal.message("tfm: error: runs/a-name-without-an-end: is damaged;\nmend it") == (
-        "tfm: error:\n  runs/a-name-without-an-end:\n  is damaged;\\nmend\n  it"
-    )
-    assert terminal.fitted("  short\n  eins zwei drei vier") == "  short\n  eins zwei drei\n    vier"
-
-
-def test_elsewhere_lines_have_no_end() -> None:
-    assert terminal.fitted("word " * 99) == "word " * 99
-    assert "\n" not in terminal.message("word " * 99)
-
-
 @pytest.mark.parametrize(
     ("text", "columns"),
     [
@@ -328,7 +294,6 @@ def test_elsewhere_lines_have_no_end() -> None:
         ("\u200bא", 1),
         ("👨\u200d👩\u200d👧", 2),
         ("👍🏽", 2),
-        ("\x1b[1mdog\x1b[0m", 3),
         ("", 0),
     ],
 )
