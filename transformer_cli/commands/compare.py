@@ -34,7 +34,7 @@ def compare(
             help="Runs (names or folders), or files of translations. The others are compared with the first. "
             "A1,A2 B1,B2 compares recipes: several runs of each.",
             show_default=False,
-            autocompletion=completion.lists_of_runs,
+            autocompletion=completion.runs,
         ),
     ],
     split: SplitOption = None,

@@ -17,12 +17,6 @@ def runs() -> list[str]:
     return sorted(path.parent.name for path in Path("runs").glob("*/run.json")) + exported
 
 
-def lists_of_runs(incomplete: str) -> list[str]:
-    """The same, also behind a comma: `base-s1,ba` gets `base-s1,base-s2`."""
-    listed, comma, _ = incomplete.rpartition(",")
-    return [f"{listed}{comma}{name}" for name in runs() if name not in listed.split(",")]
-
-
 def splits() -> list[str]:
     """The names of the splits of every prepared dataset under data/."""
     suffix = ".source.ids.npy"
@@ -44,23 +38,19 @@ def settings(incomplete: str) -> list[str]:
     If only one key is left, it is offered with its default too, as `training.epochs=10`: bash types a space after a
     single candidate, but not after the common beginning of two.
     """
-    return _offered("", incomplete)
-
-
-def decoding_settings(incomplete: str) -> list[str]:
-    """Like `settings`, but only the keys that `--set` takes where a trained run is used."""
-    return _offered("decoding.", incomplete)
-
-
-def _offered(section: str, incomplete: str) -> list[str]:
     from transformer_cli.config.load import settings_by_key
     from transformer_cli.config.schema import Config
     from transformer_cli.config.yamltext import as_line
 
     defaults = settings_by_key(Config())
-    keys = [key for key in defaults if key.startswith(section) and key.startswith(incomplete.rstrip("="))]
+    keys = [key for key in defaults if key.startswith(incomplete.rstrip("="))]
     offered = [f"{key}=" for key in keys]
     if len(keys) == 1:
         default = as_line(defaults[keys[0]]).replace(", ", ",")  # a space would end the word
         offered.append(f"{keys[0]}={default}")
     return offered
+
+
+def decoding_settings(incomplete: str) -> list[str]:
+    """Like `settings`, but only the keys that `--set` takes where a trained run is used."""
+    return [each for each in settings(incomplete) if each.startswith("decoding.")]

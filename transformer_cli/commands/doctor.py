@@ -48,11 +48,9 @@ def software() -> dict[str, Any]:
     packages: what tfm and its extras need; what is not installed has no version (None).
     """
     needed = []
-    with suppress(metadata.PackageNotFoundError):
+    with suppress(metadata.PackageNotFoundError):  # a checkout that is not installed
         needed = metadata.requires(PACKAGE) or []  # gensim>=4.3; extra == "vectors". Some extras add up others
-    names = (
-        re.split(r"[^\w.-]", requirement)[0] for requirement in needed if "dev" not in requirement.partition(";")[2]
-    )
+    names = [re.split(r"[^\w.-]", each)[0] for each in needed if "dev" not in each.partition(";")[2]]
     return {
         "tfm": _version(PACKAGE),
         "folder": str(Path(__file__).parents[1]),
@@ -68,15 +66,18 @@ def places() -> dict[str, Any]:
     """Returns where things lie. A file without a name is made in the current folder, to see whether that works."""
     from transformer_cli.data.multi30k import cache_folder
 
-    folder, problem, free = ".", None, None
+    folder, problem = Path.cwd(), None
     try:
-        folder = os.getcwd()
-        free = shutil.disk_usage(folder).free
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
-        problem = error.strerror or str(error)
-    lie = {"data": Path(folder, "data"), "runs": Path(folder, "runs"), "downloads": cache_folder()}
-    return {"folder": folder, "problem": problem, "disk_free": free, **{name: str(path) for name, path in lie.items()}}
+        problem = error.strerror
+    lie = {"data": folder / "data", "runs": folder / "runs", "downloads": cache_folder()}
+    return {
+        "folder": str(folder),
+        "problem": problem,
+        "disk_free": shutil.disk_usage(folder).free,
+        **{name: str(path) for name, path in lie.items()},
+    }
 
 
 def computing() -> dict[str, Any]:

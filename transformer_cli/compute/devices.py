@@ -40,17 +40,11 @@ def choose_device_of(world: World, name: str) -> torch.device:
     device = choose_device(name)
     if world.size == 1 or device.type == "cpu":
         return device
-    if device.type != "cuda":
-        raise DeviceError(f"device {name}: works with one process only; choose cpu, or start without torchrun")
-    if ":" in name:
-        raise DeviceError(
-            f"device {name}: one GPU for {world.size} processes; choose cuda, so that each process takes its own"
-        )
     count = torch.cuda.device_count()
-    if world.local_size > count:
+    if device.type != "cuda" or ":" in name or world.local_size > count:
         raise DeviceError(
-            f"device {name}: {world.local_size} processes here, and torch sees only {count} CUDA devices; "
-            f"start no more than that (--nproc-per-node {count}), or choose cpu"
+            f"device {name}: {world.local_size} processes here, and torch sees {counted(count, 'CUDA device')}; choose "
+            "cuda with one process for each device, so that each takes its own, or cpu"
         )
     return torch.device("cuda", world.local_rank)
 

@@ -63,7 +63,9 @@ def _history() -> Iterator[None]:
     if readline is None or os.environ.get("TFM_HISTORY") == "off":
         yield
         return
-    path = history_file()
+    import platformdirs
+
+    path = Path(platformdirs.user_state_dir("tfm"), "history")
     with suppress(OSError):
         readline.read_history_file(path)
     readline.set_history_length(LONGEST_HISTORY)
@@ -74,10 +76,3 @@ def _history() -> Iterator[None]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
             readline.write_history_file(path)
-
-
-def history_file() -> Path:
-    """Returns where the lines of earlier sessions are kept."""
-    import platformdirs
-
-    return Path(platformdirs.user_state_dir("tfm"), "history")

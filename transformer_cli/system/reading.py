@@ -51,13 +51,8 @@ def read_json(path: Path) -> Any:
     text = read_text(path)
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
-        what = f"not JSON at line {error.lineno}, column {error.colno}" if text.strip() else "empty, but should be JSON"
-        raise FileError(f"{path}: {what}") from None
-    except ValueError as error:  # a number of thousands of digits
-        raise FileError(f"{path}: not JSON that tfm has written: {str(error).partition(';')[0]}") from None
-    except RecursionError:
-        raise FileError(f"{path}: not JSON that tfm has written: its brackets are nested too deeply") from None
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path}: {f'not JSON: {error}' if text else 'empty, but should be JSON'}") from None
 
 
 def shown(value: Any) -> str:

@@ -73,8 +73,6 @@ def test_shipped_configs_are_offered_with_the_files_here(tmp_path: Path, monkeyp
         (("train", "--config", "configs/"), []),
         (("export", ""), ["tiny"]),
         (("compare", ""), ["tiny"]),
-        (("compare", "other,t"), ["other,tiny"]),
-        (("compare", "tiny,t"), []),
         (("score", "--run", "t"), ["tiny"]),
         (("evaluate", "--split", "t"), ["test", "train"]),
         (

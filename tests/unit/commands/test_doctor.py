@@ -57,19 +57,12 @@ def test_of_the_environment_it_tells_only_what_has_an_influence(monkeypatch: pyt
     assert "secret" not in found.values()
 
 
-@pytest.mark.parametrize(
-    ("name", "error"),
-    [
-        ("tempfile.TemporaryFile", OSError(30, "Read-only file system")),
-        ("os.getcwd", FileNotFoundError(2, "No such file or directory")),  # somebody has deleted it
-    ],
-)
-def test_a_folder_that_cannot_be_used_is_said_to_be(name: str, error: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_in_which_nothing_can_be_written_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**_: object) -> None:
-        raise error
+        raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(name, refuse)
-    assert doctor.places()["problem"] == error.strerror
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    assert doctor.places()["problem"] == "Read-only file system"
 
 
 def test_a_torch_that_cannot_be_imported_is_told_after_all_else(

@@ -79,24 +79,13 @@ def test_each_process_on_a_machine_takes_a_gpu_of_its_own(
     assert choose_device_of(world, name) == torch.device(chosen)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        (
-            "auto",
-            "device auto: 3 processes here, and torch sees only 2 CUDA devices; .*--nproc-per-node 2.*, or .* cpu",
-        ),
-        ("cuda:1", "device cuda:1: one GPU for 3 processes; choose cuda, so that each process takes its own"),
-        ("mps", "device mps: works with one process only; choose cpu, or start without torchrun"),
-    ],
-)
+@pytest.mark.parametrize("name", ["auto", "cuda:1", "mps"])
 @pytest.mark.parametrize("rank", range(3))
-def test_too_few_devices_are_one_error_in_all_processes(
-    monkeypatch: pytest.MonkeyPatch, rank: int, name: str, message: str
-) -> None:
+def test_too_few_devices_are_one_error_in_all_processes(monkeypatch: pytest.MonkeyPatch, rank: int, name: str) -> None:
     show_gpus(monkeypatch, 2)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    with pytest.raises(DeviceError, match=f"^{message}$"):
+    told = f"^device {name}: 3 processes here, and torch sees 2 CUDA devices; choose cuda with one process for each"
+    with pytest.raises(DeviceError, match=told):
         choose_device_of(World(rank, 3, rank, 3), name)
 
 

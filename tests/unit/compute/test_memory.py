@@ -1,6 +1,5 @@
 """Free memory of machines and containers that are written down as files, and how a shortage is told."""
 
-import resource
 from pathlib import Path
 
 import pytest
@@ -49,39 +48,20 @@ def write(root: Path, files: dict[str, str]) -> Path:
         ),
         pytest.param(
             {
-                "proc/self/cgroup": "10:cpuset:/a\n9:memory:/docker/0ab\n0::/\n",
-                "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{2 * GB}\n",
-                "sys/fs/cgroup/memory/memory.usage_in_bytes": f"{GB}\n",
-                "sys/fs/cgroup/memory/memory.stat": f"inactive_file 5\ntotal_inactive_file {GB // 4}\n",
-            },
-            5 * GB // 4,
-            id="version 1, inside the container",
-        ),
-        pytest.param(
-            {
-                "proc/self/cgroup": "9:cpu,memory:/job\n",
-                "sys/fs/cgroup/memory/job/memory.limit_in_bytes": f"{GB}\n",
-                "sys/fs/cgroup/memory/job/memory.usage_in_bytes": f"{2 * GB}\n",
-                "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
-                "sys/fs/cgroup/memory/memory.usage_in_bytes": "1\n",
+                "proc/self/cgroup": "0::/job\n",
+                "sys/fs/cgroup/job/memory.max": f"{GB}\n",
+                "sys/fs/cgroup/job/memory.current": f"{2 * GB}\n",
             },
             0,
-            id="version 1, more than the limit is in use",
+            id="version 2, more than the limit is in use",
         ),
-        pytest.param({"proc/self/cgroup": "nonsense\n0::/gone\n"}, 5 * GB, id="nothing to be read"),
+        pytest.param({"proc/self/cgroup": "9:memory:/docker/0ab\n0::/gone\n"}, 5 * GB, id="nothing to be read"),
     ],
 )
 def test_what_is_free(tmp_path: Path, files: dict[str, str], free: int | None) -> None:
     root = write(tmp_path, {"proc/meminfo": MEMINFO, **files} if files else {})
     found = free_memory(root=root)
     assert found == (None if free is None else pytest.approx(free, abs=3000))  # meminfo counts in kB
-
-
-def test_a_limit_of_the_shell_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (GB, GB))
-    monkeypatch.setattr(resource, "getpagesize", lambda: 4096)
-    root = write(tmp_path, {"proc/meminfo": MEMINFO, "proc/self/statm": "1000 500 0 0\n"})
-    assert free_memory(root=root) == GB - 4096 * 1000
 
 
 def test_a_gpu_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

