@@ -112,7 +112,7 @@ def test_under_torchrun_a_rank_is_a_shard_and_says_its_own_errors(
     text.write_text(text.read_text(encoding="utf-8") + "Hund " * 15, encoding="utf-8")
     monkeypatch.setenv("RANK", "1")
     code, _, err = tfm("translate", "-i", text, "-o", output, cwd=project)
-    assert (code, err.startswith(f"tfm: error: rank 1, shard 2/2: {text}: line 61: 15 tokens, ")) == (1, True)
+    assert (code, err.startswith(f"tfm: error: rank 1: {text}: line 61: 15 tokens, ")) == (1, True)
 
 
 def test_a_shard_names_the_line_of_the_whole_text(tfm: Tfm, project: Path, text: Path, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import importlib.util
 import logging
 import os
 import sys
-import time
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated, Any
@@ -18,7 +17,7 @@ import typer
 import typer.core
 
 from transformer_cli.compute import threads
-from transformer_cli.errors import DistributedError, Interrupted, TfmError
+from transformer_cli.errors import Interrupted, TfmError
 from transformer_cli.system import signals, streams, terminal
 
 COMMANDS = (
@@ -87,10 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str, int]:
     """Run a command. Returns the line that says why it has ended, or "", and the exit code.
 
-    What all processes of a job find is said once on each machine, by the one of local rank 0. The others leave it some
-    time to speak: torchrun ends all as soon as one has ended. One that is still there after that has an error of its
-    own, and says it. (`World.together` makes all that are connected fail alike.)
+    Of several processes each says its own error, with its rank.
     """
+    rank = f"rank {os.environ.get('RANK')}: " if "WORLD_SIZE" in os.environ else ""
     try:
         try:
             code = app(args=arguments, prog_name="tfm", standalone_mode=False) or 0
@@ -99,16 +97,12 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
         sys.stdout.flush()
         return "", code
     except TfmError as error:
-        if terminal.is_second() and not isinstance(error, DistributedError):
-            time.sleep(30)
-        return f"tfm: error: {error}", 1
+        return f"tfm: error: {rank}{error}", 1
     except UsageError as error:
         if error.ctx is not None:
             sys.stderr.write(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} -h' for help.\n\n")
         return f"tfm: error: {error.format_message()}", 2
     except Interrupted as interruption:
-        if terminal.is_second():
-            time.sleep(1)  # short, because all processes notice the signal at the same moment
         return "" if terminal.is_second() else f"tfm: {interruption}", 128 + interruption.signal_number
     except streams.ReaderGone:
         return "", 128 + 13  # as if SIGPIPE had ended it, as it ends other programs
@@ -117,10 +111,9 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
             raise signals.Stopped(watch.number) from None
         if isinstance(error, OSError) and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT)):
             where = f"{error.filename}: " if error.filename else ""  # a path, the permissions, the disk
-            return f"tfm: error: {where}{error.strerror}; correct the path, the permissions or the space left", 1
+            return f"tfm: error: {rank}{where}{error.strerror}; correct the path, the permissions or the space left", 1
         from transformer_cli.system import reports
 
-        rank = f"rank {os.environ.get('RANK')}: " if "WORLD_SIZE" in os.environ else ""
         return f"tfm: error: {rank}{reports.tell(error)}", 1
 
 

@@ -31,7 +31,7 @@ from transformer_cli.commands.options import (
     unwritable,
     writing,
 )
-from transformer_cli.errors import DataError, DistributedError, TfmError
+from transformer_cli.errors import DataError
 from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.system import progress, terminal
 from transformer_cli.system.streams import stream_named
@@ -152,13 +152,7 @@ def translate(
     form = "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}"
     work = _Work(translator, form, attention)
     if part and input_file and output:
-        try:
-            work.translate_shard(part, input_file, output)
-        except TfmError as error:
-            if world.size == 1:
-                raise
-            # what is wrong with this shard is known to this process alone, so it has to say it
-            raise DistributedError(f"rank {world.rank}, shard {part}: {error}") from None
+        work.translate_shard(part, input_file, output)
     elif not sentences and not input_file and not output and sys.stdin.isatty():
         work.converse()
     else:

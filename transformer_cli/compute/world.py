@@ -31,16 +31,6 @@ PAUSE_S = 0.05  # between two looks at who has asked
 
 
 @dataclass
-class _Connection:
-    """What there is only while the processes are connected."""
-
-    shared: list[Any] = field(default_factory=list)
-    """the modules whose gradients are shared"""
-    alike: list[Exception] = field(default_factory=list)
-    """the errors that all processes have raised alike"""
-
-
-@dataclass
 class World:
     """The processes of one job, and which of them this one is. By default it is alone."""
 
@@ -52,18 +42,14 @@ class World:
     """the rank among the processes on this machine"""
     local_size: int = 1
     """how many processes there are on this machine"""
-    _connection: _Connection | None = field(default=None, init=False, compare=False, repr=False)
+    _shared: list[Any] = field(default_factory=list, init=False, compare=False, repr=False)
+    """the modules whose gradients are shared, while the processes are connected"""
 
     @staticmethod
     def from_environment() -> "World":
         """Read what torchrun has set in the environment; without torchrun this process is alone."""
         given = [os.environ.get(name, "") for name in VARIABLES]
-        if "" in given:
-            return ALONE
-        if not all(map(str.isdecimal, given)):
-            said = " ".join(f"{name}={value}" for name, value in zip(VARIABLES, given, strict=True))
-            raise DistributedError(f"{said}: not whole numbers; let torchrun set them, or unset them")
-        return World(*map(int, given))
+        return World(*map(int, given)) if all(given) else ALONE
 
     @property
     def is_first(self) -> bool:
@@ -73,38 +59,11 @@ class World:
     def joined(self, device: "torch.device") -> Iterator[None]:
         """Be connected with the other processes during the block. In all but the first, the package's log is muted.
 
-        Raises DistributedError if the other processes cannot be reached, and in place of a TfmError that this process
-        alone knows of, because it was not raised inside `together`: nobody else can say it.
+        Raises DistributedError if the other processes cannot be reached.
         """
         if self.size == 1:
             yield
             return
-        connection = self._connection = self._connect(device)
-        level = (package := logging.getLogger("transformer_cli")).level
-        if not self.is_first:
-            package.setLevel(logging.CRITICAL)
-        is_orderly = False
-        try:
-            yield
-            is_orderly = True
-        except Exception as error:
-            # After a signal nobody waits for this process. An error that it alone knows of has to be said first: the
-            # others would end as soon as the connection does, and torchrun ends all as soon as one has ended.
-            is_orderly = isinstance(error, Interrupted) or any(error is each for each in connection.alike)
-            if isinstance(error, TfmError) and not isinstance(error, DistributedError) and not is_orderly:
-                raise DistributedError(f"rank {self.rank}: {error}") from None
-            raise
-        finally:
-            package.setLevel(level)
-            self._connection = None
-            for module in connection.shared:  # these hold the process group: gloo might wait for ever for its end
-                module.reducer = module.logger = None
-            if is_orderly:  # else without waiting for the others, which may be dead
-                import torch.distributed as dist
-
-                dist.destroy_process_group()
-
-    def _connect(self, device: "torch.device") -> _Connection:
         import torch
         import torch.distributed as dist
         from torch.distributed.distributed_c10d import PrefixStore
@@ -123,18 +82,34 @@ class World:
                 timeout=PATIENCE,
             )
         except (RuntimeError, ValueError) as error:
-            reason = str(error).split("\n")[0]
-            raise DistributedError(f"rank {self.rank}: the other processes cannot be reached: {reason}") from None
-        return _Connection()
+            raise DistributedError(f"the other processes cannot be reached: {str(error).splitlines()[0]}") from None
+        level = (package := logging.getLogger("transformer_cli")).level
+        if not self.is_first:
+            package.setLevel(logging.CRITICAL)
+        is_orderly = False
+        try:
+            yield
+            is_orderly = True
+        except Interrupted:
+            is_orderly = True
+            raise
+        finally:
+            package.setLevel(level)
+            for module in self._shared:  # these hold the process group: gloo might wait for ever for its end
+                module.reducer = module.logger = None
+            self._shared.clear()
+            # After an error the connection lasts until the process has said it and ended. If it left in order, the
+            # others would end at once, and torchrun ends all as soon as one has ended. They may be dead, too.
+            if is_orderly:
+                dist.destroy_process_group()
 
     @contextmanager
     def together(self) -> Iterator[None]:
         """A block that ends well in all processes or in none. Inside it, none may wait for another.
 
-        A process that fails raises its own error. The others then raise TfmError with the words of the failed process
-        of the lowest rank, so that whoever speaks can tell the reason. For example, if rank 1 alone finds no dataset:
-        `rank 1: data/: no dataset …`. What only the first process does stands in an `if` inside the block: the others
-        wait for it at the end.
+        A process that fails raises its own error, and the others raise TfmError with the words of the failed process
+        of the lowest rank, for example `rank 1 has failed: data/: no dataset …`. What only the first process does
+        stands in an `if` inside the block: the others wait for it at the end.
         """
         failure: Exception | None = None
         try:
@@ -143,19 +118,19 @@ class World:
             raise
         except Exception as error:
             failure = error
-        said = None
         try:
             failed = [rank for rank, (has_failed,) in enumerate(self.gather(failure is not None)) if has_failed]
             if failed and self.size > 1:
-                said = self._said_by(failed[0], str(failure) or type(failure).__name__)
+                import torch.distributed as dist
+
+                words = [str(failure) or type(failure).__name__]
+                with self._watched():
+                    dist.broadcast_object_list(words, src=failed[0])
+                failure = failure or TfmError(f"rank {failed[0]} has failed: {words[0]}")
         except DistributedError:
             if failure is None:
                 raise
-        if failure is None and said is not None:
-            failure = TfmError(said)
         if failure is not None:
-            if self._connection and said is not None:
-                self._connection.alike.append(failure)
             raise failure
 
     def total(self, values: NDArray[Any]) -> NDArray[Any]:
@@ -199,8 +174,7 @@ class World:
         with self._watched(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 renames broadcast_buffers; 2.6 needs it
             shared = DistributedDataParallel(module, broadcast_buffers=False)
-        if self._connection:
-            self._connection.shared.append(shared)
+        self._shared.append(shared)
         return shared
 
     @contextmanager
@@ -218,15 +192,6 @@ class World:
             with module.no_sync():
                 yield
 
-    def _said_by(self, rank: int, own: str) -> str:
-        """Returns the words of another process, in all of them."""
-        import torch.distributed as dist
-
-        box = [own]
-        with self._watched():
-            dist.broadcast_object_list(box, src=rank)
-        return box[0] if rank == 0 else f"rank {rank}: {box[0]}"
-
     @contextmanager
     def _watched(self) -> Iterator[None]:
         """Turn torch's error for a broken connection into ours: it means that another process has ended."""
@@ -237,7 +202,7 @@ class World:
         except RuntimeError as error:
             if not isinstance(error, dist.DistError) and "gloo" not in str(error):
                 raise
-            raise DistributedError(f"rank {self.rank}: another process of this job has ended or died") from None
+            raise DistributedError("another process of this job has ended or died") from None
 
 
 ALONE = World()
