@@ -22,12 +22,6 @@ from transformer_cli.errors import ConfigError
 log = logging.getLogger(__name__)
 
 SPACY_VERSION = version("spacy")
-FURTHER_PACKAGES = {  # what spaCy's tokenisers of these languages are made of
-    "ja": "`pip install sudachipy sudachidict_core`",
-    "ko": "`pip install natto-py`, and MeCab with its Korean dictionary (mecab-ko and mecab-ko-dic)",
-    "th": "`pip install pythainlp`",
-    "vi": "`pip install pyvi`",
-}
 LONGEST_RUN = 200  # characters without a space: spaCy's rules take n² time for n brackets or emoji, 40 ms for 499
 FORMS_KEPT = 100_000  # spaCy keeps every form that it has seen; beyond this many (40 MB) its tokeniser is made anew
 
@@ -209,8 +203,8 @@ def _blank_tokenizer(language: str) -> Any:
     try:
         tokenizer: Any = spacy.blank(language).tokenizer
     except ImportError as error:
-        remedy = FURTHER_PACKAGES.get(language) or " ".join(str(error).split())
-        raise ConfigError(f"spaCy's tokeniser for {language!r} needs a further package: {remedy}") from None
+        why = " ".join(str(error).split())
+        raise ConfigError(f"spaCy's tokeniser for {language!r} needs a further package: {why}") from None
     tokenizer.vocab.lex_attr_getters = {}  # shape, stop-word and URL flags: unused, and half of the time
     return tokenizer
 

@@ -60,13 +60,11 @@ class Checkpoint:
     state: TrainingState = field(default_factory=TrainingState)
 
 
-def load_best(run: Run, device: torch.device) -> Transformer:
-    """Load the model with the best validation loss, in evaluation mode. Raises CheckpointError, MemoryShortage."""
-    return load_named_best(run, device)[1]
-
-
 def load_named_best(run: Run, device: torch.device) -> tuple[str, Transformer]:
-    """Like `load_best`; returns also the name of the checkpoint, since `best` may name another one by now."""
+    """Load the model with the best validation loss, in evaluation mode; returns also its checkpoint's name.
+
+    `best` may name another checkpoint by now. Raises CheckpointError, MemoryShortage.
+    """
 
     def load() -> tuple[str, Transformer]:
         checkpoint = run.checkpoint("best")

@@ -19,7 +19,7 @@ from transformer_cli.data.vectors import Vectors, read_vectors
 from transformer_cli.data.vocabulary import SPECIALS
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.checkpoints import load_best
+from transformer_cli.runs.checkpoints import load_named_best
 from transformer_cli.runs.run import Run, find_run, free_name
 
 N_NAMED = 8  # how many missed words the log line about coverage names
@@ -109,7 +109,7 @@ def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transforme
             f"training.initialize_from: the ids of {dataset.folder} are not those of {run.folder}: prepare the text "
             f"with data.codec={name}, and train with that setting too"
         )
-    return load_best(run, torch.device("cpu"))
+    return load_named_best(run, torch.device("cpu"))[1]
 
 
 def _coverage(where: str, words: Collection[str], vectors: Vectors) -> str:

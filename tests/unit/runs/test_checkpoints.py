@@ -18,8 +18,8 @@ from transformer_cli.runs import checkpoints as module
 from transformer_cli.runs.checkpoints import (
     finish_save,
     forget_epochs,
-    load_best,
     load_last,
+    load_named_best,
     save,
     save_epoch,
     set_moments,
@@ -123,7 +123,7 @@ def test_what_is_loaded_is_a_copy_that_keeps_no_file_open(run: Run) -> None:
 def test_tied_weights_stay_one_matrix(tmp_path: Path) -> None:
     run = make_run(tmp_path, "target+output")
     save_after(run, 2, best=2)
-    model = load_best(run, CPU)
+    model = load_named_best(run, CPU)[1]
     assert model.output.weight is model.target_embedding.tokens.weight
 
 
@@ -133,7 +133,7 @@ def test_the_best_is_loaded_for_evaluation(run: Run) -> None:
     expected = {name: value.clone() for name, value in training[0].state_dict().items()}
     step(training, 3)
     save(run, *training, TrainingState(step=3))
-    best = load_best(run, CPU)
+    best = load_named_best(run, CPU)[1]
     assert not best.training
     assert_identical(best.state_dict(), expected)
 
@@ -307,7 +307,7 @@ def flip(path: Path) -> None:
 
 
 def open_best(run: Run) -> None:
-    load_best(run, CPU)
+    load_named_best(run, CPU)[1]
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_weights_of_another_shape_are_named(run: Run) -> None:
     shutil.copy(run.folder / "source.vocab.txt", run.folder / "target.vocab.txt")  # one more word than rows of weights
     reseal(run.folder)
     with pytest.raises(CheckpointError, match=r"the weights cannot be read: .*size mismatch for output") as caught:
-        load_best(Run.open(run.folder), CPU)
+        load_named_best(Run.open(run.folder), CPU)[1]
     assert "\n" not in str(caught.value)
 
 
