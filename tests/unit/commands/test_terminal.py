@@ -97,8 +97,6 @@ def test_a_terminal_shows_what_it_would_obey(screen: Screen) -> None:
     shown = ["".join(one if one.isprintable() else repr(one)[1:-1] for one in text) for text in OBEYED.values()]
     print(*(f"eins\t{text}\tzwei" for text in OBEYED.values()), sep="\n", file=terminal)
     assert screen.seen() == "".join(f"eins\t{text}\tzwei\n" for text in shown)
-    print("\x1b[1mbold\x1b[0m \x1b[1m\x9b2J\x1b[0m \x1b[1m", file=terminal)  # bold that ends is obeyed
-    assert screen.seen() == "\x1b[1mbold\x1b[0m \\x1b[1m\\x9b2J\\x1b[0m \\x1b[1m\n"
 
 
 def test_bars_are_drawn_on_a_terminal_that_shows_the_rest(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
