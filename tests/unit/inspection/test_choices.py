@@ -56,13 +56,6 @@ def test_the_end_can_be_chosen(translator: Translator, is_beam: bool) -> None:
     assert found.translation.ids == ids
 
 
-def test_what_is_shown_can_be_forced_whole(translator: Translator) -> None:
-    found = choices(translator)
-    again = choices(translator, tuple(step.written.id for step in found.steps))
-    assert again.translation.ids == found.translation.ids
-    assert len(again.steps) == len(found.steps)
-
-
 def test_a_translation_that_reached_its_limit_has_no_end(translator: Translator) -> None:
     (id_, *_) = choices(translator).translation.ids
     limit = SearchSettings(max_tokens=3)
