@@ -80,8 +80,11 @@ def test_a_name_with_a_comma_in_it_is_one_name(tfm: Tfm, files: Path) -> None:
 
 
 def test_runs_are_compared_on_their_test_set(tfm: Tfm, project: Path) -> None:
-    code, out, _ = tfm("compare", "tiny", "runs/tiny", "--split", "test", "--device", "cpu", cwd=project)
+    code, out, _ = tfm(
+        "compare", "tiny", "runs/tiny", "--split", "valid", "--split", "test", "--device", "cpu", cwd=project
+    )
     assert code == 0
+    assert "valid: 40 sentences\n" in out
     assert "runs/tiny and tiny have equal scores: 30 sentences show no difference at all\n" in out
 
 

@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -129,11 +130,6 @@ def test_where_one_run_is_lower_cased_all_are_scored_so(
     assert caplog.messages == []
 
 
-def test_every_test_set_is_compared(terms: Terms) -> None:
-    splits = Terms(("valid", "test"), device="cpu", data_dir=terms.data_dir, runs_dir=terms.runs_dir)
-    assert [(each.split, each.sentences) for each in compare(["tiny", "tiny"], splits)] == [("valid", 40), ("test", 30)]
-
-
 def test_a_run_whose_own_split_is_another_text_is_named(
     terms: Terms, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -189,18 +185,6 @@ def test_recipes_are_compared_by_the_spread_of_their_runs(tmp_path: Path, refere
     assert "bs:" not in found.bleu_signature
 
 
-@pytest.mark.parametrize(
-    ("recipes", "message"),
-    [
-        ([["a", "b"], ["c"]], "^c: one run has no spread; name at least two runs of each recipe, or one of each"),
-        ([["a", "b"], ["c", "a"]], "^a: named twice; the runs must be different ones"),
-    ],
-)
-def test_recipes_that_cannot_be_compared(recipes: list[list[str]], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        compare_recipes(recipes)
-
-
 def test_three_sentences_cannot_tell_whatever_a_test_says(tmp_path: Path) -> None:
     reference = file_of(tmp_path / "r", ["the dog runs at home", "the cat runs at home", "the man runs at home"])
     worse = file_of(tmp_path / "worse", ["the dog runs", "x", "y"])
@@ -212,26 +196,25 @@ def test_three_sentences_cannot_tell_whatever_a_test_says(tmp_path: Path) -> Non
 
 def test_names_and_texts_that_do_not_fit(terms: Terms, tiny: Run, tmp_path: Path, references: list[str]) -> None:
     reference, short = file_of(tmp_path / "reference", references), file_of(tmp_path / "short", ["one"])
-    empty, runs_dir = file_of(tmp_path / "empty", []), terms.runs_dir
+    empty = file_of(tmp_path / "empty", [])
     reversed_run = altered(tiny, tmp_path / "reversed", source="en", target="de")
-    splits = Terms(("valid", "test"), data_dir=terms.data_dir, runs_dir=runs_dir)
-    with pytest.raises(CheckpointError, match=r"no such run; runs/ has none; and there is no file nothing$"):
-        compare([short, "nothing"])
-    with pytest.raises(CheckpointError, match=r"no run here \(run.json is missing\); `tfm train` makes one$"):
-        compare([short, str(tmp_path)])
-    with pytest.raises(DataError, match=r"^files of translations need a reference: name it with --reference"):
-        compare([short, short])
-    with pytest.raises(DataError, match=f"^{short} has 1 line, {reference} has 30; line n must translate line n"):
-        compare([reference, short], Terms(references=Path(reference)))
-    with pytest.raises(DataError, match=f"^{short} has 1 line, test has 30; line n must translate line n"):
-        compare(["tiny", short], terms)
-    with pytest.raises(DataError, match="one text, but there are valid, test; choose one with --split"):
-        compare(["tiny", short], splits)
-    with pytest.raises(DataError, match="a run needs sentences to translate; name their file with --input"):
-        compare(["tiny", short], Terms(references=Path(short), runs_dir=runs_dir))
-    with pytest.raises(DataError, match=f"^{empty}: empty; name a file with one reference translation per line"):
-        compare([empty, empty], Terms(references=Path(empty)))
-    with pytest.raises(
-        DataError, match=r"^runs of different languages cannot be compared: tiny de→en, .*reversed en→de"
+    lengths = f"^{short} has 1 line, .* has 30; line n must translate line n"
+    for names, wrong_terms, message in (
+        ([short, "nothing"], Terms(), r"no such run; runs/ has none; and there is no file nothing$"),
+        ([short, str(tmp_path)], Terms(), r"no run here \(run.json is missing\); `tfm train` makes one$"),
+        ([short, short], Terms(), r"^files of translations need a reference: name it with --reference"),
+        ([reference, short], Terms(references=Path(reference)), lengths),
+        (["tiny", short], terms, lengths),
+        (["tiny", short], replace(terms, splits=("valid", "test")), "one text, but there are valid, test; choose one "),
+        (["tiny", short], replace(terms, references=Path(short)), "a run needs sentences to translate; name their "),
+        ([empty, empty], Terms(references=Path(empty)), f"^{empty}: empty; name a file with one reference"),
+        (["tiny", reversed_run], terms, "^runs of different languages cannot be compared: tiny de→en, .*d en→de"),
     ):
-        compare(["tiny", reversed_run], terms)
+        with pytest.raises((CheckpointError, DataError), match=message):
+            compare(names, wrong_terms)
+    for recipes, message in (
+        ([["a", "b"], ["c"]], "^c: one run has no spread; name at least two runs of each recipe, or one of each"),
+        ([["a", "b"], ["c", "a"]], "^a: named twice; the runs must be different ones"),
+    ):
+        with pytest.raises(DataError, match=message):
+            compare_recipes(recipes)

@@ -74,12 +74,6 @@ def test_losses_equal_a_plain_loop_over_sentences(
     assert (losses.loss_batch_mean == losses.loss) == (len(batches) == 1)
 
 
-def test_dropout_plays_no_part_in_the_losses(translator: Translator, split: EncodedSplit) -> None:
-    rows = np.arange(5)
-    expected = corpus_losses(translator.model, split, rows)
-    assert corpus_losses(translator.model.train(), split, rows) == expected
-
-
 def test_processes_that_share_the_work_find_the_very_same_losses(
     translator: Translator, split: EncodedSplit, monkeypatch: pytest.MonkeyPatch
 ) -> None:

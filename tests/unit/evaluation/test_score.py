@@ -17,8 +17,6 @@ from transformer_cli.translator import Translator
 
 log = logging.getLogger(__name__)  # pytest --log-cli-level=INFO shows what is said here
 
-PAIRS = [("Der alte Hund singt im Park.", "The old dog sings in the park."), ("Die Katze singt.", "A dog!")]
-
 
 def sides(corpus: Path, split: str = "test") -> tuple[list[str], list[str]]:
     source, target = ((corpus / f"{split}.{side}").read_text("utf-8").split("\n")[:-1] for side in ("de", "en"))
@@ -41,6 +39,7 @@ def test_what_the_decoder_wrote_has_the_decoders_log_probability(
     found = list(score_pairs(translator, [(each.source, each.text) for each in same]))
     assert [each.log_prob for each in found] == pytest.approx([each.log_prob for each in same], abs=1e-4)
     assert [each.tokens for each in found] == [len(each.ids) + 1 for each in same]
+    assert [each.ppl for each in found] == pytest.approx([math.exp(-each.log_prob / each.tokens) for each in found])
 
 
 def test_the_lines_of_a_split_add_up_to_its_loss(
@@ -63,30 +62,18 @@ def test_the_lines_of_a_split_add_up_to_its_loss(
     assert total == f"{corpus / 'test.en'}: 30 lines, {tokens} tokens, perplexity {judged.result.ppl:.3f}"
 
 
-def test_a_line_has_its_log_probability_tokens_and_perplexity(translator: Translator) -> None:
-    likely, unlikely = score_pairs(translator, PAIRS)
-    assert (likely.source, likely.target, likely.tokens, unlikely.tokens) == (*PAIRS[0], 9, 4)
-    assert likely.ppl == pytest.approx(math.exp(-likely.log_prob / 9))
-    assert likely.ppl < unlikely.ppl
-
-
-def test_blank_lines_are_scored_only_where_the_other_side_has_words(translator: Translator) -> None:
+def test_blank_lines_are_scored_only_where_the_other_side_has_words(
+    translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     both, no_target, no_source = score_pairs(translator, [(" ", ""), ("Der Hund", "  "), ("", "The dog")])
     assert both == LineScore(" ", "", 0.0, 0, 1.0)
     assert (no_target.tokens, no_source.tokens) == (1, 3)
     assert no_target.log_prob < 0
     assert no_source.log_prob < 0
-    (alone,) = score_pairs(translator, [("", "")])
-    assert (alone.log_prob, alone.tokens) == (0.0, 0)
-
-
-def test_blank_files_have_no_perplexity(
-    translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
     (tmp_path / "blank").write_text("\n")
     with caplog.at_level(logging.INFO):
         assert len(list(score_files(translator, tmp_path / "blank", tmp_path / "blank"))) == 1
-    assert caplog.messages == []
+    assert caplog.messages == []  # no perplexity
 
 
 def test_a_line_too_long_is_named_with_its_file(
@@ -104,10 +91,6 @@ def test_a_line_too_long_is_named_with_its_file(
         next(found)
     with pytest.raises(DataError, match=r"^target: line 1: 15 tokens"):
         list(score_pairs(translator, [("Hund", "dog " * 15)]))
-
-
-def test_files_out_of_step_are_named_with_their_lengths(translator: Translator, tmp_path: Path) -> None:
     (tmp_path / "a").write_text("Hund\nHund\n")
-    (tmp_path / "b").write_text("dog\n")
-    with pytest.raises(DataError, match=r"a has 2 lines, .*b has 1; line n must translate line n"):
+    with pytest.raises(DataError, match=r"a has 2 lines, .*b has 3; line n must translate line n"):
         list(score_files(translator, tmp_path / "a", tmp_path / "b"))
