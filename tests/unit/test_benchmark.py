@@ -1,7 +1,6 @@
 """scripts/benchmark.py: what it counts, and that each kind of section still runs. No figure is judged."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +10,7 @@ import torch
 
 import benchmark
 from measure import busy, commands, decoding, exported, figures, steady, training, work, zipf
-from measure.figures import Figure, Unavailable, alternate
-from oracles.plain import is_plain
+from measure.figures import Figure, alternate
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
@@ -92,14 +90,6 @@ def test_a_section_that_cannot_be_measured_says_why(
     assert capsys.readouterr().out.endswith(f"greedy: not measured: {reason}\nstart: not measured: {reason}\n")
 
 
-def test_another_shape_of_model_is_refused(project: Path, translator: Translator) -> None:
-    shape = translator.run.config.model.model_copy(update={"norm": "pre"})
-    assert is_plain(translator.run.config.model)
-    assert not is_plain(shape)
-    _, sentences = decoding.open_run(str(project / "runs/tiny"), project / "data")
-    assert len(sentences) == 30
-
-
 def test_ctranslate2_gets_the_same_weights(translator: Translator, corpus: Path) -> None:
     pytest.importorskip("ctranslate2")
     sentences = list(read_lines(corpus / "test.de"))
@@ -110,16 +100,6 @@ def test_ctranslate2_gets_the_same_weights(translator: Translator, corpus: Path)
     beside_ready_tokens = exported.exported_speed(translator, sentences, rounds=1)
     assert [benchmark._mark(each) for each in beside_ready_tokens] == ["≥ 0.9", "≥ 0.9"]
     assert all(each.ratio for each in beside_ready_tokens)
-
-
-def test_a_beam_beside_greedy_search_and_ctranslate2s_beam(translator: Translator, corpus: Path) -> None:
-    sentences = list(read_lines(corpus / "test.de"))
-    beside_greedy, *others = decoding.beam_speed(translator, sentences, rounds=1)
-    assert (beside_greedy.section, beside_greedy.unit) == ("beam", "s")
-    assert beside_greedy.ratio
-    assert benchmark._mark(beside_greedy) == "≤ 2.2"
-    alike = {each.name: each.ours for each in others if each.unit == "%"}
-    assert alike.get("the same translations, float32", 100) > 90
 
 
 def test_training_and_its_profile(corpus: Path, project: Path) -> None:
@@ -138,20 +118,6 @@ def test_memory_of_training(corpus: Path, project: Path) -> None:
     assert peak.reference is not None
     assert 100 < peak.reference < peak.ours < 2000
     assert first_step.ours > 0
-
-
-@pytest.mark.skipif(not PROC.exists(), reason="Linux only")
-def test_memory_is_watched_over_all_processes(tmp_path: Path) -> None:
-    hold = "import time; held = bytearray(60_000_000); time.sleep(0.5)"
-    parent = f"import subprocess, sys; held = bytearray(40_000_000); subprocess.run([sys.executable, '-c', '{hold}'])"
-    _, memory, processes = commands._watch((sys.executable, "-c", parent), tmp_path)
-    assert processes == 2
-    assert 100e6 < memory < 200e6
-
-
-def test_a_command_that_fails_ends_the_section() -> None:
-    with pytest.raises(Unavailable, match="exit code 2"):
-        commands._run(*commands.TFM, "translate", "--no-such-option")
 
 
 def test_the_made_up_corpus_is_the_same_each_time_and_its_words_are_unequal(tmp_path: Path) -> None:
@@ -179,12 +145,6 @@ def test_speed_beside_other_programs(corpus: Path, project: Path, monkeypatch: p
     ]
     assert (quiet.ours, quiet.reference) == (ours.reference, theirs.reference)
     assert min(quiet.ours, ours.ours, theirs.ours) > 0
-
-
-def test_a_measured_process_that_ends_ends_the_section(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(busy, "STEADY", "raise SystemExit(1)")
-    with pytest.raises(Unavailable, match="has ended, with exit code 1"):
-        busy.busy_speed([busy.Work("none", ())])
 
 
 def test_each_work_counts_its_target_tokens(corpus: Path, project: Path) -> None:

@@ -23,12 +23,6 @@ def test_a_mean_below_the_target_must_be_so_beyond_chance() -> None:
     assert by_chance["p"] == pytest.approx(0.4200, abs=0.005)  # t = -0.002 / (0.0202 / √5) = -0.222 with 4 degrees
 
 
-def test_a_mean_above_the_target_is_never_met() -> None:
-    worse = judged([TARGET + 0.01, TARGET + 0.02, TARGET + 0.03])
-    assert worse["p"] > 0.95
-    assert not worse["met"]
-
-
 def test_one_seed_proves_nothing() -> None:
     assert judged([TARGET - 1.0]) == {"losses": [TARGET - 1.0], "mean": TARGET - 1.0, "p": None, "met": False}
 

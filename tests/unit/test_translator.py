@@ -24,7 +24,6 @@ from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.runs.run import Run
 from transformer_cli.translator import Options, Translation, Translator
@@ -72,9 +71,19 @@ def test_a_translation_is_greedy_search_and_the_word_attended_to_most(
                 tokens, replaced, log_prob = by_the_book(translator, translation.source)
                 assert translation.tokens == tokens
                 assert translation.text == replaced
+                words = [translation.source_tokens[index] for index in translation.alignment]
+                written = [word if token == "<unk>" else token for token, word in zip(tokens, words, strict=True)]
+                assert isinstance(translator.run.codecs.target, WordCodec)
+                assert translator.run.codecs.target.joins.join(written) == replaced
                 assert translation.log_prob == pytest.approx(log_prob, abs=1e-4)
                 n_unknown += tokens.count("<unk>")
     assert n_unknown > 2
+
+
+def assert_same(some: Sequence[Translation], others: Sequence[Translation]) -> None:
+    for one, other in zip(some, others, strict=True):
+        assert (one.source, one.text, one.tokens) == (other.source, other.text, other.tokens)
+        assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
 
 
 def test_a_sentence_alone_is_translated_as_among_others(
@@ -85,12 +94,7 @@ def test_a_sentence_alone_is_translated_as_among_others(
     monkeypatch.setattr(engine, "BATCH_POSITIONS", 40)
     in_small_batches = translator.translations(sentences)
     for translations in (alone, in_small_batches):
-        assert [_words(each) for each in translations] == [_words(each) for each in together]
-        assert [each.log_prob for each in translations] == pytest.approx([each.log_prob for each in together], abs=1e-4)
-
-
-def _words(translation: Translation) -> tuple[str, str, list[str]]:
-    return translation.source, translation.text, translation.tokens
+        assert_same(translations, together)
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 1000])
@@ -111,12 +115,6 @@ def test_a_stream_keeps_the_order_and_reads_no_further_than_its_chunk(
         texts.append(translation.text)
     assert texts == translator.translate(sentences)
     assert max(ahead) == min(chunk, len(sentences))
-
-
-def test_a_line_too_long_is_counted_from_the_first_of_the_stream(translator: Translator) -> None:
-    lines = ["Hund", "Katze", "", "Hund " * 15]
-    with pytest.raises(DataError, match=r"^line 4: 15 tokens, but the model takes at most 14 "):
-        list(translator.stream(lines, chunk=3))
 
 
 def test_an_error_of_a_stream_comes_after_what_came_before_it(translator: Translator) -> None:
@@ -149,10 +147,11 @@ def test_a_stream_of_long_lines_is_translated_in_smaller_parts(
 def test_of_a_line_too_long_to_be_read_no_more_than_the_limit_is_used(
     translator: Translator, on_error: Any, text: str | None, n_read: int
 ) -> None:
-    endless, hund = translator.translations(["Hund" * 1001, "Hund"], Options(on_error=on_error))
+    endless, many, hund = translator.translations(["Hund" * 1001, "Hund " * 15, "Hund"], Options(on_error=on_error))
     assert (endless.source, len(endless.source_tokens)) == ("Hund" * 1000, n_read)
     assert text is None or endless.text == text
-    assert (endless.was_too_long, hund.was_too_long) == (True, False)
+    assert (endless.was_too_long, many.was_too_long, hund.was_too_long) == (True, True, False)
+    assert (many.source_tokens, hund.source_tokens) == (["hund"] * n_read, ["hund"])
 
 
 def test_a_model_without_a_last_position_takes_as_many_tokens_as_a_line_may_have_characters(
@@ -183,37 +182,13 @@ def test_a_model_that_never_ends_is_stopped(project: Path, sentence: str, max_to
     assert len(translation.tokens) == longest
 
 
-def test_a_text_of_words_unknown_to_the_model_is_written_from_the_source(translator: Translator) -> None:
-    name = "Der kleine Zorro schläft am Strand."
-    assert translator.translate([name]) == ["the small zorro sleeps at the beach."]
-    assert translator.translate([name], Options(keep_unk=True)) == ["the small <unk> sleeps at the beach."]
-
-
-def test_a_translation_keeps_the_tokens_that_were_read(translator: Translator) -> None:
-    sentences = ["Der alte Hund.", " ", "Hund " * 15]
-    read = [
-        translation.source_tokens for translation in translator.translations(sentences, Options(on_error="truncate"))
-    ]
-    assert read == [["der", "alte", "hund", "."], [], ["hund"] * 14]
-
-
 def test_one_str_is_not_taken_for_a_list_of_letters(translator: Translator) -> None:
     with pytest.raises(TypeError, match=r"expected a list of sentences, such as \['Hallo'\]"):
         translator.translate("Hallo")
 
 
-@pytest.fixture
-def set_threads() -> Iterator[Callable[[int], None]]:
-    """Gives torch so many; afterwards one again, as in all tests."""
-    yield torch.set_num_threads
-    torch.set_num_threads(1)
-
-
-def test_batches_side_by_side_in_threads_give_the_same(
-    translator: Translator,
-    sentences: Sequence[str],
-    set_threads: Callable[[int], None],
-    monkeypatch: pytest.MonkeyPatch,
+def test_batches_side_by_side_in_threads_give_the_same_or_their_error(
+    translator: Translator, sentences: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "BATCH_POSITIONS", 40)
     alone = translator.translations(sentences)
@@ -223,32 +198,23 @@ def test_batches_side_by_side_in_threads_give_the_same(
         seen.add((threading.get_ident(), torch.get_num_threads()))
         return decode(*arguments, **settings)
 
-    monkeypatch.setattr(engine, "decode", watched)
-    set_threads(3)
-    together = Translator(translator.run, translator.device).translations(sentences)
-    assert torch.get_num_threads() == 3
-    assert {threads for _, threads in seen} == {1}
-    assert threading.get_ident() not in {thread for thread, _ in seen}
-    for one, other in zip(alone, together, strict=True):
-        assert (one.source, one.text, one.tokens) == (other.source, other.text, other.tokens)
-        assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
-
-
-def test_an_error_in_a_thread_is_an_error_of_the_whole(
-    translator: Translator,
-    sentences: Sequence[str],
-    set_threads: Callable[[int], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     def fail(*_: Any, **__: Any) -> list[list[Hypothesis]]:
         raise DataError("no")
 
-    monkeypatch.setattr(engine, "BATCH_POSITIONS", 40)
-    monkeypatch.setattr(engine, "decode", fail)
-    set_threads(2)
-    with pytest.raises(DataError, match="no"):
-        Translator(translator.run, translator.device, batches_at_a_time=2).translations(sentences)
-    assert torch.get_num_threads() == 2
+    monkeypatch.setattr(engine, "decode", watched)
+    torch.set_num_threads(3)
+    try:
+        together = Translator(translator.run, translator.device).translations(sentences)
+        assert torch.get_num_threads() == 3
+        assert {threads for _, threads in seen} == {1}
+        assert threading.get_ident() not in {thread for thread, _ in seen}
+        assert_same(together, alone)
+        monkeypatch.setattr(engine, "decode", fail)
+        with pytest.raises(DataError, match="no"):
+            Translator(translator.run, translator.device, batches_at_a_time=2).translations(sentences)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(1)  # as in all tests
 
 
 # How to search
@@ -340,59 +306,31 @@ def test_by_subwords_any_prefix_begins_the_translations_as_it_is_written(
     assert _drawn(blank) == [""]
 
 
-def test_by_subwords_text_that_is_cut_into_the_same_ids_scores_as_it_was_decoded(
-    by_subwords: Translator, sentences: Sequence[str]
-) -> None:
-    best = by_subwords.translations(sentences, settings=BEAM)
-    written = [each for one in best for each in (one, *one.alternatives) if 0 < len(each.ids) < 10]
-    same = [each for each in written if by_subwords.run.codecs.target.encode(each.text).ids == each.ids]
-    log.info("%d of %d texts are cut into the decoder's own ids", len(same), len(written))
-    assert len(same) > 0.5 * len(written)
-    found = score_pairs(by_subwords, [(each.source, each.text) for each in same])
-    assert [each.log_prob for each in found] == pytest.approx([each.log_prob for each in same], abs=1e-4)
-
-
-def test_a_prefix_of_nothing_is_no_prefix(translator: Translator, sentences: Sequence[str]) -> None:
-    assert translator.translate(sentences, Options(prefix=" ")) == translator.translate(sentences)
-
-
-def test_a_prefix_too_long_to_be_cut_into_tokens_is_an_error(translator: Translator) -> None:
-    with pytest.raises(DataError, match=r"^--prefix has more than 4,000 characters; shorten it$"):
-        translator.translate(["Hund"], Options(prefix="(" * 4001))
-
-
-def test_a_prefix_that_the_model_cannot_write_is_an_error_with_its_word(translator: Translator) -> None:
-    with pytest.raises(DataError, match=r"^--prefix: the model cannot write 'quokka', which is not in its vocabulary"):
-        translator.translate(["Hund"], Options(prefix="The quokka sleeps"))
-
-
 @pytest.mark.parametrize(
-    ("n_tokens", "max_tokens", "limit"), [(15, None, 14), (13, None, 12), (4, 3, 3)], ids=["model", "source", "asked"]
+    ("prefix", "max_tokens", "line", "message"),
+    [
+        ("(" * 4001, None, "Hund", "^--prefix has more than 4,000 characters; shorten it$"),
+        ("The quokka", None, "Hund", "^--prefix: the model cannot write 'quokka', which is not in its vocabulary"),
+        (
+            "dog " * 15,
+            None,
+            "Der alte Hund singt.",
+            "^line 8: --prefix has 15 tokens, but the translation may have 14; ",
+        ),
+        ("dog " * 13, None, "Hund", "^line 8: --prefix has 13 tokens, but the translation may have 12; "),
+        ("dog " * 4, 3, "Hund", "^line 8: --prefix has 4 tokens, but the translation may have 3; "),
+    ],
+    ids=["endless", "unknown", "model", "source", "asked"],
 )
-def test_a_prefix_longer_than_a_translation_is_an_error_with_its_line(
-    translator: Translator, n_tokens: int, max_tokens: int | None, limit: int
+def test_a_prefix_that_cannot_be_written_is_an_error(
+    translator: Translator, prefix: str, max_tokens: int | None, line: str, message: str
 ) -> None:
-    options, settings = Options(prefix="dog " * n_tokens), SearchSettings(max_tokens=max_tokens)
-    lines = [" ", "Der alte Hund singt." if limit == 14 else "Hund"]
-    message = f"^line 8: --prefix has {n_tokens} tokens, but the translation may have {limit}; "
+    settings = SearchSettings(max_tokens=max_tokens)
     with pytest.raises(DataError, match=message):
-        translator.translations(lines, options, settings, first_line=7)
+        translator.translations([" ", line], Options(prefix=prefix), settings, first_line=7)
 
 
 # What translations carry
-
-
-def test_each_token_is_aligned_with_the_source_token_that_it_attended_to(
-    translator: Translator, sentences: Sequence[str]
-) -> None:
-    n_unknown = 0
-    for each in translator.translations(sentences):
-        words = [each.source_tokens[index] for index in each.alignment]
-        written = [word if token == "<unk>" else token for token, word in zip(each.tokens, words, strict=True)]
-        assert isinstance(translator.run.codecs.target, WordCodec)
-        assert each.text == translator.run.codecs.target.joins.join(written)
-        n_unknown += each.tokens.count("<unk>")
-    assert n_unknown > 2
 
 
 def test_an_alignment_is_the_largest_weight_of_the_attention_that_travels_along(translator: Translator) -> None:
@@ -440,12 +378,7 @@ def test_an_ensemble_of_a_run_with_itself_translates_as_the_run(
 @pytest.mark.parametrize(
     ("file", "text", "difference"),
     [
-        ("target.vocab.txt", "<unk>\n<pad>\n<sos>\n<eos>\na\n", "target.vocab.txt"),
-        (
-            "target.joins.json",
-            '{"glue_left": [], "glue_right": [], "glued_pairs": [], "spaced_pairs": [], "glued_scripts": []}',
-            "target.joins.json",
-        ),
+        ("target.vocab.txt", "<unk>\n<pad>\n<sos>\n<eos>\na\n", "other vocabularies"),
         ("config.yaml", "data.source=fr", "data.source: de and fr"),
         ("config.yaml", "data.lowercase=false", "data.lowercase: true and false"),
     ],
