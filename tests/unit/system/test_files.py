@@ -168,6 +168,22 @@ def test_a_file_system_that_cannot_sync_folders_is_no_error(tmp_path: Path, monk
     assert names(tmp_path) == ["a.txt", "new"]
 
 
+@pytest.mark.parametrize("function", ["fsync", "replace", "mkdir"])
+def test_errors_name_the_place_that_the_user_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    def fill() -> None:
+        with new_folder(tmp_path / "new") as unfinished:
+            write_text(unfinished / "a.txt", "text")
+
+    monkeypatch.setattr(os, function, failing(errno.ENOSPC))
+    with pytest.raises(OSError, match="No space left") as refused:
+        fill()
+    assert refused.value.filename in {str(tmp_path / "new"), str(tmp_path / "new" / "a.txt")}
+    assert refused.value.filename2 is None
+    assert names(tmp_path) == []
+
+
 # What killed processes leave
 
 LEFT = ".file.unfinished-0123abcd"
