@@ -7,7 +7,7 @@ exports/multi30k-int8/
     source.vocab.txt target.vocab.txt target.joins.json     the run's codecs (of subwords: *.subwords.model)
     model.bin config.json source_vocabulary.json target_vocabulary.json     what CTranslate2 reads
     README.md                       how to use it from Python without tfm
-    evaluations.jsonl               what `tfm evaluate` found, if it was asked (evaluation/record.py)
+    evaluations.jsonl               what `tfm evaluate` found, if it was asked (evaluations.py)
 
 Knows nothing of how the weights are written or used.
 """
