@@ -136,6 +136,7 @@ def test_a_shard_names_the_line_of_the_whole_text(tfm: Tfm, project: Path, text:
         (("--shard", "1/2", "-i", "nowhere", "-o", "OUT"), 1, "nowhere: cannot be read: No such file or directory"),
         (("-i", "IN", "-o", "IN/out"), 1, "IN/out: cannot be written: Not a directory; "),
         (("--shard", "1/2", "-i", "IN", "-o", "IN/out"), 1, "IN/out: cannot be written: Not a directory; "),
+        (("--shard", "1/2", "-i", "IN", "-o", "IN"), 1, "IN: cannot be written: it is the --input, from which shards"),
     ],
 )
 def test_what_cannot_be_cut_or_written_is_one_line(

@@ -398,6 +398,8 @@ def _choose_shard(given: str | None, world: "World", input_file: Path | None, ou
         raise DataError(f"{input_file}: its lines have to be counted before they are cut into shards; name a file")
     if _is_stream(output):
         raise unwritable(output, "shards are joined in a file")
+    if output.exists() and output.samefile(input_file):
+        raise unwritable(output, "it is the --input, from which shards are cut")
     return shard
 
 

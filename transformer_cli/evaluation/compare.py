@@ -188,7 +188,8 @@ def compare_recipes(recipes: Sequence[Sequence[str]], terms: Terms = Terms()) ->
     names = [name for runs in recipes for name in runs]
     if few := next((runs for runs in recipes if len(runs) < 2), None):
         raise DataError(f"{few[0]}: one run has no spread; name at least two runs of each recipe, or one of each")
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    places = [(terms.runs_dir / name if (terms.runs_dir / name).is_dir() else Path(name)).resolve() for name in names]
+    if twice := next((name for name, place in zip(names, places, strict=True) if places.count(place) > 1), None):
         raise DataError(f"{twice}: named twice; the runs must be different ones")
     comparisons = []
     for written in _translate_all(names, terms):

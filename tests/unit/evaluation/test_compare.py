@@ -215,6 +215,7 @@ def test_names_and_texts_that_do_not_fit(terms: Terms, tiny: Run, tmp_path: Path
     for recipes, message in (
         ([["a", "b"], ["c"]], "^c: one run has no spread; name at least two runs of each recipe, or one of each"),
         ([["a", "b"], ["c", "a"]], "^a: named twice; the runs must be different ones"),
+        ([["a", "b"], ["c", "./a"]], "^a: named twice; the runs must be different ones"),
     ):
         with pytest.raises(DataError, match=message):
             compare_recipes(recipes)
