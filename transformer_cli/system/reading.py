@@ -23,7 +23,7 @@ def read_bytes(path: Path, *, most: int = LARGEST) -> bytes:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size  # read(n) takes n bytes of memory, however small the file is
             content = file.read(min(size, most) + 1)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # below a file nothing is
         raise MissingFile(f"{path}: missing") from None
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
