@@ -52,7 +52,8 @@ def choose_device_of(world: World, name: str) -> torch.device:
 def choose_precision(setting: str, device: torch.device) -> Precision:
     """Returns the set precision; auto is bfloat16 where the hardware is fast at it, else float32.
 
-    Fast are CPUs with AVX512-BF16 or AMX, and CUDA devices of compute capability 8.0 or higher.
+    Fast are CPUs with AVX512-BF16 but without AMX, and CUDA devices of compute capability 8.0 or higher. With AMX the
+    default model took 1.12 times as long in bfloat16 as in float32 (docs/benchmarks.md, "busy").
     """
     if setting == "bfloat16" or (setting == "auto" and fast_at_bfloat16(device)):
         return "bfloat16"
@@ -80,5 +81,5 @@ def fast_at_bfloat16(device: torch.device) -> str:
         return f"compute capability {major}.{minor}" if major >= 8 else ""
     if device.type != "cpu":
         return ""
-    probes = {"AMX": "_is_amx_tile_supported", "AVX512-BF16": "_is_avx512_bf16_supported"}
-    return next((name for name, probe in probes.items() if getattr(torch.cpu, probe, lambda: False)()), "")
+    amx, avx512 = (getattr(torch.cpu, f"_is_{name}_supported", lambda: False)() for name in ("amx_tile", "avx512_bf16"))
+    return "AVX512-BF16" if avx512 and not amx else ""

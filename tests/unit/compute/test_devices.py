@@ -94,12 +94,12 @@ def test_too_few_devices_are_one_error_in_all_processes(monkeypatch: pytest.Monk
     [
         ("auto", [], "float32"),
         ("auto", ["_is_avx512_bf16_supported"], "bfloat16"),
-        ("auto", ["_is_amx_tile_supported"], "bfloat16"),
+        ("auto", PROBES, "float32"),
         ("float32", PROBES, "float32"),
         ("bfloat16", [], "bfloat16"),
     ],
 )
-def test_auto_is_bfloat16_on_a_cpu_that_multiplies_it(
+def test_auto_is_bfloat16_where_that_was_measured_to_be_faster(
     monkeypatch: pytest.MonkeyPatch, setting: str, supported: list[str], precision: str
 ) -> None:
     set_cpu(monkeypatch, *supported)
