@@ -138,4 +138,4 @@ def test_several_runs_translate_and_are_judged_together(tfm: Tfm, workspace: Pat
         code, out, err = tfm(*command, *both, cwd=workspace)
         assert (code, out, err.count("\n")) == (1, "", 1)
         assert err.startswith("tfm: error: runs/tiny and runs/twin cannot translate together")
-        assert "(target.vocab.txt)" in err
+        assert "(other vocabularies)" in err
