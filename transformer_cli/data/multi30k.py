@@ -119,8 +119,7 @@ def _download(address: str, path: Path) -> None:
     A server that cannot be reached, or says that it may answer later, is asked three times.
     """
     import requests  # takes a tenth of a second
-    from requests.adapters import HTTPAdapter
-    from urllib3.util import Retry
+    from requests.adapters import HTTPAdapter, Retry  # type: ignore[attr-defined]  # urllib3's, which requests needs
 
     log.info("fetching %s", address)
     total, expected = hashlib.sha256(), SUMS[path.name]
