@@ -36,7 +36,8 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
         if given in (None, manifest.get("codec", {})):
             found.append(folder)
     if not found:
-        which, remedy = "these settings and this text", "the same --config and --set"
+        which = f"these settings{' and this text' if data.files else ''}"
+        remedy = "the same --config and --set"
         if data.fingerprint:
             which, remedy = f"fingerprint {data.fingerprint}", "the run's config.yaml as --config"
         left_out = f" (left out: {'; '.join(damaged)})" if damaged else ""
@@ -68,10 +69,12 @@ def shape(settings: Mapping[str, Any]) -> dict[str, Any]:
 def is_text_of(manifest: Mapping[str, Any], files: Mapping[str, FilePair]) -> bool:
     """Whether a dataset was made from the user's own files, wherever they have been moved since.
 
-    Their content decides; a file that is gone is taken for the one that was read. Raises OSError.
+    Their content decides; a file that is gone is taken for the one of the same name. Raises OSError.
     """
-    sums, read = manifest["sources"], cache(sha256)  # a file may be both sides
-    found = {f"{split}.{side}": getattr(pair, side) for split, pair in files.items() for side in FilePair.model_fields}
-    return found.keys() == sums.keys() and all(
-        read(path) == sums[name] for name, path in found.items() if path.is_file()
+    recorded, sums, read = manifest["settings"]["files"], manifest["sources"], cache(sha256)  # a file may be both sides
+    return recorded.keys() == files.keys() and all(
+        read(path) == sums[f"{split}.{side}"] if path.is_file() else Path(recorded[split][side]).name == path.name
+        for split, pair in files.items()
+        for side in FilePair.model_fields
+        for path in [getattr(pair, side)]
     )

@@ -13,6 +13,7 @@ runs/multi30k/
     checkpoints/step-0004540/       what was saved after step 4540 (see checkpoints.py)
     best  last                      text files that name a checkpoint of this run
     average                         likewise, if training averages weights
+    unsaved                         exists until `last` is written for the first time: nothing has been saved yet
 runs/latest                         a text file that names the newest run
 
 Knows nothing of what a checkpoint holds. Imports torch only where a model is made.
@@ -54,6 +55,7 @@ Result = TypeVar("Result")
 FORMAT_VERSION = 4
 EXPORTED = "export.json"  # what an exported run has in place of run.json (exported.py)
 HISTORY = "history.jsonl"
+UNSAVED = "unsaved"
 STEP, AVERAGE = (rf"{kind}-(?:\d{{7}}|[1-9]\d{{7,}})" for kind in ("step", "average"))
 CHECKPOINT = re.compile(f"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what a pointer may name
 POINTERS = ("best", "last", "average")
@@ -110,6 +112,7 @@ class Run(Opened):
         """Make the folder of a new run, in which nothing has been saved yet (see `is_new`)."""
         assert is_new(folder), folder
         folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / UNSAVED, "nothing has been saved yet\n")
         for name in ("run.json", SUMS):  # of a run that was killed before its first save
             (folder / name).unlink(missing_ok=True)
         dataset.codecs.save(folder)
@@ -203,6 +206,7 @@ class Run(Opened):
     def point(self, pointer: str, name: str) -> None:
         """Let `best`, `last` or `average` name a checkpoint that is there."""
         write_text(self.folder / pointer, f"{name}\n")
+        (self.folder / UNSAVED).unlink(missing_ok=True)
 
     def has_checkpoint(self, pointer: str) -> bool:
         """Whether the file `best` or `last`, which names a checkpoint, exists."""
@@ -336,8 +340,8 @@ def is_new(folder: Path) -> bool:
     """
     if (folder / EXPORTED).is_file():
         read_identity(folder)  # which says what the folder is
-    n_saved = len([*(folder / "checkpoints").glob("step-*")])
-    if n_saved < 2 and not any(os.path.lexists(folder / name) for name in POINTERS):
+    is_saved = any(folder.glob("checkpoints/step-*")) and not (folder / UNSAVED).is_file()
+    if not is_saved and not any(os.path.lexists(folder / name) for name in POINTERS):
         return True  # never begun, or killed before the first save was complete
     for name in ("run.json", "last"):
         if not (folder / name).is_file():

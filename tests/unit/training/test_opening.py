@@ -156,6 +156,9 @@ def test_a_first_save_that_was_cut_off_is_no_damage(folder: Path) -> None:
     for pointer in ("best", "last"):
         (folder / pointer).unlink()
     shutil.rmtree(folder / "checkpoints/step-0000006")
+    with pytest.raises(CheckpointError, match="last is missing"):
+        is_new(folder)
+    (folder / "unsaved").write_text("nothing has been saved yet\n", encoding="utf-8")  # as it is until then
     assert is_new(folder)
     (folder / "best").write_text("step-0000002\n", encoding="utf-8")
     with pytest.raises(CheckpointError, match="last is missing"):

@@ -411,7 +411,7 @@ def test_a_trained_run_without_its_pointers_is_damaged_not_new(
     for pointer in ("last", "best"):
         (run.folder / pointer).rename(run.folder / f"{pointer} elsewhere")
     with pytest.raises(
-        CheckpointError, match=rf"^{run.folder}/last is missing, but the run has been trained .* --fresh"
+        CheckpointError, match=rf"^{run.folder}/last is missing, but the run has been trained; .* --fresh"
     ):
         train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")
     for pointer in ("last", "best"):
