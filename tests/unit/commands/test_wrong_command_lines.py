@@ -34,11 +34,11 @@ import transformer_cli.config.load
 from transformer_cli.commands import completion
 from transformer_cli.commands.app import main
 completion.runs(), completion.splits(), completion.settings(''), completion.configs('')
-print('imported:', *sorted({'torch', 'spacy', 'numpy', 'rich'} & set(sys.modules)))
+print('imported:', *sorted({'torch', 'spacy', 'numpy', 'rich'} & set(sys.modules)), flush=True)
 for line in sys.argv[1:]:
     with suppress(SystemExit):
         main(line.split())
-print('imported:', *sorted({'torch', 'spacy', 'matplotlib', 'rich'} & set(sys.modules)))
+print('imported:', *sorted({'torch', 'spacy', 'matplotlib', 'rich'} & set(sys.modules)), flush=True)
 """
 
 
