@@ -36,6 +36,12 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert not anchor or anchor in anchors(target), link
 
 
+@pytest.mark.parametrize("page", [ROOT / "docs/design.md", ROOT / "CONTRIBUTING.md"], ids=name)
+def test_functions_that_are_named_exist(page: Path) -> None:
+    for file, function in re.findall(r"`([\w/]+\.py)::(\w+)`", page.read_text(encoding="utf-8")):
+        assert re.search(rf"\b(def|class) {function}\b", (ROOT / "transformer_cli" / file).read_text("utf-8")), file
+
+
 def test_every_page_is_found_from_the_index() -> None:
     index = ROOT / "docs" / "README.md"
     linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text("utf-8"))}

@@ -287,7 +287,7 @@ class TrainingConfig(Section):
     optimizer: Literal["adam", "muon"] = "adam"
     """muon (Jordan et al. 2024) is for the matrices of the layers, and adam then for all other weights"""
     learning_rate: Annotated[float, Field(gt=0.0)] = 5e-4
-    """the schedule's peak"""
+    """the schedule's peak (with cosine and warm-up it is not quite reached, because both run from the first step)"""
     muon_learning_rate: Annotated[float, Field(gt=0.0)] = 0.02
     """Muon's peak rate, on the same schedule: about how far a step moves a vector of length 1"""
     schedule: Literal["constant", "inverse_sqrt", "cosine"] = "constant"

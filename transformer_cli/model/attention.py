@@ -1,9 +1,9 @@
 """Scaled dot-product and multi-head attention (Vaswani et al. 2017, section 3.2). Knows no tokens and no decoding.
 
-Masks are boolean, one entry for each pair of a target and a source position: True = may attend. The model makes them;
-whoever uses the model never does. Names of shapes: batch; heads; target, the positions that queries come from; source,
-those that keys and values come from (in self-attention, both are positions of one sentence); depth, the width of a
-head, which is d_k in the paper and head_dim in the config.
+Masks are boolean, one entry for each pair of a target and a source position: True = may attend. The code in model/
+makes them; whoever uses a model never does. Names of shapes: batch; heads; target, the positions that queries come
+from; source, those that keys and values come from (in self-attention, both are positions of one sentence); depth, the
+width of a head, which is d_k in the paper and head_dim in the config.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""One optimiser step: the gradient of some batches' mean loss, clipped, then Adam. Knows no epochs, runs or files.
+"""One optimiser step: the gradient of some batches' mean loss, clipped, then an update. Knows no epochs, runs or files.
 
 A step is a function of (weights, moments, batches, step number): dropout follows from (seed, step number, rank).
 
