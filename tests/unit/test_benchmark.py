@@ -134,6 +134,7 @@ def test_the_made_up_corpus_is_the_same_each_time_and_its_words_are_unequal(tmp_
     assert len(words) > 5000
 
 
+@pytest.mark.long
 def test_speed_beside_other_programs(corpus: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(busy, "PROGRAMS", {"beside one program": 1})
     small = busy.Work("tiny", ("train", str(project / "data"), "float32", str(corpus / "tiny.yaml")))
