@@ -4,13 +4,13 @@ A dataset owns both codecs, and each training run keeps copies of their files. K
 search: a line's ids are those of its own tokens, without <sos> and <eos>.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from transformer_cli.config.schema import DataConfig, SubwordsConfig
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.subwords import Pieces
 from transformer_cli.data.vocabulary import UNK, Vocabulary
 from transformer_cli.data.words import Joins, Tokenizer
@@ -54,18 +54,18 @@ class WordCodec:
     samples: ClassVar[bool] = False
 
     @staticmethod
-    def load(folder: Path, side: str, *, language: str, lowercase: bool) -> "WordCodec":
-        """Read what `save` wrote; language and case are kept in the config.
+    def load(folder: Path, side: str, data: DataConfig) -> "WordCodec":
+        """Read what `save` wrote; language and case are kept in `data`.
 
         The source has no joins, since no text is ever put together in the source language. Raises FileError for a file
         that cannot be read, DataError for a damaged one.
         """
         vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
         if side == "source":
-            return WordCodec(language, lowercase, vocabulary, Joins())
+            return WordCodec(data.source, data.lowercased, vocabulary, Joins())
         path = folder / f"{side}.joins.json"
         try:
-            return WordCodec(language, lowercase, vocabulary, Joins.from_json(read_json(path)))
+            return WordCodec(data.target, data.lowercased, vocabulary, Joins.from_json(read_json(path)))
         except (ValueError, TypeError, KeyError):
             raise DataError(f"{path}: damaged: it should have lists of tokens and of pairs of tokens") from None
 
@@ -125,10 +125,10 @@ class SubwordCodec:
     """see SubwordsConfig; with another dropout a codec means the same by its ids"""
 
     @staticmethod
-    def load(folder: Path, side: str, *, lowercase: bool, subwords: SubwordsConfig) -> "SubwordCodec":
-        """Read what `save` wrote; the rest is kept in the config. Raises as `WordCodec.load`."""
+    def load(folder: Path, side: str, data: DataConfig) -> "SubwordCodec":
+        """Read what `save` wrote; the rest is kept in `data`. Raises as `WordCodec.load`."""
         path = folder / f"{side}.subwords.model"
-        codec = SubwordCodec(lowercase, read_bytes(path), subwords.algorithm, subwords.dropout)
+        codec = SubwordCodec(data.lowercased, read_bytes(path), data.subwords.algorithm, data.subwords.dropout)
         try:
             len(codec)
         except DataError as error:
@@ -195,17 +195,10 @@ class Codecs:
 
         Raises DataError if a file is missing or damaged.
         """
-        lowercase = data.lowercased
+        load: Callable[[Path, str, DataConfig], Codec]
+        load = SubwordCodec.load if data.tokens == "subwords" else WordCodec.load
         try:
-            if data.tokens == "subwords":
-                by_pieces = (
-                    SubwordCodec.load(folder, side, lowercase=lowercase, subwords=data.subwords) for side in SIDES
-                )
-                return Codecs(*by_pieces)
-            return Codecs(
-                WordCodec.load(folder, "source", language=data.source, lowercase=lowercase),
-                WordCodec.load(folder, "target", language=data.target, lowercase=lowercase),
-            )
+            return Codecs(load(folder, "source", data), load(folder, "target", data))
         except FileError as error:
             raise DataError(str(error)) from None
 

@@ -30,9 +30,9 @@ class Corpus:
 
     sums: Mapping[str, str]
     """origin of the text → SHA-256: `train.de.gz` (Multi30k), `train.source` (files), `captions`; never a folder"""
-    splits: Mapping[str, Callable[[], Pairs]]
+    splits: Mapping[str, Callable[..., Pairs]]
     """train, valid, then test sets → a function that starts a new pass over the (source, target) lines, without line
-    ends"""
+    ends; quiet=True: what there is to warn of was said in an earlier pass"""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """split → number of pairs, those with an empty side included; only if it is known before the split is read"""
 
@@ -51,7 +51,7 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
         return _open_multi30k(data, source_dir)
     if source_dir is not None:
         log.warning("--source-dir %s is ignored: it applies to corpus multi30k, not to %s", source_dir, data.corpus)
-    return _open_files(data) if data.corpus == "files" else _open_captions(data)
+    return {"files": _open_files, "captions": _open_captions}[data.corpus](data)
 
 
 def _open_multi30k(data: DataConfig, source_dir: Path | None) -> Corpus:
@@ -84,9 +84,13 @@ def _open_captions(data: DataConfig) -> Corpus:
     for split, pairs in read_captions(data.captions.sentences).items():
         for german, english in pairs:
             total.update(f"{split}\t{german}\t{english}\n".encode())
-        splits[split] = partial(iter, pairs if data.source == "de" else [(en, de) for de, en in pairs])
+        splits[split] = partial(_in_memory, pairs if data.source == "de" else [(en, de) for de, en in pairs])
         sizes[split] = len(pairs)
     return Corpus({"captions": total.hexdigest()}, splits, sizes)
+
+
+def _in_memory(pairs: list[tuple[str, str]], *, quiet: bool = False) -> Pairs:
+    return iter(pairs)
 
 
 def read_captions(sentences: int) -> dict[str, list[tuple[str, str]]]:

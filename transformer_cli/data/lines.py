@@ -35,10 +35,11 @@ class ByteFile(Protocol):
         """The next line with its end, or as many bytes of it; nothing at the end of the file."""
 
 
-def read_pairs(source: Path, target: Path, skip_empty: bool, skip_long: bool) -> Pairs:
+def read_pairs(source: Path, target: Path, skip_empty: bool, skip_long: bool, *, quiet: bool = False) -> Pairs:
     """Yield the pairs of lines of two files, plain or .gz. Raises DataError as `open_corpus` describes.
 
-    skip_empty, skip_long: leave out pairs of which a side is empty, or too long, and count them in a warning.
+    skip_empty, skip_long: leave out pairs of which a side is empty, or too long, and (unless quiet) count them in a
+    warning.
     """
     n_pairs = 0
     left_out: dict[str, tuple[int, int]] = {}  # reason → how many pairs, and the line of the first
@@ -64,20 +65,11 @@ def read_pairs(source: Path, target: Path, skip_empty: bool, skip_long: bool) ->
                 continue
             count, first = left_out.get(reason, (0, number))
             left_out[reason] = (count + 1, first)
-    for reason, (count, first) in left_out.items():
+    for reason, (count, first) in left_out.items() if not quiet else ():
         what = "%s and %s: pairs with %s left out: %d, the first in line %d"
         log.warning(what, source, target, reason, count, first)
     if not n_pairs:
         raise DataError(f"{source} and {target}: not one pair of sentences; a split needs at least one")
-
-
-def said_before(pairs: Pairs) -> Pairs:
-    """A second pass over some text: what there is to say of it was said in the first."""
-    log.disabled = True
-    try:
-        yield from pairs
-    finally:
-        log.disabled = False
 
 
 def read_lines(path: Path) -> Iterator[str]:

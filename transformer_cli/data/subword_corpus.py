@@ -13,7 +13,7 @@ import numpy as np
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.codec import Codecs, SubwordCodec
 from transformer_cli.data.corpora import Corpus
-from transformer_cli.data.lines import Pairs, said_before
+from transformer_cli.data.lines import Pairs
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION, learn_pieces
 from transformer_cli.data.workers import Pair, chunks
 from transformer_cli.data.writer import writing
@@ -35,15 +35,15 @@ def encode_by_subwords(
     training = corpus.splits["train"]()
     if given is None:
         source, target = _learn(sample(training, size=corpus.sizes.get("train"), lowercase=data.lowercased), data)
-        training = said_before(corpus.splits["train"]())
+        training = corpus.splits["train"](quiet=True)
     else:
         source, target = (codec for codec in (given.source, given.target) if isinstance(codec, SubwordCodec))
     for name in corpus.splits:
-        with writing(folder, name, corpus.sizes.get(name)) as split:
+        with writing(folder, name, corpus.sizes.get(name)) as add:
             for texts in chunks(training if name == "train" else corpus.splits[name]()):
                 sides = [codec.encode_all(lines) for codec, lines in zip((source, target), texts, strict=True)]
                 ids = [np.fromiter(chain.from_iterable(side), np.int32) for side in sides]
-                split.add(texts, ids, [np.array([len(line) for line in side], np.int64) for side in sides])
+                add(texts, ids, [np.array([len(line) for line in side], np.int64) for side in sides])
     tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION, "algorithm": data.subwords.algorithm}
     return Codecs(source, target), {"tokenizer": tokenizer}
 

@@ -48,13 +48,13 @@ def encode_by_words(
         else:
             source, target = (codec for codec in (given.source, given.target) if isinstance(codec, WordCodec))
         for name in left:
-            with writing(folder, name, corpus.sizes.get(name)) as split:
+            with writing(folder, name, corpus.sizes.get(name)) as add:
                 for chunk in training if name == "train" else cut(corpus.splits[name]()):
                     ids = [
                         np.array(codec.vocabulary.encode(side.forms), np.int32)[side.ids]
                         for codec, side in zip((source, target), chunk.sides, strict=True)
                     ]
-                    split.add(chunk.texts, ids, [side.lengths for side in chunk.sides])
+                    add(chunk.texts, ids, [side.lengths for side in chunk.sides])
                     if name == "valid":
                         n_sentences += len(chunk)
                         n_restored += sum(
@@ -73,13 +73,13 @@ def _learn(folder: Path, data: DataConfig, chunks: Iterable[Chunk], size: int | 
     if data.joint_vocabulary:
         known[1] = known[0]
     neighbours, n_sentences = [], 0  # which target tokens stand side by side, by their provisional ids
-    with writing(folder, "train", size) as split:
+    with writing(folder, "train", size) as add:
         for chunk in chunks:
             ids = [
                 np.array([forms.setdefault(form, len(forms)) for form in side.forms], np.int32)[side.ids]
                 for forms, side in zip(known, chunk.sides, strict=True)
             ]
-            split.add(chunk.texts, ids, [side.lengths for side in chunk.sides])
+            add(chunk.texts, ids, [side.lengths for side in chunk.sides])
             ends = np.cumsum(chunk.sides[1].lengths[: JOIN_SENTENCES - n_sentences])
             if len(ends):
                 left = np.delete(np.arange(ends[-1]), ends - 1)  # all tokens but the last of each sentence

@@ -3,8 +3,8 @@
 Never holds the text or the ids of a whole split in memory.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,56 +18,35 @@ from transformer_cli.system import progress
 
 BLOCK = 1 << 20  # ids held in memory while they are counted or renumbered
 
-
-class SplitWriter:
-    """Writes both sides of a split; see `writing`."""
-
-    def __init__(self, sides: Sequence["_SideWriter"], bar: progress.Bar) -> None:
-        self._sides = sides
-        self._bar = bar
-
-    def add(self, texts: Texts, ids: Sequence[NDArray[np.int32]], lengths: Sequence[NDArray[np.int64]]) -> None:
-        """Write a chunk. Of each side: ids (tokens,), all sentences end to end; lengths (sentences,)."""
-        for writer, text, side_ids, side_lengths in zip(self._sides, texts, ids, lengths, strict=True):
-            writer.add(text, side_ids, side_lengths)
-        self._bar.update(len(texts[0]))
+Add = Callable[[Texts, Sequence[NDArray[np.int32]], Sequence[NDArray[np.int64]]], None]
+"""Writes a chunk: its texts and, of each side, ids (tokens,), all sentences end to end, and lengths (sentences,)"""
 
 
 @contextmanager
-def writing(folder: Path, name: str, size: int | None) -> Iterator[SplitWriter]:
+def writing(folder: Path, name: str, size: int | None) -> Iterator[Add]:
     """Write a split; its files are whole when the block ends. size: about how many pairs there will be, if known."""
+    stems = [f"{folder / name}.{side}" for side in SIDES]
+    all_lengths = [[np.zeros(1, np.int64)] for _ in SIDES]
     with ExitStack() as opened:
-        sides = [opened.enter_context(_writing_side(f"{folder / name}.{side}")) for side in SIDES]
-        bar = progress.bar(f"prepare {name}", size, " sentences")
-        opened.enter_context(closing(bar))
-        yield SplitWriter(sides, bar)
+        text_files = [opened.enter_context(open(f"{stem}.txt", "wb")) for stem in stems]
+        id_files = [opened.enter_context(open(f"{stem}.ids.npy", "wb")) for stem in stems]
+        bar = opened.enter_context(progress.bar(f"prepare {name}", size, " sentences"))
+        for file in id_files:
+            _write_header(file, 0)
 
+        def add(texts: Texts, ids: Sequence[NDArray[np.int32]], lengths: Sequence[NDArray[np.int64]]) -> None:
+            for side in range(len(SIDES)):
+                text_files[side].write("".join(f"{text}\n" for text in texts[side]).encode())
+                id_files[side].write(ids[side].tobytes())
+                all_lengths[side].append(lengths[side])
+            bar.update(len(texts[0]))
 
-@contextmanager
-def _writing_side(stem: str) -> Iterator["_SideWriter"]:
-    """Write one side of a split. Both files are closed whatever fails, even if one cannot write what is left."""
-    with open(f"{stem}.txt", "wb") as text, open(f"{stem}.ids.npy", "wb") as ids:
-        _write_header(ids, 0)
-        writer = _SideWriter(text, ids)
-        yield writer
-        offsets = np.cumsum(np.concatenate(writer.lengths))
-        np.save(f"{stem}.offsets.npy", offsets)
-        ids.seek(0)
-        _write_header(ids, int(offsets[-1]))
-
-
-class _SideWriter:
-    """Writes one side of a split to its open files."""
-
-    def __init__(self, text: IO[bytes], ids: IO[bytes]) -> None:
-        self._text = text
-        self._ids = ids
-        self.lengths = [np.zeros(1, np.int64)]
-
-    def add(self, texts: Sequence[str], ids: NDArray[np.int32], lengths: NDArray[np.int64]) -> None:
-        self._text.write("".join(f"{text}\n" for text in texts).encode())
-        self._ids.write(ids.tobytes())
-        self.lengths.append(lengths)
+        yield add
+        for stem, file, found in zip(stems, id_files, all_lengths, strict=True):
+            offsets = np.cumsum(np.concatenate(found))
+            np.save(f"{stem}.offsets.npy", offsets)
+            file.seek(0)
+            _write_header(file, int(offsets[-1]))
 
 
 def _write_header(file: IO[bytes], n_ids: int) -> None:

@@ -19,6 +19,7 @@ from transformer_cli.data.prepare import Prepared, prepare
 from transformer_cli.data.vocabulary import SPECIALS, Vocabulary
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.system import progress
 
 # fmt: off
 TEXT = {
@@ -281,7 +282,7 @@ def test_another_text_makes_a_dataset_beside(workshop: Workshop, split: str, sid
 
 @pytest.mark.parametrize(
     ("of", "step"),
-    [(word_corpus, "learn_joins"), (Vocabulary, "build"), (writer.SplitWriter, "add"), (module, "write_sums")],
+    [(word_corpus, "learn_joins"), (Vocabulary, "build"), (progress, "bar"), (module, "write_sums")],
 )
 def test_an_interruption_leaves_no_folder(
     workshop: Workshop, of: object, step: str, monkeypatch: pytest.MonkeyPatch
