@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -47,7 +46,7 @@ class Options:
     """what becomes of a line that is too long"""
     keep_attention: bool = False
     """let each translation carry its attention weights"""
-    prefix: str | tuple[int, ...] = ""
+    prefix: str | Sequence[int] = ""
     """what every translation begins with, except that of a blank line: ids, or text without white space at its ends"""
 
 
@@ -124,8 +123,9 @@ class Translator:
             {field.name: named.pop(field.name, getattr(now, field.name)) for field in fields(now)}
             for now in (self.options, self.settings)
         )
-        overrides = [f"decoding.{name}={json.dumps(value)}" for name, value in named.items()]
-        of_search["decoding"] = override_decoding(cast(DecodingConfig, of_search["decoding"]), overrides)
+        overrides = [f"decoding.{name}={json.dumps(value, default=repr)}" for name, value in named.items()]
+        if isinstance(of_search["decoding"], DecodingConfig):  # else `checked` says so
+            of_search["decoding"] = override_decoding(of_search["decoding"], overrides)
         other = copy(self)
         other.options, other.settings = checked(Options, of_text), checked(SearchSettings, of_search)
         return other
@@ -277,7 +277,7 @@ class Translator:
 
     def _prefix(self, options: Options) -> list[int]:
         """Returns the ids with which translations begin. Raises DataError if the model cannot write them."""
-        if isinstance(options.prefix, tuple):
+        if not isinstance(options.prefix, str):
             for place, index in enumerate(options.prefix, start=1):
                 is_end = index == EOS and place < len(options.prefix)  # <eos> may be the last one
                 if index in (PAD, SOS) or is_end or not 0 <= index < len(self.run.codecs.target):

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -406,6 +407,9 @@ def test_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path, file: s
         ({"max_tokens": 0}, r"^--max-tokens 0: a translation has at least one$"),
         ({"max_tokens": 2.5}, r"^max_tokens: .*, not 2\.5$"),
         ({"prefix": None}, r"^prefix: .*, not None$"),
+        ({"keep_unk": "yes"}, r"^keep_unk: Input should be a valid boolean, not 'yes'$"),
+        ({"decoding": "greedy"}, r"^decoding: .*, not 'greedy'$"),
+        ({"temperature": np.float32(1)}, r"decoding\.temperature: must be a number, not .*1\.0"),
         ({"beam": 5}, r"decoding\.beam.*unknown key"),
     ],
 )

@@ -7,10 +7,9 @@ import gzip
 import io
 import json
 import logging
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -34,6 +33,7 @@ from transformer_cli.commands.options import (
 from transformer_cli.errors import DataError
 from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.system import progress, terminal
+from transformer_cli.system.files import is_stream, written
 from transformer_cli.system.streams import stream_named
 
 if TYPE_CHECKING:
@@ -322,7 +322,7 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
         lines = [as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
         return "argument", lines, len(lines)
     if path:
-        is_quick = not _is_stream(path) and path.suffix != ".gz"
+        is_quick = not is_stream(path) and path.suffix != ".gz"
         return str(path), cut_lines(path), count_lines(path) if is_quick else None
 
     def standard_input() -> Iterator[str]:
@@ -339,20 +339,10 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
     """What translations are printed to: a file that appears when the block has ended well, or standard output."""
-    descriptor = stream_named(output) if output else 1
-    if output is None or descriptor == 1:
+    if output is None or stream_named(output) == 1:
         yield sys.stdout
-        return
-    from transformer_cli.system.files import new_file
-
-    with writing(output):
-        if descriptor is not None:
-            whole: AbstractContextManager[BinaryIO] = open(os.dup(descriptor), "wb")
-        elif _is_stream(output):
-            whole = output.open("wb")
-        else:
-            whole = new_file(output)
-        with whole as file, _as_text(file, output) as out:
+    else:
+        with writing(output), written(output) as file, _as_text(file, output) as out:
             yield out
 
 
@@ -394,15 +384,10 @@ def _choose_shard(given: str | None, world: "World", input_file: Path | None, ou
     if not input_file or not output:
         who = "--shard needs" if given else "several processes need"
         raise typer.BadParameter(f"{who} --input FILE and --output FILE: each shard is a part of both")
-    if _is_stream(input_file):
+    if is_stream(input_file):
         raise DataError(f"{input_file}: its lines have to be counted before they are cut into shards; name a file")
-    if _is_stream(output):
+    if is_stream(output):
         raise unwritable(output, "shards are joined in a file")
     if output.exists() and output.samefile(input_file):
         raise unwritable(output, "it is the --input, from which shards are cut")
     return shard
-
-
-def _is_stream(path: Path) -> bool:
-    """Whether a path names a stream, a pipe or a device: what cannot be read twice, and is not replaced as a whole."""
-    return stream_named(path) is not None or (path.exists() and not path.is_file())

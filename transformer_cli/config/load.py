@@ -5,7 +5,7 @@ A key that the schema does not have is an error, which names the nearest key tha
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -69,11 +69,12 @@ def override_decoding(
 
 def checked(kind: type[T], values: Mapping[str, object]) -> T:
     """Returns a dataclass with these values. Raises ConfigError for one that is not of its field's type."""
-    try:
-        return TypeAdapter(kind).validate_python(values)
-    except ValidationError as error:
-        mistake = error.errors()[0]
-        raise ConfigError(f"{mistake['loc'][0]}: {mistake['msg']}, not {mistake['input']!r}") from None
+    for name, hint in get_type_hints(kind).items():
+        try:
+            TypeAdapter(hint).validate_python(values[name], strict=True)
+        except ValidationError as error:
+            raise ConfigError(f"{name}: {error.errors()[0]['msg']}, not {values[name]!r}") from None
+    return kind(**values)
 
 
 def dump_config(config: Config) -> str:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from transformer_cli.errors import DataError
-from transformer_cli.system.streams import stream_named
+from transformer_cli.system.files import is_stream
 
 FORMATS = ("svg", "pdf", "png")
 
@@ -16,6 +16,6 @@ def picture_format(path: Path) -> str:
     extension = path.suffix[1:].lower()
     if extension in FORMATS:
         return extension
-    if stream_named(path) is not None or (path.exists() and not path.is_file()):
+    if is_stream(path):
         return "png"
     raise DataError(f"{path}: not the name of a picture that can be drawn; let it end in .svg, .pdf or .png")

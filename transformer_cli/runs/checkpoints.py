@@ -1,8 +1,8 @@
-"""What a run saves: weights, Adam's moments and the state of training, to resume from; and the means of weights.
+"""What a run saves: weights, the optimiser's moments and the state of training, to resume from; and means of weights.
 
 checkpoints/step-0004540/           -unvalidated is added if the epoch's steps are done but not validated yet
     model.safetensors               the weights
-    state.safetensors               Adam's moments, under the names of the weights
+    state.safetensors               the optimiser's moments, under the names of the weights
     state.json                      the TrainingState
     sums.json                       the sums of these files
 with `training.average: 5` (section 6.1) also

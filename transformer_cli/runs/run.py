@@ -206,7 +206,8 @@ class Run(Opened):
     def point(self, pointer: str, name: str) -> None:
         """Let `best`, `last` or `average` name a checkpoint that is there."""
         write_text(self.folder / pointer, f"{name}\n")
-        (self.folder / UNSAVED).unlink(missing_ok=True)
+        if pointer == "last":
+            (self.folder / UNSAVED).unlink(missing_ok=True)
 
     def has_checkpoint(self, pointer: str) -> bool:
         """Whether the file `best` or `last`, which names a checkpoint, exists."""

@@ -37,7 +37,7 @@ class RunningLoss:
 
 @dataclass
 class TrainingState:
-    """How far training has come. With the weights and Adam's moments, this is all that is needed to resume exactly.
+    """How far training has come. With the weights and the optimiser's moments, this is all that resuming needs.
 
     The order of batches follows from (seed, epoch), and dropout from (seed, step, rank), so no random state is kept.
     """

@@ -3,8 +3,10 @@
 Other commands check what they open, and of files over 1 GiB only the size; this reads everything.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from transformer_cli.data.dataset import Dataset
@@ -25,10 +27,11 @@ class Verified:
     damaged: list[str] = field(default_factory=list)
     """one line for each thing that is not as it was written"""
 
-    def check(self, claim: Callable[[], object]) -> None:
-        """Call a function; an error that it raises is damage."""
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """An error in the block is damage."""
         try:
-            claim()
+            yield
         except TfmError as error:
             self.damaged.append(str(error))
 
@@ -36,7 +39,8 @@ class Verified:
         """Read all files of a folder that have sums to their ends, and compare them."""
         sums = read_sums(folder)
         for name, each in sums.items():
-            self.check(lambda path=folder / name, wanted=each: check_sum(path, wanted, up_to=None))  # type: ignore[misc]
+            with self.noting():
+                check_sum(folder / name, each, up_to=None)
         files = [path for path in (folder / SUMS, *(folder / name for name in sums)) if path.is_file()]
         self.n_files += len(files)
         self.n_bytes += sum(path.stat().st_size for path in files)
@@ -55,9 +59,10 @@ def verify(name: str | Path | None = None, *, runs_dir: Path = Path("runs")) -> 
 
 def _verify_whole(folder: Path, open_it: Callable[[Path], object]) -> Verified:
     found = Verified(folder)
-    found.check(lambda: found.check_sums(folder))
-    if not found.damaged:
-        found.check(lambda: open_it(folder))
+    with found.noting():
+        found.check_sums(folder)
+        if not found.damaged:
+            open_it(folder)
     return found
 
 
@@ -67,17 +72,22 @@ def _verify_run(run: Run) -> Verified:
     What nothing names is what a kill has left, perhaps in the middle of deleting it.
     """
     found = Verified(run.folder)
-    found.check(lambda: found.check_sums(run.folder))
-    found.check(lambda: is_new(run.folder))
+    with found.noting():
+        found.check_sums(run.folder)
+    with found.noting():
+        is_new(run.folder)
     checkpoints = set((run.folder / "checkpoints").glob("epoch-*"))
     for pointer in POINTERS:
         path = run.folder / pointer
         if path.exists():
-            found.check(lambda path=path: checkpoints.add(steadily(path, lambda: run.checkpoint(path.name))))  # type: ignore[misc]
+            with found.noting():
+                checkpoints.add(steadily(path, partial(run.checkpoint, pointer)))
     for folder in sorted(checkpoints):
         n_damaged = len(found.damaged)
-        found.check(lambda folder=folder: found.check_sums(folder))  # type: ignore[misc]
+        with found.noting():
+            found.check_sums(folder)
         if not folder.exists():  # training goes on, and has deleted it meanwhile
             del found.damaged[n_damaged:]
-    found.check(lambda: validations_so_far(run))
+    with found.noting():
+        validations_so_far(run)
     return found

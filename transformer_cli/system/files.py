@@ -33,23 +33,30 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Replace `path` whole or not at all. A pipe or a device is not replaced but written to, and so is a stream.
+    """Replace `path` whole or not at all, or write to a stream."""
+    with written(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def written(path: Path) -> Iterator[BinaryIO]:
+    """Write a file that replaces `path` if the block ends without an error. What `is_stream` is written to instead.
 
     To open the name of a stream would begin at the start of its file, over what has been printed.
     """
     descriptor = stream_named(path)
     if descriptor == 1:
         sys.stdout.flush()
-        sys.stdout.buffer.write(content)
+        yield sys.stdout.buffer
         sys.stdout.buffer.flush()
-    elif descriptor is not None:
-        with open(descriptor, "wb", closefd=False) as stream:
-            stream.write(content)
-    elif path.exists() and not path.is_file():
-        path.write_bytes(content)
-    else:
-        with new_file(path) as file:
-            file.write(content)
+        return
+    with new_file(path) if not is_stream(path) else open(descriptor or path, "wb", closefd=descriptor is None) as file:
+        yield file
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path names a stream, a pipe or a device: what cannot be read twice, and is not replaced as a whole."""
+    return stream_named(path) is not None or (path.exists() and not path.is_file())
 
 
 def write_json(path: Path, value: Any) -> None:
