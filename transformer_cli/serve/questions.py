@@ -6,6 +6,7 @@ become JSON here. Everything is bounded before or while it is parsed. Knows no t
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -25,6 +26,7 @@ MOST_FIELDS = 1000  # of a form
 MOST_TEXTS = 1000  # in a list
 MOST_IDS = 1000  # of a prefix
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
+JSON_KIND = re.compile(r"application/(.*\+)?json")
 
 
 @dataclass(frozen=True)
@@ -151,54 +153,57 @@ class BoundedRoute(APIRoute):
         async def answer_bounded(request: Request) -> Response:
             if request.method != "POST":
                 return await answer(request)
-            body = await _read(request)
+            request, body = await _read(request)
             kind = request.headers.get("content-type", FORM).partition(";")[0].strip().lower()
             try:
                 body.decode()
                 if kind in (FORM, PARTS):
-                    body = json.dumps(await _fields(request, kind, body)).encode()
-                elif kind != "application/json" and not kind.endswith("+json"):
+                    request = _as_json(request, await _fields(request, kind, body))
+                elif not JSON_KIND.fullmatch(kind):
                     raise DataError(f"Invalid request: {kind[:50]} is not read; send JSON or a form")
             except UnicodeDecodeError:
                 raise DataError("Invalid request: its body is not UTF-8; encode it in UTF-8") from None
             except (ValueError, HTTPException):
                 raise DataError("Invalid request: not a form that can be read; send JSON or a form") from None
-            headers = [each for each in request.scope["headers"] if each[0] != b"content-type"]
-            headers.append((b"content-type", b"application/json"))
-            return await answer(_request(request, body, headers))
+            return await answer(request)
 
         return answer_bounded
 
 
-async def _read(request: Request) -> bytes:
-    """Returns the body. Raises HTTPException if it is too long, or does not come in time.
+async def _read(request: Request) -> tuple[Request, bytes]:
+    """Returns the body, and a request that remembers it. Raises HTTPException if it is too long, or not there in time.
 
     Of a body that is too long all is read and thrown away, since few clients listen while they send.
     """
     limits: Limits = request.app.state.service.limits
-    why = f"Invalid request: its body has more than {limits.body:,} bytes; send it in parts"
-    body = bytearray()
+    size = 0
 
-    async def collect() -> None:
-        async for piece in request.stream():
-            body.extend(piece[: limits.body + 1 - len(body)])
+    async def receive() -> Any:
+        nonlocal size
+        message = await request.receive()
+        size += len(message.get("body", b""))
+        return message if size <= limits.body else {**message, "body": b""}
 
+    bounded = Request(request.scope, receive)
     try:
-        await asyncio.wait_for(collect(), limits.body_seconds)
+        body = await asyncio.wait_for(bounded.body(), limits.body_seconds)
     except ClientDisconnect:
         raise HTTPException(GONE, "gone") from None
     except asyncio.TimeoutError:
-        if len(body) <= limits.body:
+        if size <= limits.body:
             why = f"Invalid request: its body did not come within {limits.body_seconds:g} seconds; send it faster"
             raise HTTPException(408, why, {"Connection": "close"}) from None
-    if len(body) > limits.body:
+    if size > limits.body:
+        why = f"Invalid request: its body has more than {limits.body:,} bytes; send it in parts"
         raise HTTPException(413, why, {"Connection": "close"})
-    return bytes(body)
+    return bounded, body
 
 
-def _request(request: Request, body: bytes, headers: list[tuple[bytes, bytes]]) -> Request:
-    """Returns a request with this body, whose client is that of another, which has been read."""
-    unread = [body]
+def _as_json(request: Request, fields: dict[str, str | list[str]]) -> Request:
+    """Returns a request with these fields as its body, whose client is that of another, which has been read."""
+    headers = [each for each in request.scope["headers"] if each[0] != b"content-type"]
+    headers.append((b"content-type", b"application/json"))
+    unread = [json.dumps(fields).encode()]
 
     async def receive() -> Any:
         return {"type": "http.request", "body": unread.pop()} if unread else await request.receive()
@@ -219,8 +224,7 @@ async def _fields(request: Request, kind: str, body: bytes) -> dict[str, str | l
     elif "charset" in content_type and "utf-8" not in content_type:
         raise ValueError("some charsets take minutes to decode")
     else:
-        parts = _request(request, body, request.scope["headers"])
-        form = await parts.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=len(body))
+        form = await request.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=len(body))
         found = {name: form.getlist(name) for name in form}
     texts = {name: [value.replace("\r\n", "\n") for value in values] for name, values in found.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in texts.items()}
