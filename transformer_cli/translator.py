@@ -18,7 +18,7 @@ from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting, Line, OnError
 from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNK
+from transformer_cli.data.vocabulary import EOS, UNK, UNWRITTEN
 from transformer_cli.decoding.engine import TransformerEngine
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
@@ -229,19 +229,19 @@ class Translator:
         raise failure
 
     def _job(self, options: Options | None, settings: SearchSettings | None) -> "_Job":
-        """Returns what is the same for all lines of a call. Raises DataError for a prefix that cannot be written."""
-        options = options or self.options
+        """Returns what is the same for all lines of a call.
+
+        Raises ConfigError for what the engine cannot do, DataError for a prefix that cannot be written.
+        """
+        options, settings = options or self.options, settings or self.settings
+        self.engine.refuse(settings, keep_attention=options.keep_attention)
         fitting = Fitting(self.run.codecs.source, self.max_length, options.on_error)
-        return _Job(options, settings or self.settings, fitting, self._prefix(options))
+        return _Job(options, settings, fitting, self._prefix(options))
 
     def _read(self, lines: Iterable[str], job: "_Job", first_line: int, name: str = "") -> Iterator[Line]:
-        """Yield each line as it is translated. Raises DataError, which names the line.
-
-        Raises ConfigError, before a line is read, for what the engine cannot do.
-        """
+        """Yield each line as it is translated. Raises DataError, which names the line."""
         if isinstance(lines, str):  # a str is a sequence of one-letter sentences
             raise TypeError(f"expected a list of sentences, such as [{lines!r}], not one str")
-        self.engine.refuse(job.settings, keep_attention=job.options.keep_attention)
         for number, sentence in enumerate(lines, start=first_line):
             try:
                 line = job.fitting.line(sentence)
@@ -280,7 +280,7 @@ class Translator:
         if not isinstance(options.prefix, str):
             for place, index in enumerate(options.prefix, start=1):
                 is_end = index == EOS and place < len(options.prefix)  # <eos> may be the last one
-                if index in (PAD, SOS) or is_end or not 0 <= index < len(self.run.codecs.target):
+                if index in UNWRITTEN or is_end or not 0 <= index < len(self.run.codecs.target):
                     raise DataError(f"prefix: {index} is not the id of a token that the model can write")
             return [*options.prefix]
         text = options.prefix.strip()

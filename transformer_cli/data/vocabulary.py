@@ -15,6 +15,7 @@ from transformer_cli.system.reading import read_text
 
 SPECIALS = ("<unk>", "<pad>", "<sos>", "<eos>")
 UNK, PAD, SOS, EOS = range(4)
+UNWRITTEN = (PAD, SOS)  # no translation has them
 MARKERS = 2  # <sos> and <eos>, which stand around every sentence that a model reads
 
 

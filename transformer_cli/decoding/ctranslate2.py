@@ -18,14 +18,13 @@ from typing import Any
 import torch
 
 from transformer_cli.compute.memory import room_for
-from transformer_cli.data.vocabulary import PAD, SOS
+from transformer_cli.data.vocabulary import UNWRITTEN
 from transformer_cli.decoding.decoder import MOST_ROWS
 from transformer_cli.decoding.engine import Batch, longest_first
 from transformer_cli.decoding.interface import Hypothesis, score
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 
-NEVER = (PAD, SOS)  # are not written
 IMPOSSIBLE = -1e9  # log-probabilities below this are those of tokens that may not be written
 
 Ids = Sequence[int]
@@ -102,7 +101,6 @@ class CTranslate2Engine:
         keep_attention: bool,
     ) -> Iterator[Batch]:
         """See `Engine`. `Hypothesis.attention` is always None: CTranslate2 returns the mean of the heads."""
-        self.refuse(settings, keep_attention=keep_attention)
         limits = [settings.limit(len(ids), self._positions) for ids in sentences]
         refuse_long_prefix(len(prefix), min(limits, default=len(prefix)))
         decoding, begin = settings.decoding, _names(self._target, prefix)
@@ -123,7 +121,7 @@ class CTranslate2Engine:
                 num_hypotheses=decoding.beam_size if is_constrained else settings.n_best,  # their order may change
                 length_penalty=alpha,
                 no_repeat_ngram_size=decoding.no_repeat_ngram,
-                suppress_sequences=[[self._target[index]] for index in NEVER],
+                suppress_sequences=[[self._target[index]] for index in UNWRITTEN],
                 max_input_length=0,
                 max_decoding_length=max(limits[row] for row in rows),
                 min_decoding_length=0,  # 1 would forbid an empty translation

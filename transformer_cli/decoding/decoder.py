@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transformer_cli.compute.memory import room_for
 from transformer_cli.data.batching import pad_ids
-from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS
+from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS, UNWRITTEN
 from transformer_cli.decoding.beam import beam_search
 from transformer_cli.decoding.constraints import Constraints, forced_prefix, no_repeated_ngram
 from transformer_cli.decoding.greedy import greedy
@@ -129,7 +129,7 @@ def _rules(tasks: Sequence[_Task], settings: SearchSettings, keep_attention: boo
         max_tokens=torch.tensor([task.limit for task in tasks], device=device),
         sos=SOS,
         eos=EOS,
-        never=torch.tensor([PAD, SOS], device=device),
+        never=torch.tensor(UNWRITTEN, device=device),
         constraints=Constraints(
             forbid=[no_repeated_ngram(decoding.no_repeat_ngram)] if decoding.no_repeat_ngram else [],
             force=[forced_prefix(prefixes, device)] if any(prefixes) else [],

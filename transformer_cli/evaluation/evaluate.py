@@ -144,7 +144,6 @@ def judge(
 
     settings, lowercase: as in `evaluate`.
     """
-    translator.engine.refuse(settings or translator.settings, keep_attention=False)
     started = time.monotonic()
     codecs, data = translator.run.codecs, translator.run.config.data
     if lowercase:
@@ -152,8 +151,8 @@ def judge(
     sources = [codecs.source.encode(line) for line in text.sources]
     references = [codecs.target.encode(line) for line in text.references]
     split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
-    losses = _losses(translator, text.name, split)
     translations = translator.translate_encoded(text.sources, sources, Options(on_error="truncate"), settings)
+    losses = _losses(translator, text.name, split)
     texts = [each.text for each in translations]
     if data.tokens == "words":
         tokens = [each.tokens for each in translations], [line.tokens for line in references]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from transformer_cli.compute.memory import room_for
 from transformer_cli.data.fitting import Fitting
-from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS
+from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
@@ -77,7 +77,7 @@ def translate_from(
     if n_words > limit:
         raise DataError(f"{n_words} tokens are forced, but the translation may have {limit}; force fewer")
     for place, index in enumerate(forced):
-        if not 0 <= index < size or index in (PAD, SOS) or (index == EOS and place < n_words):
+        if not 0 <= index < size or index in UNWRITTEN or (index == EOS and place < n_words):
             what = f"id {index}, at place {place + 1} of what is forced, cannot be written there"
             raise DataError(f"{what}; force ids of candidates")
     options = Options(prefix=tuple(forced[:limit]), keep_attention=True)
@@ -95,8 +95,8 @@ def decoder_choices(translator: Translator, translation: Translation, *, n: int 
     written = [*translation.ids, EOS][: translation.attention.shape[1]]
     probabilities = token_probabilities(translator.models, translation.source_ids, written)
     of_written = probabilities[range(len(written)), written].tolist()
-    probabilities[:, [PAD, SOS]] = -1.0  # no search writes them
-    values, ids = probabilities.topk(min(n, probabilities.shape[1] - 2), dim=1)
+    probabilities[:, UNWRITTEN] = -1.0
+    values, ids = probabilities.topk(min(n, probabilities.shape[1] - len(UNWRITTEN)), dim=1)
 
     def candidate(index: int, probability: float) -> Candidate:
         token = SPECIALS[index] if index < len(SPECIALS) else translator.run.codecs.target.tokens([index])[0]

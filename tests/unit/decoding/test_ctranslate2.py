@@ -230,9 +230,9 @@ def test_smaller_weights_make_nearly_the_same_losses(quantization: str, opened: 
 def test_what_cannot_be_done_is_refused_in_one_line(opened: Open, tmp_path: Path) -> None:
     engine = opened(make_model())
     with pytest.raises(ConfigError, match=r"draws no samples: .*; set decoding\.sample to false, or name the run"):
-        translate(engine, search(sample=True))
+        engine.refuse(search(sample=True), keep_attention=False)
     with pytest.raises(ConfigError, match=r"no attention of single heads, .*; name the run that it was made from$"):
-        translate(engine, keep_attention=True)
+        engine.refuse(search(), keep_attention=True)
     with pytest.raises(DataError, match=r"^--prefix has 3 tokens, but the translation may have 2; shorten"):
         translate(engine, SearchSettings(max_tokens=2), [7, 5, 9])
     with pytest.raises(DeviceError, match=r"^device mps: CTranslate2, which runs .*, does not have it; choose cpu$"):
