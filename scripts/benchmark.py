@@ -63,8 +63,11 @@ MARKS = {  # for the ratio, unless a unit is given
     ("start", "tfm --help"): "≤ 0.35 s",
     ("start", "tfm evaluate --help"): "≤ 0.35 s",
     ("start", "tfm translate"): "≤ 1.25 × reference + 0.5 s",
-    **{("busy", f"{work}: quiet"): "≥ 0.97" for work in WORKS},
-    **{("busy", f"{work}: {state}"): "≥ 0.4" for work in WORKS for state in PROGRAMS},
+    **{
+        ("busy", f"{work}: {state}"): mark
+        for work in WORKS
+        for state, mark in zip(PROGRAMS, ("≥ 0.5", "≥ 0.4"), strict=True)
+    },
 }
 
 

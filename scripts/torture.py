@@ -6,8 +6,7 @@ moments, history (without seconds), pointers and all else must be those of an un
 must be whole or absent after every kill of `tfm prepare`, and none of its workers may be left. Last, training runs on a
 disk that is too small and grows (to mount it needs root).
 
-All with training.num_threads=1: with two threads, float32 differs in its last digits between some processes on
-some machines, disturbed or not (docs/decisions/training.md). Linux only. What is disturbed runs in forks of this
+All with two lanes and as many threads as torch chooses, in float32. Linux only. What is disturbed runs in forks of this
 process, so that a moment is never lost on imports; what is not is a `tfm` of its own. --seed N repeats the moments:
 those on the disk exactly, those by the clock as far as the machine is as fast.
 """
@@ -44,7 +43,7 @@ data:
   corpus: files
   files: {train: {source: train.de, target: train.en}, valid: {source: valid.de, target: valid.en}}
 model: {d_model: 16, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 32, max_length: 80}
-training: {epochs: 3, batch_size: 32, learning_rate: 5e-3, save_minutes: 1e-6, num_threads: 1, precision: float32,
+training: {epochs: 3, batch_size: 32, learning_rate: 5e-3, save_minutes: 1e-6, lanes: 2, precision: float32,
   device: cpu}
 """
 SAMPLED = ("data.tokens=subwords", "data.subwords.size=400", "data.subwords.dropout=0.1")

@@ -5,26 +5,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from measure import figures
 from measure.figures import Figure, Unavailable, say
-from transformer_cli.compute.threads import WAIT_VARIABLES
 
 PROGRAMS = {"beside one program": 1, "beside one for each core": os.cpu_count() or 1}
-WAYS = {"": True, ", as torch waits": False}  # whether the process begins as the command line does
 SPIN = (sys.executable, "-c", "while True: pass")
-STEADY = """\
-import sys
-from transformer_cli.compute.threads import bound_spinning
-if sys.argv.pop(1) == "True":  # before torch is imported, as the command line does
-    bound_spinning()
-from measure.steady import main
-main(sys.argv[1:])
-"""
 
 
 @dataclass(frozen=True)
@@ -38,46 +28,39 @@ class Work:
 def busy_speed(works: Sequence[Work], *, rounds: int = 5, seconds: float = 2.0) -> list[Figure]:
     """Measure target tokens/s beside other programs, with the quiet speed as reference.
 
-    The reference of the quiet speed itself is the quiet speed as torch waits. Each way of waiting has a process of its
-    own, because libgomp reads the environment when it is loaded. States and processes take turns; the median counts.
-    Raises Unavailable if one of the processes ends.
+    States take turns; the median of the rounds counts. Raises Unavailable if the process that works ends.
     """
     found = []
     for work in works:
-        say(f"busy: {work.name}; target tokens/s by ours, then as torch waits")
+        say(f"busy: {work.name}; target tokens/s quiet, then {', '.join(PROGRAMS)}")
         speeds = _speeds(work, rounds, seconds)
-        ours, theirs = (speeds[way, 0] for way in WAYS)
-        found.append(Figure("busy", f"{work.name}: quiet", "target tokens/s", ours, theirs))
-        for way in WAYS:
-            for state, programs in PROGRAMS.items():
-                name = f"{work.name}: {state}{way}"
-                found.append(Figure("busy", name, "target tokens/s", speeds[way, programs], speeds[way, 0]))
+        found += [
+            Figure("busy", f"{work.name}: {state}", "target tokens/s", speeds[programs], speeds[0])
+            for state, programs in PROGRAMS.items()
+        ]
     return found
 
 
-def _speeds(work: Work, rounds: int, seconds: float) -> dict[tuple[str, int], float]:
-    """Returns (way, how many other programs) → target tokens/s."""
-    found: dict[tuple[str, int], list[float]] = {}
-    with ExitStack() as processes:
-        workers = {way: processes.enter_context(_steady(work, bounded)) for way, bounded in WAYS.items()}
+def _speeds(work: Work, rounds: int, seconds: float) -> dict[int, float]:
+    """Returns how many other programs → target tokens/s."""
+    found: dict[int, list[float]] = {}
+    with _steady(work) as worker:
         for number in range(1, rounds + 1):
             for programs in sorted({0, *PROGRAMS.values()}):
                 with _spinning(programs):
-                    for way, worker in workers.items():
-                        time.sleep(figures.PAUSE_S)
-                        found.setdefault((way, programs), []).append(_speed(worker, seconds))
+                    time.sleep(figures.PAUSE_S)
+                    found.setdefault(programs, []).append(_speed(worker, seconds))
             say(f"  round {number} of {rounds}: {' '.join(f'{each[-1]:,.0f}' for each in found.values())}")
     return {key: median(each) for key, each in found.items()}
 
 
 @contextmanager
-def _steady(work: Work, bounded: bool) -> Iterator["subprocess.Popen[str]"]:
-    """Yield a process that has warmed up and waits for requests. Only the command line's way sets a WAIT_VARIABLE."""
+def _steady(work: Work) -> Iterator["subprocess.Popen[str]"]:
+    """Yield a process that has warmed up and waits for requests."""
     paths = [str(Path(__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    inherited = {name: value for name, value in os.environ.items() if name not in WAIT_VARIABLES}
     with subprocess.Popen(
-        (sys.executable, "-c", STEADY, str(bounded), *work.arguments),
-        env={**inherited, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        (sys.executable, "-m", "measure.steady", *work.arguments),
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(filter(None, paths))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

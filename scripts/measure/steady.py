@@ -68,3 +68,7 @@ def greedy(data_dir: Path, run: str) -> Iterator[int]:
     translator, sentences = open_run(run, data_dir)
     while True:
         yield sum(len(each.tokens) + 1 for each in translator.translations(sentences[:SENTENCES]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

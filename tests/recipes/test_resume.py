@@ -88,20 +88,21 @@ def test_killed_again_and_again_training_ends_as_if_it_never_was(
     assert {path.name for path in (run / "checkpoints").iterdir()} == {checkpoint(run, p)[0] for p in ("best", "last")}
 
 
-def test_killed_where_text_is_cut_anew_and_weights_are_averaged_it_ends_as_if_it_never_was(
+def test_killed_where_text_is_cut_anew_and_weights_are_averaged_it_ends_as_if_it_never_was_on_other_threads(
     tfm: Tfm, forks: Forks, corpus: Path, subword_data: Path, tmp_path: Path
 ) -> None:
     config = corpus / "subwords.yaml"
     options = [
         part
-        for setting in ("data.subwords.dropout=0.1", "training.average=2", "training.epochs=3")
+        for setting in ("data.subwords.dropout=0.1", "training.average=2", "training.epochs=3", "training.lanes=2")
         for part in ("--set", setting)
     ]
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     for folder in (whole, cut):
         folder.mkdir()
         (folder / "data").symlink_to(subword_data)
-    assert kill_training(forks, 17, *options, cwd=cut, config=config)[0] == -signal.SIGKILL
+    more_threads = (*options, "--set", "training.num_threads=2")
+    assert kill_training(forks, 17, *more_threads, cwd=cut, config=config)[0] == -signal.SIGKILL
     step = last_step(cut / "runs/tiny")
     assert 17 <= step < 39
     for folder in (whole, cut):

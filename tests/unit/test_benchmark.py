@@ -138,14 +138,10 @@ def test_the_made_up_corpus_is_the_same_each_time_and_its_words_are_unequal(tmp_
 def test_speed_beside_other_programs(corpus: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(busy, "PROGRAMS", {"beside one program": 1})
     small = busy.Work("tiny", ("train", str(project / "data"), "float32", str(corpus / "tiny.yaml")))
-    quiet, ours, theirs = busy.busy_speed([small], rounds=1, seconds=0.01)
-    assert [quiet.name, ours.name, theirs.name] == [
-        "tiny: quiet",
-        "tiny: beside one program",
-        "tiny: beside one program, as torch waits",
-    ]
-    assert (quiet.ours, quiet.reference) == (ours.reference, theirs.reference)
-    assert min(quiet.ours, ours.ours, theirs.ours) > 0
+    (found,) = busy.busy_speed([small], rounds=1, seconds=0.01)
+    assert found.name == "tiny: beside one program"
+    assert found.reference is not None
+    assert min(found.ours, found.reference) > 0
 
 
 def test_each_work_counts_its_target_tokens(corpus: Path, project: Path) -> None:

@@ -16,7 +16,6 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from transformer_cli.compute import threads
 from transformer_cli.errors import Interrupted, TfmError
 from transformer_cli.system import signals, streams, terminal
 
@@ -70,7 +69,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if importlib.util.find_spec("fcntl") is None:
         said, code = "tfm: error: Windows is not supported, as files are locked as only Unix does it; run tfm in WSL", 1
     else:
-        threads.bound_spinning()
         streams.set_up()
         try:
             with signals.watched() as watch:

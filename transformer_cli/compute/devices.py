@@ -64,7 +64,7 @@ def autocast(device: torch.device, precision: Precision) -> AbstractContextManag
     """Compute matrix products in the given precision. All weights, and operations that need more, stay in float32."""
     if precision == "float32":
         return contextlib.nullcontext()
-    return torch.autocast(device.type, dtype=torch.bfloat16)
+    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=device.type != "cpu")
 
 
 def describe(device: torch.device) -> str:

@@ -1,8 +1,4 @@
-"""How CPU threads wait for each other, and work that they share. Knows nothing of what is computed.
-
-torch is imported only where it is used: libgomp, torch's OpenMP library on Linux, reads the environment when it is
-loaded, so `bound_spinning` has to run before that.
-"""
+"""Work that CPU threads share, item by item. Knows nothing of what is computed."""
 
 import os
 import threading
@@ -11,41 +7,39 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
+import torch
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-WAIT_VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
-SPIN_COUNT = 20_000  # turns of the waiting loop; libgomp's default is 300,000
+MOST_LANES = 8  # of a batch; each one more costs an addition of all gradients
 
 _starting = threading.Lock()  # held by whoever changes the process's number of threads for a moment
 
 
-def bound_spinning() -> None:
-    """Let a thread that waits for the others sleep after a short while. Call this before torch is imported.
-
-    An operation that is split between threads ends when the last thread ends, and libgomp lets the other threads spin
-    until then, for milliseconds. Beside another busy program the last thread may not even be running, because the
-    spinning threads occupy its core. Sleeping at once would be slower on a quiet machine: docs/benchmarks.md has the
-    figures. Sets GOMP_SPINCOUNT in this process's environment, unless the user has set it or OMP_WAIT_POLICY.
-    """
-    if not any(name in os.environ for name in WAIT_VARIABLES):
-        os.environ["GOMP_SPINCOUNT"] = str(SPIN_COUNT)
+def default_lanes() -> int:
+    """Returns in how many lanes a batch is computed on this machine, if nobody says: one for each core, 8 at most."""
+    return min(MOST_LANES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 class SideBySide:
     """Worker threads that take one item at a time, for work that is too small to be split between torch's threads.
 
-    The workers share torch's threads: if torch has 5 of them, each of 2 workers computes with 2. They start at once
-    and live until `close`, the end of a `with` block or garbage collection. Several objects of this class may live at
-    the same time. torch's number of threads in the process, and in every other thread, stays as it is. (One exception:
-    a thread that calls torch for the first time within the millisecond in which workers start keeps a worker's number.)
+    Workers start at once and live until `close`, the end of a `with` block or garbage collection. Several objects of
+    this class may live at the same time. torch's number of threads in the process, and in every other thread, stays as
+    it is. (One exception: a thread that calls torch for the first time within the millisecond in which workers start
+    keeps a worker's number.)
     """
 
-    def __init__(self, workers: int) -> None:
-        """workers: how many items are worked on at a time; with 1, `run` works in its caller's thread."""
+    def __init__(self, workers: int, *, threads: int | None = None) -> None:
+        """workers: how many items are worked on at a time. threads: how many torch threads each of them computes with.
+
+        With None the workers share torch's threads: if torch has 5 of them, each of 2 workers computes with 2, and a
+        single worker is the caller of `run` itself.
+        """
         assert workers > 0
         self.workers = workers
-        self._pool = None if workers == 1 else _started(workers)
+        self._pool = None if workers == 1 and threads is None else _started(workers, threads)
 
     def run(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Generator[Result, None, None]:
         """Yield function's results in the order of the items. Items are taken from the iterable as they are needed.
@@ -68,6 +62,10 @@ class SideBySide:
                 future.cancel()
             wait(waiting)
 
+    def run_all(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+        """Returns function's results in the order of the items; otherwise like `run`."""
+        return list(self.run(function, items))
+
     def close(self) -> None:
         """End the workers."""
         if self._pool is not None:
@@ -80,8 +78,12 @@ class SideBySide:
         self.close()
 
 
-def _started(workers: int) -> ThreadPoolExecutor:
-    """Returns a pool of running threads, each with its share of torch's threads.
+IN_CALLER = SideBySide(1)
+"""no thread of its own: the caller works, with all of torch's threads"""
+
+
+def _started(workers: int, threads: int | None) -> ThreadPoolExecutor:
+    """Returns a pool of running threads, each with so many torch threads, or its share of the process's.
 
     torch.set_num_threads(n) sets the number of the calling thread, and of all threads that have not queried their
     number yet. So each worker queries its number before it sets it; in the end the process gets its number back:
@@ -90,15 +92,15 @@ def _started(workers: int) -> ThreadPoolExecutor:
 
     The process's number is that of a thread that nothing else uses, whatever the caller's own is.
     """
-    import torch
 
     def start() -> ThreadPoolExecutor:
         total = torch.get_num_threads()
+        share = max(1, total // workers) if threads is None else threads
         all_run = threading.Barrier(workers)
 
         def take_share() -> None:
             torch.get_num_threads()
-            torch.set_num_threads(max(1, total // workers))
+            torch.set_num_threads(share)
 
         pool = ThreadPoolExecutor(workers, "side by side", initializer=take_share)
         try:

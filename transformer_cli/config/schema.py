@@ -325,8 +325,11 @@ class TrainingConfig(Section):
     """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
     device: Annotated[Device, Shapes.NOTHING] = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
+    lanes: Annotated[int, Field(ge=1, le=64)] | None = None
+    """on the CPU: shares of a batch that are computed side by side, each by one thread; they decide the last digits of
+    the weights (null: as many as the machine has cores, at most 8, when the run begins)"""
     num_threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, Shapes.NOTHING] = None
-    """CPU threads (null: torch's choice)"""
+    """CPU threads (null: torch's choice); those beyond the lanes do nothing in training"""
 
     @property
     def is_planned_to_the_end(self) -> bool:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_cli.compute.memory import room_for
+from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.data.batching import Batch, collate
 from transformer_cli.data.dataset import EncodedSplit
@@ -23,6 +24,7 @@ from transformer_cli.model.transformer import Transformer
 
 TUTORIAL_BATCH = 128  # the mean of batch means depends on the batches; the tutorials use this size
 LOSS_POSITIONS = 2048  # padded positions whose losses are computed together
+MOST_GROUPS = 4  # so many times that many positions at a time, to bound memory
 
 
 @dataclass(frozen=True)
@@ -68,20 +70,28 @@ def sentence_losses(
     """Returns the losses of the sentences in `rows`, in that order, without dropout or label smoothing, in float32.
 
     others: the other models of an ensemble, which gives each token the mean of their probabilities. Several processes
-    that hold the same models share the work, and all of them return the same losses. Raises MemoryShortage.
+    that hold the same models share the work, and all of them return the same losses. On the CPU one thread computes a
+    group of sentences, so the number of threads changes nothing. Raises MemoryShortage.
     """
     device = next(model.parameters()).device
     nll, tokens = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
     longest = np.maximum(split.source.lengths[rows], split.target.lengths[rows])
     models = [each.eval() for each in (model, *others)]
-    with torch.inference_mode():
-        for group in groups_by_length(longest, LOSS_POSITIONS)[world.rank :: world.size]:
-            batch = collate(split, rows[group])
-            with room_for(partial(_too_large, batch, device)):
-                source, target = batch.source.to(device), batch.target.to(device)
-                losses = _of_mean([token_losses(each, source, target).nll for each in models])
-            sums, counts = sum_by_row(losses.cpu(), batch.target, model.pad_id)
-            nll[group], tokens[group] = sums.numpy(), counts.numpy()
+
+    @torch.inference_mode()
+    def losses_of(group: Rows) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        batch = collate(split, rows[group])
+        with room_for(partial(_too_large, batch, device)):
+            source, target = batch.source.to(device), batch.target.to(device)
+            losses = _of_mean([token_losses(each, source, target).nll for each in models])
+        sums, counts = sum_by_row(losses.cpu(), batch.target, model.pad_id)
+        return sums.numpy(), counts.numpy()
+
+    groups = groups_by_length(longest, LOSS_POSITIONS)[world.rank :: world.size]
+    n_workers = min(torch.get_num_threads(), MOST_GROUPS, len(groups)) or 1
+    with SideBySide(n_workers, threads=1) if device.type == "cpu" else IN_CALLER as workers:
+        for group, (sums, counts) in zip(groups, workers.run(losses_of, groups), strict=True):
+            nll[group], tokens[group] = sums, counts
     return SentenceLosses(world.total(nll), world.total(tokens))  # for each sentence, all processes but one have 0
 
 

@@ -42,20 +42,22 @@ def refuse_without_room(
     device: "torch.device | None" = None,
     frozen: Collection[str] | None = None,
     by_muon: bool = False,
+    lanes: int = 1,
     processes: int = 1,
 ) -> None:
     """Raises MemoryShortage, with both numbers, if a model needs more memory than is free.
 
     vocabularies: the sizes of the source's and the target's. whose: what the error begins with. frozen: the parts that
     will not be trained (None: the model is only loaded). by_muon: whether the layers' matrices have one moment, not
-    two. processes: how many of them share the memory of the CPU.
+    two. lanes: how many gradients the CPU holds at a time. processes: how many of them share the memory of the CPU.
     """
     parts = count_by_part(config, *vocabularies)
     total = sum(parts.values())
     kept = total  # numbers in all: weights, gradients and moments
     if frozen is not None:
         moments = {"encoder": 1, "decoder": 1} if by_muon else {}  # almost all of a layer is matrices; else Adam's two
-        kept += sum((1 + moments.get(part, 2)) * count for part, count in parts.items() if part not in frozen)
+        gradients = lanes if device is None or device.type == "cpu" else 1
+        kept += sum((gradients + moments.get(part, 2)) * count for part, count in parts.items() if part not in frozen)
     sharing = 1 if device is not None and device.type == "cuda" else processes
     need, free = kept * BYTES * sharing, free_memory(device)
     if free is None or need <= free:

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from transformer_cli.compute.devices import choose_precision, fast_at_bfloat16
+from transformer_cli.compute.threads import default_lanes
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences
 from transformer_cli.config.schema import Config, DataConfig, FilePair, Shapes, is_file, keys_that_shape
@@ -60,6 +61,7 @@ def open_run(
             device=device,
             frozen=config.training.freeze,
             by_muon=config.training.optimizer == "muon",
+            lanes=config.training.lanes or default_lanes() if world.size == 1 else 1,
             processes=world.local_size,
         )
         return dataset
@@ -74,7 +76,8 @@ def open_run(
             if fresh and folder.exists():
                 log.info("moved the old run to %s", _move_aside(folder))
             data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
-            resolved = _resolved(config, data, choose_precision(config.training.precision, device))
+            lanes = config.training.lanes or default_lanes()
+            resolved = _resolved(config, data, choose_precision(config.training.precision, device), lanes)
             run = Run.create(folder, resolved, dataset)
             yield new_opened(run, dataset, initial)
         else:
@@ -84,7 +87,8 @@ def open_run(
             data = run.config.data.model_copy(update={"files": config.data.files})
             precision = _precision(run.config.training.precision, config.training.precision, device)
             finish_save(run, opened.start.state)  # which a kill may have cut off
-            yield replace(opened, run=run.with_config(_resolved(config, data, precision)))
+            lanes = run.config.training.lanes or default_lanes()
+            yield replace(opened, run=run.with_config(_resolved(config, data, precision, lanes)))
 
 
 def join_run(folder: Path, data_dir: Path) -> Opened:
@@ -138,9 +142,9 @@ def _move_aside(folder: Path) -> Path:
     return aside
 
 
-def _resolved(config: Config, data: DataConfig, precision: str) -> Config:
-    """Returns the config as the run keeps it: with its name, the dataset and the precision that were chosen."""
-    training = config.training.model_copy(update={"precision": precision})
+def _resolved(config: Config, data: DataConfig, precision: str, lanes: int) -> Config:
+    """Returns the config as the run keeps it: with its name, the dataset, precision and lanes that were chosen."""
+    training = config.training.model_copy(update={"precision": precision, "lanes": lanes})
     return config.model_copy(update={"name": config.run_name, "data": data, "training": training})
 
 
@@ -165,6 +169,8 @@ def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
     ignore = [*keys_that_shape(Config, Shapes.NOTHING), *_moved(run.config, config, data_dir)]
     if config.data.fingerprint is None:
         ignore.append("data.fingerprint")
+    if config.training.lanes is None:
+        ignore.append("training.lanes")
     if config.data.lowercased == run.config.data.lowercased:  # null means one of both
         ignore.append("data.lowercase")
     changed = differences(run.config, config, ignore)

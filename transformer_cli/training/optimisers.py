@@ -4,15 +4,19 @@ A matrix of a layer acts on vectors, so the size of its update is measured by ho
 al. 2024) takes the momentum of the gradient, U·Σ·Vᵀ, and replaces all of its singular values by about 1: U·Vᵀ. Rare
 directions are then learned as fast as frequent ones. Embeddings, the output projection, biases and LayerNorm are
 indexed or element by element, not matrices in this sense; Adam updates them.
+
+Weights are updated side by side, but each one by a single thread and as a whole: torch cuts a large tensor between its
+threads, and where it cuts changes the last digits.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.model.attention import MultiHeadAttention
 from transformer_cli.model.layers import FeedForward
@@ -22,10 +26,14 @@ MOMENTUM = 0.95
 MOMENTUM_KEY = "momentum_buffer"  # as in torch.optim.Muon
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic Newton–Schulz iteration (Jordan et al. 2024)
 ITERATIONS = 5
+STACK = 8  # matrices of one shape that one thread works on at a time
 
 
-def make_optimizer(model: Transformer, training: TrainingConfig) -> torch.optim.Adam:
-    """Returns Adam (Kingma and Ba 2015), as a fused kernel on devices for which torch has one; or Muon beside it."""
+def make_optimizer(model: Transformer, training: TrainingConfig, workers: SideBySide = IN_CALLER) -> "Adam":
+    """Returns Adam (Kingma and Ba 2015), as a fused kernel on devices for which torch has one; or Muon beside it.
+
+    workers: the threads that update the weights.
+    """
     adam: dict[str, Any] = {
         "lr": training.learning_rate,
         "betas": training.betas,
@@ -35,8 +43,9 @@ def make_optimizer(model: Transformer, training: TrainingConfig) -> torch.optim.
     if training.optimizer == "muon":
         dtype = torch.bfloat16 if training.precision == "bfloat16" else torch.float32
         times_lr = training.muon_learning_rate / training.learning_rate
-        return AdamAndMuon(model, matrices=layer_matrices(model), times_lr=times_lr, dtype=dtype, **adam)
-    return torch.optim.Adam(model.parameters(), **adam)
+        matrices = layer_matrices(model)
+        return AdamAndMuon(model, workers, matrices=matrices, times_lr=times_lr, dtype=dtype, **adam)
+    return Adam(model, workers, **adam)
 
 
 def learning_rate(training: TrainingConfig, step: int, progress: float) -> float:
@@ -56,7 +65,36 @@ def learning_rate(training: TrainingConfig, step: int, progress: float) -> float
     return rate
 
 
-class AdamAndMuon(torch.optim.Adam):
+class Adam(torch.optim.Adam):
+    """torch's Adam, with the weights shared between workers."""
+
+    def __init__(self, model: nn.Module, workers: SideBySide = IN_CALLER, **adam: Any) -> None:
+        """adam: what torch.optim.Adam takes."""
+        shares = balanced([each for each in model.parameters() if each.requires_grad], workers.workers)
+        super().__init__([{"params": share} for share in shares], **adam)
+        self._workers = workers
+        self._parts = [torch.optim.Adam([group], **adam) for group in self.param_groups]
+        for part in self._parts:
+            part.state = self.state
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Update every weight that has a gradient."""
+        self._workers.run_all(torch.optim.Adam.step, self._parts)
+
+
+def balanced(tensors: Sequence[Tensor], count: int) -> list[list[Tensor]]:
+    """Returns the tensors in `count` lists, or fewer, with about as many numbers each.
+
+    For example, tensors of 5, 2, 3 and 1 numbers make two lists: those of 5 and 1, and those of 3 and 2.
+    """
+    shares: list[list[Tensor]] = [[] for _ in range(count)]
+    for tensor in sorted(tensors, key=torch.numel, reverse=True):
+        min(shares, key=lambda share: sum(map(torch.numel, share))).append(tensor)
+    return [share for share in shares if share]
+
+
+class AdamAndMuon(Adam):
     """Adam, but for the weights in `matrices`, which Muon updates.
 
     torch.optim.Muon knows neither stacked matrices, such as queries, keys and values, nor another precision than
@@ -64,13 +102,20 @@ class AdamAndMuon(torch.optim.Adam):
     """
 
     def __init__(
-        self, model: nn.Module, *, matrices: Mapping[Tensor, int], times_lr: float, dtype: torch.dtype, **adam: Any
+        self,
+        model: nn.Module,
+        workers: SideBySide = IN_CALLER,
+        *,
+        matrices: Mapping[Tensor, int],
+        times_lr: float,
+        dtype: torch.dtype,
+        **adam: Any,
     ) -> None:
         """matrices: weight → how many matrices are stacked in its rows. dtype: of the products of Newton–Schulz.
 
         times_lr: Muon's learning rate is Adam's times this number.
         """
-        super().__init__(model.parameters(), **adam)
+        super().__init__(model, workers, **adam)
         self._matrices = matrices
         self._times_lr = times_lr
         self._dtype = dtype
@@ -82,33 +127,43 @@ class AdamAndMuon(torch.optim.Adam):
         All that takes memory comes before any weight or moment changes: where it does not suffice, nothing has changed.
         """
         gradients = {weight: weight.grad for weight in self._matrices if weight.grad is not None}
-        updates: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}  # matrices of one shape, and their momenta
-        for weight, gradient in gradients.items():
+        momenta = self._workers.run_all(self._momentum, gradients.items())
+        by_shape: dict[torch.Size, list[tuple[Tensor, Tensor]]] = {}  # matrices of one shape, and their momenta
+        for weight, momentum in zip(gradients, momenta, strict=True):
             parts = self._matrices[weight]
-            momentum = self._momentum(weight, gradient)
-            for matrix, update in zip(weight.chunk(parts), momentum.chunk(parts), strict=True):
-                updates.setdefault(matrix.shape, []).append((matrix, update))
-        moves = []
-        while updates:  # each shape's momenta are freed when their directions are known
-            shape, pairs = updates.popitem()
-            rate = self._times_lr * self.param_groups[0]["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
-            directions = orthogonalized(torch.stack([update for _, update in pairs]).to(self._dtype))
-            moves += [(matrix, direction, rate) for (matrix, _), direction in zip(pairs, directions, strict=True)]
+            for pair in zip(weight.chunk(parts), momentum.chunk(parts), strict=True):
+                by_shape.setdefault(pair[0].shape, []).append(pair)
+        stacks = [pairs[at : at + STACK] for pairs in by_shape.values() for at in range(0, len(pairs), STACK)]
+        directions = self._workers.run_all(self._directions, stacks)
         for weight in gradients:
             weight.grad = None  # Adam leaves out weights without a gradient
         super().step(closure)
-        for matrix, direction, rate in moves:
-            matrix.sub_(direction, alpha=rate)
-        for weight, gradient in gradients.items():
-            self.state[weight][MOMENTUM_KEY].lerp_(gradient, 1.0 - MOMENTUM)
-            weight.grad = gradient
+        self._workers.run_all(self._move, zip(stacks, directions, strict=True))
+        self._workers.run_all(self._remember, gradients.items())
 
-    def _momentum(self, weight: Tensor, gradient: Tensor) -> Tensor:
-        """Returns Nesterov's momentum of the gradients so far and this one, which the state does not have yet."""
+    def _momentum(self, learned: tuple[Tensor, Tensor]) -> Tensor:
+        """Returns Nesterov's momentum: of a weight's gradients so far, and of this one, which is not in the state."""
+        weight, gradient = learned
         state = self.state[weight]
         if MOMENTUM_KEY not in state:
             state[MOMENTUM_KEY] = torch.zeros_like(weight)
         return gradient.lerp(state[MOMENTUM_KEY].lerp(gradient, 1.0 - MOMENTUM), MOMENTUM)
+
+    def _directions(self, stack: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        return orthogonalized(torch.stack([momentum for _, momentum in stack]).to(self._dtype))
+
+    @torch.no_grad()
+    def _move(self, found: tuple[Sequence[tuple[Tensor, Tensor]], Tensor]) -> None:
+        stack, directions = found
+        rows, columns = directions.shape[1:]
+        rate = self._times_lr * self.param_groups[0]["lr"] * max(1.0, rows / columns) ** 0.5
+        for (matrix, _), direction in zip(stack, directions, strict=True):
+            matrix.sub_(direction, alpha=rate)
+
+    def _remember(self, learned: tuple[Tensor, Tensor]) -> None:
+        weight, gradient = learned
+        self.state[weight][MOMENTUM_KEY].lerp_(gradient, 1.0 - MOMENTUM)
+        weight.grad = gradient
 
 
 def layer_matrices(model: nn.Module) -> dict[Tensor, int]:

@@ -1,31 +1,43 @@
 """One optimiser step: the gradient of some batches' mean loss, clipped, then an update. Knows no epochs, runs or files.
 
-A step is a function of (weights, moments, batches, step number): dropout follows from (seed, step number, rank).
+On the CPU each batch is computed in lanes: shares of it, each with a gradient of its own and each the work of one
+thread. The gradients are added in the lanes' order. So threads wait for each other a few times a step, not in every
+operation, and a step is a function of (weights, moments, batches, step number, number of lanes), whatever the number of
+threads: dropout follows from (seed, step number, rank, lane), and each sum is formed by one thread.
 
-Under torchrun every process takes the same step: each computes its part of the batches, and gradients are shared.
+    batch  ─┬─ lane 0: part, part, … → gradient ─┐
+            └─ lane 1: part, part, … → gradient ─┴─ sum → clipped → update
+
+On GPUs and under torchrun there is one lane, with all threads. Under torchrun every process takes the same step: each
+computes its part of the batches, and gradients are shared.
 """
 
 import math
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
 
 from transformer_cli.compute.devices import Precision, autocast
 from transformer_cli.compute.memory import room_for
+from transformer_cli.compute.threads import IN_CALLER, SideBySide, default_lanes
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.batching import Batch, collate, parts_by_length, share_of, target_tokens
 from transformer_cli.data.dataset import EncodedSplit
 from transformer_cli.data.lengths import Rows
+from transformer_cli.model.fast.dropout import FastDropout, drawing_from
 from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.loss import TokenLoss, token_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.training.optimisers import make_optimizer
 
-PART = 4096  # how many target tokens of a batch the CPU computes at a time, to bound memory
+PART = 4096  # how many target tokens of a batch the CPU computes at a time, all lanes together, to bound memory
 
 
 @dataclass(frozen=True)
@@ -59,7 +71,14 @@ class Learner:
         form = packed_token_losses if self.packs else token_losses
         loss = TokenLoss(self.model, form, label_smoothing=settings.label_smoothing)
         self.token_loss = world.share_gradients(loss)
-        self.optimizer = make_optimizer(self.model, settings)
+        is_split = device.type == "cpu" and world.size == 1
+        self.lanes = (settings.lanes or default_lanes()) if is_split else 1
+        self._draws_apart = any(isinstance(each, FastDropout) for each in model.modules())
+        n_workers = min(self.lanes, torch.get_num_threads()) if self._draws_apart else 1  # torch's has one generator
+        self.workers = SideBySide(n_workers, threads=1) if is_split else IN_CALLER
+        self.optimizer = make_optimizer(self.model, settings, self.workers)
+        self._weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        self._is_warm = False
 
     @property
     def learning_rate(self) -> float:
@@ -78,10 +97,9 @@ class Learner:
         the loss or the gradient is not finite. Raises MemoryShortage for a batch that does not fit.
         """
         self.optimizer.zero_grad()  # what is left of a batch that did not fit
-        torch.manual_seed(dropout_seed(self.settings.seed, number, self.world.rank))
-        loss = self.backward(split, batches)
+        loss = self.backward(split, batches, number=number)
         limit = self.settings.clip_grad_norm or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), limit)
+        (norm,) = self.workers.run_all(lambda weights: clip_grad_norm_(weights, limit), [self._weights])
         return loss if math.isfinite(norm) and math.isfinite(loss.nll) else None
 
     def update(self, loss: BatchLoss | None) -> BatchLoss | None:
@@ -94,15 +112,34 @@ class Learner:
         self.optimizer.zero_grad()
         return loss
 
-    def backward(self, split: EncodedSplit, batches: Sequence[Rows]) -> BatchLoss:
-        """Add the gradient of the batches' mean loss to the weights' gradients, part by part."""
+    def backward(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss:
+        """Set the weights' gradients to that of the batches' mean loss. number: as in `gradient`."""
         self.model.train()
         parts = [part for rows in batches for part in self._parts(split, rows)]
         weight = self.world.size  # undoes the division in the mean over the processes
         if not parts:  # more processes than sentences: this one takes part with weight 0
             parts, weight = [batches[0][:1]], 0
         tokens = int(target_tokens(split, np.concatenate(batches)).sum())  # of all processes
-        nll = 0.0
+
+        def compute(lane: int) -> tuple[float, dict[Tensor, Tensor]]:
+            share = [part[lane :: self.lanes] for part in parts if len(part) > lane]  # of all lengths
+            with self._dropout_of(lane, number):
+                return self._lane(split, share, weight, tokens)
+
+        lanes = range(self.lanes)
+        if not self._is_warm:  # what libraries prepare at a first call, they prepare once and in peace
+            first, self._is_warm = self.workers.run_all(compute, lanes[:1]), True
+            found = first + self.workers.run_all(compute, lanes[1:])
+        else:
+            found = self.workers.run_all(compute, lanes)
+        self.workers.run_all(partial(_set_sums, [gradients for _, gradients in found]), [self._weights])
+        return BatchLoss(sum(nll for (nll,) in self.world.gather(sum(nll for nll, _ in found))), tokens)
+
+    def _lane(
+        self, split: EncodedSplit, parts: Sequence[Rows], weight: int, tokens: int
+    ) -> tuple[float, dict[Tensor, Tensor]]:
+        """Returns the loss of a lane's parts, summed, and their gradient: weight → gradient."""
+        nll, gradients = 0.0, dict[Tensor, Tensor]()
         for index, part in enumerate(parts, start=1):
             batch = collate(split, part)
             with self._room_for(batch), self.world.pass_of(self.token_loss, is_last=index == len(parts)):
@@ -110,8 +147,24 @@ class Learner:
                 with autocast(self.device, self.precision):
                     losses = self.token_loss(there.source, there.target)
                 nll += losses.nll.sum().item() if weight else 0.0  # read before nccl: later it might wait for the dead
-                (losses.objective * weight / tokens).backward()
-        return BatchLoss(sum(share for (share,) in self.world.gather(nll)), tokens)
+                objective = losses.objective * weight / tokens
+                if self.world.size > 1:
+                    objective.backward()  # leaves the mean of all processes in the weights
+                else:
+                    found = torch.autograd.grad(objective, self._weights, allow_unused=True)
+                    for each, gradient in zip(self._weights, found, strict=True):
+                        if gradient is not None:
+                            so_far = gradients.get(each)
+                            gradients[each] = gradient.contiguous() if so_far is None else so_far.add_(gradient)
+        return nll, gradients
+
+    def _dropout_of(self, lane: int, number: int) -> AbstractContextManager[None]:
+        """A block in which dropout draws the numbers of a lane of a step."""
+        seed = dropout_seed(self.settings.seed, number, self.world.rank, lane)
+        if self._draws_apart:
+            return drawing_from(torch.Generator().manual_seed(seed))
+        torch.manual_seed(seed)
+        return nullcontext()
 
     def _room_for(self, batch: Batch) -> AbstractContextManager[None]:
         """A block that computes a batch, or a part of one. Raises MemoryShortage if that does not fit in memory."""
@@ -133,6 +186,14 @@ class Learner:
         return parts_by_length(split, share, PART) if self.packs else [share]
 
 
-def dropout_seed(seed: int, step: int, rank: int) -> int:
+def _set_sums(gradients: Sequence[dict[Tensor, Tensor]], weights: Iterable[Tensor]) -> None:
+    """Give the weights the sums of the lanes' gradients, added in the order of the lanes."""
+    for weight in weights:
+        for lane in gradients:
+            if weight in lane:
+                weight.grad = lane[weight] if weight.grad is None else weight.grad.add_(lane[weight])
+
+
+def dropout_seed(seed: int, step: int, rank: int, lane: int) -> int:
     """Returns a seed of 32 well-mixed bits: torch's CPU generator uses no more bits of a seed."""
-    return int(np.random.SeedSequence([seed, step, rank]).generate_state(1)[0])
+    return int(np.random.SeedSequence([seed, step, rank, lane]).generate_state(1)[0])

@@ -1,7 +1,5 @@
-"""How many threads compute, and how they wait: set before torch is loaded, never for others."""
+"""How many threads compute: never set for others."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,17 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from transformer_cli.compute.threads import SPIN_COUNT, SideBySide, bound_spinning
-
-COMMAND = """\
-import os, sys
-from transformer_cli.commands.app import main
-before = os.environ.get("GOMP_SPINCOUNT")
-try:
-    main(["--version"])
-except SystemExit:
-    print(before, os.environ.get("GOMP_SPINCOUNT"), "torch" in sys.modules)
-"""
+from transformer_cli.compute.threads import SideBySide
 
 
 @pytest.fixture(autouse=True)
@@ -30,27 +18,12 @@ def _own_number() -> Iterator[None]:
     torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [
-        ({}, {"GOMP_SPINCOUNT": str(SPIN_COUNT)}),
-        ({"GOMP_SPINCOUNT": "7"}, {"GOMP_SPINCOUNT": "7"}),
-        ({"OMP_WAIT_POLICY": "active"}, {"OMP_WAIT_POLICY": "active"}),
-    ],
-)
-def test_spinning_is_bounded_unless_the_user_has_said_how_to_wait(
-    given: dict[str, str], found: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    environment = dict(given)
-    monkeypatch.setattr("os.environ", environment)
-    bound_spinning()
-    assert environment == found
-
-
-def test_the_command_line_sets_it_before_torch_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    assert _printed_by(COMMAND).split("\n")[1] == f"None {SPIN_COUNT} False"
+def test_each_worker_may_have_threads_of_its_own_number_even_a_single_one() -> None:
+    for workers, threads in ((1, 1), (2, 1), (2, 3)):
+        with SideBySide(workers, threads=threads) as side_by_side:
+            assert _numbers_of_workers(side_by_side) == {threads}
+            assert _numbers_elsewhere() == (4, 4)
+            assert threading.get_ident() not in side_by_side.run_all(lambda _: threading.get_ident(), range(3))
 
 
 @pytest.mark.parametrize(("workers", "share"), [(2, 2), (3, 1), (4, 1), (6, 1)])
@@ -161,7 +134,3 @@ def _numbers_elsewhere() -> tuple[int, int]:
 def _in_a_new_thread(function: Callable[[], int]) -> int:
     with ThreadPoolExecutor(1) as fresh:
         return fresh.submit(function).result()
-
-
-def _printed_by(program: str) -> str:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

@@ -54,6 +54,11 @@ def test_it_is_as_large_as_it_is_counted(values: tuple[Any, ...]) -> None:
             "need 24.6 GB with their gradients",  # 49.3 without the encoder's 12 bytes and the decoder's 4 per weight
         ),
         (
+            {"d_ff": 1_000_000},
+            {"frozen": (), "lanes": 4},
+            "need 86.3 GB with their gradients",  # four gradients, two moments and the weights
+        ),
+        (
             {"max_length": 1_000_000},
             {"frozen": (), "processes": 4},
             "need 33.0 GB with their gradients and the optimiser's moments in 4 processes, but "
@@ -66,11 +71,11 @@ def test_it_is_as_large_as_it_is_counted(values: tuple[Any, ...]) -> None:
         ),
         (
             {"d_ff": 1_000_000},
-            {"frozen": (), "device": torch.device("cuda:1"), "processes": 4},
+            {"frozen": (), "device": torch.device("cuda:1"), "processes": 4, "lanes": 4},
             "need 49.3 GB with their gradients and the optimiser's moments, but only 1.0 GB on cuda:1 is free; lower",
         ),
     ],
-    ids=["layers", "frozen", "muon", "positions", "loaded", "gpu"],
+    ids=["layers", "frozen", "muon", "lanes", "positions", "loaded", "gpu"],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_both_numbers(
     monkeypatch: pytest.MonkeyPatch, shape: dict[str, int], arguments: dict[str, Any], message: str

@@ -196,6 +196,21 @@ def test_a_run_that_goes_on_keeps_its_precision_and_takes_what_may_change(opened
         assert Run.open(folder).config == run.run.config
 
 
+def test_lanes_are_chosen_once(opened: Open, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = Run.open(folder).config.training.lanes
+    assert kept is not None
+    monkeypatch.setattr("transformer_cli.training.opening.default_lanes", lambda: kept + 2)  # another machine
+    with opened(tmp_path / "new", "training.lanes=null") as new:
+        assert new.run.config.training.lanes == kept + 2
+    with opened(folder, "training.epochs=9", "training.lanes=null") as run:
+        assert run.run.config.training.lanes == kept
+    with (
+        pytest.raises(ConfigError, match=rf"training\.lanes: {kept} → {kept + 1}"),
+        opened(folder, "training.epochs=9", f"training.lanes={kept + 1}"),
+    ):
+        pass
+
+
 @pytest.mark.parametrize(
     ("wanted", "kept", "said"),
     [

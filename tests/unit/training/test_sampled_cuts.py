@@ -59,8 +59,8 @@ def test_the_plan_goes_by_the_usual_cut_and_the_step_by_the_new_one(
     taken: list[BatchLoss] = []
     backward = Learner.backward
 
-    def note(learner: Learner, split: EncodedSplit, batches: Sequence[Rows]) -> BatchLoss:
-        taken.append(backward(learner, split, batches))
+    def note(learner: Learner, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss:
+        taken.append(backward(learner, split, batches, number=number))
         assert taken[-1].tokens == sum(int(target_tokens(split, rows).sum()) for rows in batches)
         return taken[-1]
 

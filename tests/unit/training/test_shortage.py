@@ -21,7 +21,7 @@ from transformer_cli.translator import Options, Translator
 
 Tfm = Callable[..., tuple[int, str, str]]
 TrainTiny = Callable[..., Run]
-SHAPES = 3  # of the matrices of a layer: those of attention, inner, outer
+STACKS = 4  # of matrices that Muon works on at a time: 12 of attention in two stacks, inner, outer
 SHORT = ("training.batch_size=50", "training.epochs=2")  # an epoch of four steps
 
 
@@ -100,7 +100,7 @@ def test_what_was_learned_before_a_batch_without_room_is_saved(
     assert weights_of(train_tiny(tmp_path / "parts", *SHORT)) == weights_of(whole)
 
 
-@pytest.mark.parametrize("number", [1, 3])  # of the shapes of matrices, in the second step
+@pytest.mark.parametrize("number", [1, 3])  # of the stacks, in the second step
 def test_a_step_of_muon_without_room_has_changed_nothing(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -108,7 +108,7 @@ def test_a_step_of_muon_without_room_has_changed_nothing(
     lost = r"^the optimiser's moments do not fit .* from the save at step 1 where more"
     whole = train_tiny(tmp_path / "whole", *by_muon)
     with monkeypatch.context() as patch:
-        fail_in_call(patch, muon, "orthogonalized", SHAPES + number)
+        fail_in_call(patch, muon, "orthogonalized", STACKS + number)
         with pytest.raises(MemoryShortage, match=lost):
             train_tiny(tmp_path / "parts", *by_muon)
     assert weights_of(train_tiny(tmp_path / "parts", *by_muon)) == weights_of(whole)

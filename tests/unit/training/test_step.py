@@ -1,11 +1,17 @@
 """One optimiser step on its own; how steps add up to a run is in test_trainer.py."""
 
+from typing import Any
+
 import numpy as np
+import pytest
 import torch
 
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import PAD
+from transformer_cli.errors import MemoryShortage
+from transformer_cli.model.fast.dropout import FastDropout
+from transformer_cli.model.loss import TokenLosses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.training.step import Learner, dropout_seed
 
@@ -13,11 +19,13 @@ SPLIT = EncodedSplit(Side.of([[4, 5, 6], [5], [6, 6, 4, 4]]), Side.of([[4, 4], [
 SHAPE = ModelConfig(d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8, max_length=8)
 
 
-def make_learner(*, clip_grad_norm: float | None = None) -> Learner:
+def make_learner(*, dropout: float = 0.1, **settings: Any) -> Learner:
     torch.manual_seed(0)
-    model = Transformer(SHAPE, source_vocabulary=7, target_vocabulary=7, pad_id=PAD)
-    settings = TrainingConfig(precision="float32", clip_grad_norm=clip_grad_norm)
-    return Learner(model, settings, torch.device("cpu"))
+    shape = SHAPE.model_copy(update={"dropout": dropout})
+    training = TrainingConfig(precision="float32", **settings)
+    dropout_class = FastDropout if training.fast else torch.nn.Dropout
+    model = Transformer(shape, source_vocabulary=7, target_vocabulary=7, pad_id=PAD, dropout_class=dropout_class)
+    return Learner(model, training, torch.device("cpu"))
 
 
 def weights(learner: Learner) -> torch.Tensor:
@@ -46,10 +54,66 @@ def test_the_learning_rate_is_that_of_the_next_step() -> None:
     assert weights(learner).equal(before)
 
 
-def test_every_process_has_dropout_of_its_own_and_the_first_that_of_a_process_alone() -> None:
-    seeds = {dropout_seed(seed, step, rank) for seed in range(2) for step in range(1, 50) for rank in range(4)}
-    assert len(seeds) == 2 * 49 * 4
+def test_every_process_and_lane_has_dropout_of_its_own_and_the_first_that_of_a_process_alone() -> None:
+    places = [
+        (seed, step, rank, lane) for seed in range(2) for step in range(1, 50) for rank in (0, 3) for lane in (0, 2)
+    ]
+    seeds = {dropout_seed(*place) for place in places}
+    assert len(seeds) == len(places)
     assert max(seeds) < 2**32  # all that torch's CPU generator looks at
     for step in (1, 2, 77):
         alone = np.random.SeedSequence([5, step]).generate_state(1)[0]
-        assert dropout_seed(5, step, 0) == alone
+        assert dropout_seed(5, step, 0, 0) == alone
+
+
+# Lanes
+
+
+def stepped(*, threads: int, lanes: int, **settings: Any) -> torch.Tensor:
+    """The weights after three steps of two batches each."""
+    torch.set_num_threads(threads)
+    try:
+        learner = make_learner(lanes=lanes, **settings)
+        for number in (1, 2, 3):
+            learner.update(learner.gradient(SPLIT, [np.array([0, 2]), np.array([1])], number=number))
+        return weights(learner)
+    finally:
+        torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("settings", [{}, {"optimizer": "muon"}, {"fast": False}], ids=["adam", "muon", "plain"])
+def test_the_number_of_threads_changes_no_bit_and_that_of_lanes_does(settings: dict[str, Any]) -> None:
+    one, two, three = (stepped(threads=threads, lanes=2, **settings) for threads in (1, 2, 3))
+    assert one.equal(two)
+    assert one.equal(three)
+    assert not one.equal(stepped(threads=1, lanes=1, **settings))  # other dropout
+
+
+def test_lanes_add_up_to_the_gradient_of_one() -> None:
+    batch, gradients = [np.array([0, 1, 2])], []
+    for lanes in (1, 2, 5):  # with 5, two have no sentence
+        learner = make_learner(dropout=0.0, lanes=lanes)
+        loss = learner.backward(SPLIT, batch, number=1)
+        gradients.append([loss.nll, *(each.grad for each in learner.model.parameters())])
+    torch.testing.assert_close(gradients[0], gradients[1])
+    torch.testing.assert_close(gradients[0], gradients[2])
+
+
+def test_a_lane_that_finds_no_memory_leaves_the_weights_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = make_learner(lanes=3)
+    before, compute, asked = weights(learner), learner.token_loss.forward, []
+
+    def fail_once(source: torch.Tensor, target: torch.Tensor) -> TokenLosses:
+        asked.append(len(source))
+        if len(asked) == 2:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return compute(source, target)
+
+    monkeypatch.setattr(learner.token_loss, "forward", fail_once)
+    with pytest.raises(MemoryShortage, match="a batch of 1 sentences"):
+        learner.gradient(SPLIT, [np.array([0, 1, 2])], number=1)
+    assert weights(learner).equal(before)
+    learner.update(learner.gradient(SPLIT, [np.array([0, 1, 2])], number=1))  # nothing is left of the other lanes
+    again = make_learner(lanes=3)
+    again.update(again.gradient(SPLIT, [np.array([0, 1, 2])], number=1))
+    assert weights(learner).equal(weights(again))

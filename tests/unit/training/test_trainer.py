@@ -213,8 +213,8 @@ def test_a_gradient_that_is_not_finite_changes_no_weight_and_is_counted(
     backward, step = Learner.backward, Trainer.step
     changed: list[bool] = []
 
-    def spoil(learner: Learner, split: EncodedSplit, batches: Sequence[Rows]) -> BatchLoss:
-        loss = backward(learner, split, batches)
+    def spoil(learner: Learner, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss:
+        loss = backward(learner, split, batches, number=number)
         if len(changed) + 1 in (2, 3):  # the step's number
             gradient = learner.model.output.bias.grad
             assert gradient is not None
@@ -242,8 +242,8 @@ def test_too_many_skipped_steps_in_a_row_end_training(
     backward, step = Learner.backward, Trainer.step
     overrides = ("training.batch_size=20", "training.epochs=3", "training.schedule=cosine")  # of 10 steps
 
-    def spoil(learner: Learner, split: EncodedSplit, batches: Sequence[Rows]) -> BatchLoss:
-        loss = backward(learner, split, batches)
+    def spoil(learner: Learner, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss:
+        loss = backward(learner, split, batches, number=number)
         taken.append(len(taken) + 1)
         return BatchLoss(math.inf, loss.tokens) if taken[-1] in (2, *range(6, 99)) else loss
 

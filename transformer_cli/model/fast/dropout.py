@@ -1,14 +1,31 @@
 """Dropout with a cheap mask on the CPU: 16-bit random integers drawn four at a time, instead of a float per element.
 
 With `torch.nn.functional.dropout`, drawing masks takes a fifth of a CPU training step. The share that is dropped is
-rounded to a 65,536th. Masks are drawn from torch's global generator, so `torch.manual_seed` decides them.
+rounded to a 65,536th. Masks are drawn from torch's global generator, so `torch.manual_seed` decides them; or in a
+`drawing_from` block from another one, so that several threads can draw side by side.
 """
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 import torch
 from torch import Tensor, nn
 
 LEVELS = 1 << 16
 INT64_LOWEST = -(1 << 63)
+
+_generator: ContextVar[torch.Generator | None] = ContextVar("generator", default=None)
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator) -> Iterator[None]:
+    """Draw the masks of this thread's FastDropout from this generator of the CPU during the block."""
+    before = _generator.set(generator)
+    try:
+        yield
+    finally:
+        _generator.reset(before)
 
 
 class FastDropout(nn.Dropout):
@@ -30,6 +47,7 @@ def keep_mask(x: Tensor, p: float) -> Tensor:
     of these are left over. 6,554 of an integer's 65,536 values mean 0, all others mean 65,536 / 58,982 = 1.1111.
     """
     dropped = min(round(p * LEVELS), LEVELS - 1)  # even p = 0.999999 keeps a little
-    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64).random_(INT64_LOWEST, None)
+    words = torch.empty((x.numel() + 3) // 4, dtype=torch.int64)
+    words.random_(INT64_LOWEST, None, generator=_generator.get())
     noise = words.view(torch.int16)[: x.numel()].view(x.shape)  # uniform on [-32768, 32768)
     return (noise >= dropped - LEVELS // 2).to(x.dtype).mul_(LEVELS / (LEVELS - dropped))
