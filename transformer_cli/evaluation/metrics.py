@@ -12,6 +12,7 @@ from transformer_cli.system.terminal import note
 
 log = logging.getLogger(__name__)
 
+METRICS = ("BLEU", "chrF")  # of plain text, in the order in which scores are returned
 RESAMPLES = 1000  # sacreBLEU's default; 1,000 sentences take about 0.3 s for both scores
 MOST_FOR_INTERVALS = 10_000  # sacreBLEU holds all resamples in memory: 0.08 MB for each sentence
 CHARACTER_LANGUAGES = {  # sacreBLEU's tokeniser where words have no spaces between them (ko has some)
@@ -41,10 +42,8 @@ class TextScore:
     signature: str
 
 
-def score_text(
-    texts: Sequence[str], references: Sequence[str], *, language: str, lowercase: bool
-) -> tuple[TextScore, TextScore]:
-    """Returns BLEU and chrF of plain text against raw references, line by line.
+def score_text(texts: Sequence[str], references: Sequence[str], *, language: str, lowercase: bool) -> list[TextScore]:
+    """Returns what each of METRICS finds of plain text against raw references, line by line.
 
     language: the language of the text, for sacreBLEU's tokeniser. lowercase: whether scores ignore case.
     """
@@ -63,8 +62,7 @@ def score_text(
         score = metric.corpus_score(texts, [references], n_bootstrap=n_bootstrap)
         interval = Interval(float(score._mean), float(score._ci)) if n_bootstrap > 1 else None
         found.append(TextScore(float(score.score), interval, str(metric.get_signature())))
-    bleu, chrf = found
-    return bleu, chrf
+    return found
 
 
 def bleu_of_text(texts: Sequence[str], references: Sequence[str], *, lowercase: bool, language: str = "en") -> float:
@@ -85,7 +83,7 @@ def bleu_of_tokens(
 
 
 def text_metrics(*, language: str, lowercase: bool, references: Sequence[str] | None = None) -> dict[str, Any]:
-    """Returns sacreBLEU's metrics of plain text under their names, BLEU and chrF.
+    """Returns sacreBLEU's metrics of plain text under their names, METRICS.
 
     references: those that every system will be scored against, if they are known already; read only once.
     """
@@ -94,10 +92,8 @@ def text_metrics(*, language: str, lowercase: bool, references: Sequence[str] | 
 
     known = [references] if references is not None else None
     tokenizer = CHARACTER_LANGUAGES.get(language, "13a")
-    return {
-        "BLEU": BLEU(lowercase=lowercase, tokenize=tokenizer, references=known),
-        "chrF": CHRF(lowercase=lowercase, references=known),
-    }
+    bleu = BLEU(lowercase=lowercase, tokenize=tokenizer, references=known)
+    return dict(zip(METRICS, (bleu, CHRF(lowercase=lowercase, references=known)), strict=True))
 
 
 def sentence_chrf(texts: Sequence[str], references: Sequence[str], *, lowercase: bool) -> list[float]:

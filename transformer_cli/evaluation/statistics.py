@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from transformer_cli.evaluation.metrics import MOST_FOR_INTERVALS, RESAMPLES, Interval, text_metrics
+from transformer_cli.evaluation.metrics import METRICS, MOST_FOR_INTERVALS, RESAMPLES, Interval, text_metrics
 
 log = logging.getLogger(__name__)
 
 LEVEL = 0.05  # chance that a difference is called one where there is none, for both metrics and all systems together
-METRICS = ("BLEU", "chrF")
 SHUFFLES = 10_000  # of approximate randomisation, as sacreBLEU does it
 STEPS = 100_000  # of the numerical integral
 
@@ -64,8 +63,8 @@ class PairedTests:
 
 def paired_tests(
     systems: Sequence[Sequence[str]], references: Sequence[str], *, language: str, lowercase: bool
-) -> tuple[PairedTests, PairedTests]:
-    """Compare the first system's text with each other's, by both tests. Returns what BLEU and chrF find.
+) -> list[PairedTests]:
+    """Compare the first system's text with each other's, by both tests. Returns what they find by each of METRICS.
 
     systems: for each system its lines, as many as there are references. language, lowercase: as in `score_text`.
     """
@@ -90,8 +89,7 @@ def paired_tests(
             interval = Interval(float(resampled.mean), float(resampled.ci))
             scores.append(PairedScore(resampled.score, interval, difference))
         found.append(PairedTests([str(each[name]) for each in signatures.values()], scores))
-    bleu, chrf = found
-    return bleu, chrf
+    return found
 
 
 @dataclass(frozen=True)
@@ -141,41 +139,43 @@ def t_at(p: float, freedom: float) -> float:
 
 def verdicts(
     names: Sequence[str],
-    bleu: Sequence[Difference | RecipeDifference],
-    chrf: Sequence[Difference | RecipeDifference],
-    *,
+    *differences: Sequence[Difference | RecipeDifference],
     judges: Sequence[str],
     least_p: float = 0.0,
 ) -> list[str]:
     """Returns one sentence about each system but the first, beside the first one.
 
-    names: of all systems. bleu, chrf: the differences of each but the first; which of them are real is decided for all
-    together (`surely`). judges: what the figures of each come from, such as "1,000 sentences". least_p: the smallest p
-    that these can show, whatever a test says.
+    names: of all systems. differences: by each of METRICS, those of each system but the first; which of them are real
+    is decided for all together (`surely`). judges: what the figures of each come from, such as "1,000 sentences".
+    least_p: the smallest p that these can show, whatever a test says.
     """
-    pairs = list(zip(bleu, chrf, strict=True))
-    p_values = [None if each.p is None else max(each.p, least_p) for pair in pairs for each in pair]
+    of_systems = list(zip(*differences, strict=True))
+    p_values = [None if each.p is None else max(each.p, least_p) for found in of_systems for each in found]
     all_sure = surely(p_values)
     first, said = names[0], []
-    for row, (name, pair, judge) in enumerate(zip(names[1:], pairs, judges, strict=True)):
-        own = slice(2 * row, 2 * row + 2)  # where the pair's BLEU and chrF stand among all
-        sure, points = all_sure[own], [each.points for each in pair]
+    for row, (name, found, judge) in enumerate(zip(names[1:], of_systems, judges, strict=True)):
+        own = slice(row * len(METRICS), (row + 1) * len(METRICS))  # where the system's differences stand among all
         chances = ["no p-value" if p is None else "p < 0.001" if p < 0.001 else f"p = {p:.3f}" for p in p_values[own]]
-        by = [f"{abs(points[at]):.2f} {METRICS[at]} ({chances[at]})" for at in (0, 1)]
-        winners = [(name, first) if each > 0 else (first, name) for each in points]
-        if not any(points):
+        shown = [f"{metric} ({chance})" for metric, chance in zip(METRICS, chances, strict=True)]
+        facts = list(zip(all_sure[own], [each.points for each in found], shown, strict=True))
+        won = [
+            ((name, first) if points > 0 else (first, name), f"{abs(points):.2f} {by}")
+            for is_sure, points, by in facts
+            if is_sure
+        ]
+        if not any(points for _, points, _ in facts):
             said.append(f"{name} and {first} have equal scores: {judge} show no difference at all")
-        elif not any(sure):
-            unsure = [f"{points[at]:+.2f} {METRICS[at]} ({chances[at]})" for at in (0, 1)]
-            said.append(f"{judge} cannot tell {name} and {first} apart: {', '.join(unsure)}")
-        elif not all(sure):
-            one, other = (0, 1) if sure[0] else (1, 0)
-            unknown = f"{judge} cannot tell them apart by {METRICS[other]} ({chances[other]})"
-            said.append(f"{winners[one][0]} is better than {winners[one][1]} by {by[one]}; {unknown}")
-        elif winners[0] == winners[1]:
-            said.append(f"{winners[0][0]} is better than {winners[0][1]} by {by[0]} and {by[1]}")
+        elif not won:
+            unsure = ", ".join(f"{points:+.2f} {by}" for _, points, by in facts)
+            said.append(f"{judge} cannot tell {name} and {first} apart: {unsure}")
+        elif len({winner for winner, _ in won}) > 1:
+            (winner, _), by = won[0]
+            others = ", ".join(f"{other} by {by}" for (other, _), by in won[1:])
+            said.append(f"the scores disagree: {winner} is better by {by}, {others}")
         else:
-            said.append(f"the scores disagree: {winners[0][0]} is better by {by[0]}, {winners[1][0]} by {by[1]}")
+            (winner, loser), _ = won[0]
+            unknown = [f"; {judge} cannot tell them apart by {by}" for is_sure, _, by in facts if not is_sure]
+            said.append(f"{winner} is better than {loser} by {' and '.join(by for _, by in won)}{''.join(unknown)}")
     return said
 
 

@@ -45,7 +45,7 @@ def folder(texts: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-def tested(texts: dict[str, list[str]]) -> tuple[PairedTests, PairedTests]:
+def tested(texts: dict[str, list[str]]) -> list[PairedTests]:
     """What our tests find about the three systems, by BLEU and by chrF."""
     return paired_tests([texts[name] for name in "abc"], texts["reference"], language="en", lowercase=True)
 
