@@ -22,11 +22,6 @@ from transformer_cli.inspection.picture_files import picture_format
 if TYPE_CHECKING:
     from transformer_cli.inspection.numbers import AttentionMap, WordAttention
 
-TITLES = {
-    "encoder": "encoder self-attention",
-    "decoder": "decoder self-attention",
-    "cross": "encoder–decoder attention",
-}
 SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"), (0.0, "  "))  # weights from …
 MEANING = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
 
@@ -177,7 +172,7 @@ def maps_as_blocks(maps: Sequence["AttentionMap"]) -> str:
     parts = [MEANING]
     for each in maps:
         blocks = _as_blocks(f"head {each.head}", each.target_tokens, each.source_tokens, each.weights.tolist())
-        parts.append(f"{TITLES[each.kind]}, layer {each.layer}\n{blocks}")
+        parts.append(f"{each.title}\n{blocks}")
     return "\n\n".join(parts)
 
 

@@ -42,8 +42,7 @@ Device = Annotated[
 ]
 Place = Annotated[str, Field(min_length=1)]  # a file, a folder, or the name of something that lies elsewhere
 Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
-MULTI30K_LANGUAGES = ("de", "en", "fr", "cs")
-CAPTIONS_LANGUAGES = ("de", "en")
+LANGUAGES = {"multi30k": ("de", "en", "fr", "cs"), "captions": ("de", "en")}  # of corpora that are not the user's
 
 
 class Shapes(Enum):
@@ -56,7 +55,7 @@ class Shapes(Enum):
     CODEC = "a dataset, and the codecs that it is encoded with"
     MODEL = "the weights: their number and shapes, and what is computed with them"
     TRAINING = "the course of training: a run keeps it"
-    PLACE = "nothing: it says where something is, and that may be moved"
+    PLACE = "nothing: it says where something is. A resumed run knows files and vectors again that were moved"
     NOTHING = "nothing that must stay: a resumed run takes the new value"
 
 
@@ -170,7 +169,7 @@ class DataConfig(Section):
             return self
         if self.files is not None:
             raise ValueError(f"files is set, but corpus is {self.corpus}; set corpus: files, or take files out")
-        known = MULTI30K_LANGUAGES if self.corpus == "multi30k" else CAPTIONS_LANGUAGES
+        known = LANGUAGES[self.corpus]
         for key, language in (("source", self.source), ("target", self.target)):
             if language not in known:
                 raise ValueError(f"{key}: {language!r} is not a language of {self.corpus}; it has {', '.join(known)}")

@@ -6,7 +6,7 @@ Positions count from 0, which is <sos> in a model; layers and heads count from 1
 import logging
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, Literal
@@ -27,7 +27,12 @@ from transformer_cli.runs.run import Run
 from transformer_cli.translator import Options, Translation, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
-KINDS: tuple[Kind, ...] = ("encoder", "decoder", "cross")
+KINDS: dict[Kind, str] = {
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "encoder–decoder attention",
+}
+"""each kind, and what people call it"""
 Floats = NDArray[np.floating[Any]]
 
 TINY = 1e-30  # stands in for the variance if all vectors are the same
@@ -65,6 +70,11 @@ class AttentionMap:
     """the scores before softmax, (target, source)"""
     weights: Tensor
     """softmax of the scores, (target, source)"""
+
+    @property
+    def title(self) -> str:
+        """What its layer is called: "encoder self-attention, layer 3"."""
+        return f"{KINDS[self.kind]}, layer {self.layer}"
 
 
 @dataclass(frozen=True)
@@ -116,7 +126,7 @@ class Inspection:
     """
 
     def maps(
-        self, kinds: Sequence[Kind] = KINDS, *, layer: int | None = None, heads: Sequence[int] = ()
+        self, kinds: Iterable[Kind] = KINDS, *, layer: int | None = None, heads: Sequence[int] = ()
     ) -> list[AttentionMap]:
         """Returns a map for each of these kinds and heads (by default all heads), in one layer (None: the last).
 

@@ -332,13 +332,6 @@ def _place(axes: Axes, labels: Sequence[Annotation], ends: Floats) -> None:
         label.xyann = tuple(moves[best])
 
 
-KINDS = {  # the titles above, beside and below the maps
-    "encoder": ("encoder self-attention", "source position …", "… attends to source position"),
-    "decoder": ("decoder self-attention", "target position …", "… attends to target position"),
-    "cross": ("encoder–decoder attention", "target position …", "… attends to source position"),
-}
-
-
 def draw_attention(maps: Sequence["AttentionMap"], path: Path) -> None:
     """Draw attention weights as heat maps. Replaces `path` by a picture.
 
@@ -396,13 +389,13 @@ def _blocks(maps: Sequence["AttentionMap"]) -> list[Block]:
     """Returns one block for each kind of attention."""
     blocks = []
     for kind, group in groupby(maps, key=lambda each: each.kind):
-        title, beside, below = KINDS[kind]
         heads = list(group)
+        beside, below = ("source" if kind == "encoder" else "target"), ("target" if kind == "decoder" else "source")
         blocks.append(
             Block(
-                title=f"{title}, layer {heads[0].layer}",
-                beside=beside,
-                below=below,
+                title=heads[0].title,
+                beside=f"{beside} position …",
+                below=f"… attends to {below} position",
                 targets=_labels(heads[0].target_tokens),
                 sources=_labels(heads[0].source_tokens),
                 maps=[(f"head {each.head}", each.weights.numpy()) for each in heads],
