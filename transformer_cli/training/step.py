@@ -102,15 +102,15 @@ class Learner:
         (norm,) = self.workers.run_all(lambda weights: clip_grad_norm_(weights, limit), [self._weights])
         return loss if math.isfinite(norm) and math.isfinite(loss.nll) else None
 
-    def update(self, loss: BatchLoss | None) -> BatchLoss | None:
-        """Change the weights by the gradient, unless it is not finite. loss: what `gradient` returned; returned too."""
-        if loss is not None:
-            with room_for(
-                lambda: f"the optimiser's moments do not fit in the memory of {self.device}; lower model.d_model"
-            ):
-                self.optimizer.step()  # it takes memory before it changes any weight
-        self.optimizer.zero_grad()
-        return loss
+    def update(self) -> None:
+        """Change the weights by the gradient.
+
+        Raises MemoryShortage, in a run's first step perhaps when some weights have changed: Adam's moments begin there.
+        """
+        with room_for(
+            lambda: f"the optimiser's moments do not fit in the memory of {self.device}; lower model.d_model"
+        ):
+            self.optimizer.step()
 
     def backward(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss:
         """Set the weights' gradients to that of the batches' mean loss. number: as in `gradient`."""
@@ -126,12 +126,9 @@ class Learner:
             with self._dropout_of(lane, number):
                 return self._lane(split, share, weight, tokens)
 
-        lanes = range(self.lanes)
-        if not self._is_warm:  # what libraries prepare at a first call, they prepare once and in peace
-            first, self._is_warm = self.workers.run_all(compute, lanes[:1]), True
-            found = first + self.workers.run_all(compute, lanes[1:])
-        else:
-            found = self.workers.run_all(compute, lanes)
+        alone = 0 if self._is_warm else 1  # what libraries prepare at a first call, they prepare in a single thread
+        found = self.workers.run_all(compute, range(alone)) + self.workers.run_all(compute, range(alone, self.lanes))
+        self._is_warm = True
         self.workers.run_all(partial(_set_sums, [gradients for _, gradients in found]), [self._weights])
         return BatchLoss(sum(nll for (nll,) in self.world.gather(sum(nll for nll, _ in found))), tokens)
 

@@ -3,8 +3,8 @@
 The life of a run, in the order of this file: `train` opens it, and `Trainer.run_epochs` leads it through its epochs.
 Each epoch takes its steps and ends with a validation and a save. At the end the last epochs' weights may be averaged.
 
-The plan of an epoch follows from (seed, epoch), and a step from the weights, Adam's moments, the batches and its
-number. So a run that was killed and goes on from its last save ends bit for bit like one that was never killed.
+The plan of an epoch follows from (seed, epoch), and a step from the weights, the optimiser's moments, the batches and
+its number. So a run that was killed and goes on from its last save ends bit for bit like one that was never killed.
 
 Under torchrun every process runs this same code on its part of each batch, with the same weights and the same state;
 only the first prints and writes files.
@@ -217,7 +217,8 @@ class Trainer:
         split, cut = self.train_sentences.cut(batches, epoch=state.epoch, first=state.batch)
         loss = self.learner.gradient(split, cut, number=state.step + 1)
         with self.stop.held_off():
-            self.learner.update(loss)
+            if loss:
+                self.learner.update()
             state.step += 1
             state.batch += len(batches)
             if loss is None:
@@ -247,10 +248,9 @@ class Trainer:
 
     def _end_epoch(self) -> None:
         """Validate, record, save, and show the result."""
+        # the history names the rate of the last step, which a run resumed at an epoch's end has not taken itself
         first_of_last_step = (self._steps_of_epoch() - 1) * self.settings.accumulate
-        self.learner.set_learning_rate(
-            self._learning_rate(self.state.step, first_of_last_step)
-        )  # a run resumed at an epoch's end has taken no step
+        self.learner.set_learning_rate(self._learning_rate(self.state.step, first_of_last_step))
         found = self._validate()
         writes, average = self.world.is_first, self.settings.average
         with self.stop.held_off():

@@ -1,5 +1,6 @@
 """One optimiser step on its own; how steps add up to a run is in test_trainer.py."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,13 @@ import torch
 
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
+from transformer_cli.data.lengths import Rows
 from transformer_cli.data.vocabulary import PAD
 from transformer_cli.errors import MemoryShortage
 from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.loss import TokenLosses
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.training.step import Learner, dropout_seed
+from transformer_cli.training.step import BatchLoss, Learner, dropout_seed
 
 SPLIT = EncodedSplit(Side.of([[4, 5, 6], [5], [6, 6, 4, 4]]), Side.of([[4, 4], [5, 6, 4], [6]]))
 SHAPE = ModelConfig(d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8, max_length=8)
@@ -28,6 +30,13 @@ def make_learner(*, dropout: float = 0.1, **settings: Any) -> Learner:
     return Learner(model, training, torch.device("cpu"))
 
 
+def step(learner: Learner, batches: Sequence[Rows], number: int = 1) -> BatchLoss:
+    loss = learner.gradient(SPLIT, batches, number=number)
+    assert loss is not None
+    learner.update()
+    return loss
+
+
 def weights(learner: Learner) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in learner.model.parameters()])
 
@@ -37,8 +46,7 @@ def test_a_step_is_a_function_of_weights_batches_and_number() -> None:
     for number in (1, 1, 2):
         learner = make_learner()
         torch.manual_seed(number + 7)  # it does not matter what was drawn before
-        loss = learner.update(learner.gradient(SPLIT, batches, number=number))
-        assert loss is not None
+        loss = step(learner, batches, number=number)
         assert loss.tokens == (2 + 1) + (1 + 1) + (3 + 1)
         after.append(weights(learner))
     assert after[0].equal(after[1])
@@ -49,7 +57,7 @@ def test_the_learning_rate_is_that_of_the_next_step() -> None:
     learner = make_learner()
     before = weights(learner)
     learner.set_learning_rate(0.0)
-    learner.update(learner.gradient(SPLIT, [np.array([0])], number=1))
+    step(learner, [np.array([0])])
     assert learner.learning_rate == 0.0
     assert weights(learner).equal(before)
 
@@ -75,7 +83,7 @@ def stepped(*, threads: int, lanes: int, **settings: Any) -> torch.Tensor:
     try:
         learner = make_learner(lanes=lanes, **settings)
         for number in (1, 2, 3):
-            learner.update(learner.gradient(SPLIT, [np.array([0, 2]), np.array([1])], number=number))
+            step(learner, [np.array([0, 2]), np.array([1])], number=number)
         return weights(learner)
     finally:
         torch.set_num_threads(1)
@@ -113,7 +121,7 @@ def test_a_lane_that_finds_no_memory_leaves_the_weights_as_they_are(monkeypatch:
     with pytest.raises(MemoryShortage, match="a batch of 1 sentences"):
         learner.gradient(SPLIT, [np.array([0, 1, 2])], number=1)
     assert weights(learner).equal(before)
-    learner.update(learner.gradient(SPLIT, [np.array([0, 1, 2])], number=1))  # nothing is left of the other lanes
+    step(learner, [np.array([0, 1, 2])])  # nothing is left of the other lanes
     again = make_learner(lanes=3)
-    again.update(again.gradient(SPLIT, [np.array([0, 1, 2])], number=1))
+    step(again, [np.array([0, 1, 2])])
     assert weights(learner).equal(weights(again))
