@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
-from transformer_cli.commands.app import app
+from transformer_cli.commands.app import COMMANDS, app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -58,3 +59,11 @@ def test_commands_and_their_options_exist(page: Path) -> None:
                 words = shlex.split(match[2].split("#")[0].split(" | ")[0].split(" > ")[0])
                 used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
                 assert used <= options | {"--help", "-h"}, line
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_names_a_page_that_shows_it(command: str) -> None:
+    shown = CliRunner().invoke(app, [command, "--help"]).stdout
+    pages = re.findall(r"docs/[\w-]+\.md", shown.splitlines()[-1])
+    assert len(pages) == 1
+    assert f"tfm {command}" in (ROOT / pages[0]).read_text(encoding="utf-8")

@@ -19,23 +19,23 @@ import typer.core
 from transformer_cli.errors import Interrupted, TfmError
 from transformer_cli.system import signals, streams, terminal
 
-COMMANDS = (
-    "prepare",
-    "train",
-    "evaluate",
-    "compare",
-    "score",
-    "translate",
-    "inspect",
-    "serve",
-    "curves",
-    "runs",
-    "export",
-    "verify",
-    "config",
-    "doctor",
-)
-"""in the order of the help; each is the function of its name in commands/NAME.py"""
+COMMANDS = {
+    "prepare": "prepare",
+    "train": "train",
+    "evaluate": "evaluate",
+    "compare": "evaluate",
+    "score": "evaluate",
+    "translate": "translate",
+    "inspect": "inspect",
+    "serve": "serve",
+    "curves": "train",
+    "runs": "train",
+    "export": "export",
+    "verify": "operating",
+    "config": "settings",
+    "doctor": "operating",
+}
+"""in the order of the help; each is the function of its name in commands/NAME.py, and has its page in docs/PAGE.md"""
 WITHOUT_TORCH = ("config", "curves", "runs", "verify")
 """the commands that begin at once"""
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or that of the copy of click in newer versions of typer
@@ -52,7 +52,8 @@ class _Group(typer.core.TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command()(getattr(import_module(f"transformer_cli.commands.{cmd_name}"), cmd_name))
+        page = f"More: docs/{COMMANDS[cmd_name]}.md in the sources of tfm"
+        alone.command(epilog=page)(getattr(import_module(f"transformer_cli.commands.{cmd_name}"), cmd_name))
         return typer.main.get_command(alone)
 
 
