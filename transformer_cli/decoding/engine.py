@@ -97,11 +97,10 @@ class TransformerEngine:
                 yield rows.tolist(), found
 
 
-def longest_first(sentences: Sequence[Sequence[int]], most: int | None = None) -> list[NDArray[np.int64]]:
-    """Returns the rows of batches of sentences of similar length, at most `most` padded positions each.
+def longest_first(sentences: Sequence[Sequence[int]]) -> list[NDArray[np.int64]]:
+    """Returns the rows of batches of sentences of similar length, at most BATCH_POSITIONS padded positions each.
 
-    most: None for BATCH_POSITIONS. The longest come first, so that batches that are decoded side by side end at about
-    the same time.
+    The longest come first, so that batches that are decoded side by side end at about the same time.
     """
     lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
-    return groups_by_length(lengths, BATCH_POSITIONS if most is None else most)[::-1]
+    return groups_by_length(lengths, BATCH_POSITIONS)[::-1]

@@ -72,14 +72,9 @@ def translate_from(
         raise DataError(f"{len(read)} tokens, but at most {most_tokens} can be looked into; split the sentence")
     if not read:
         raise DataError("the sentence is blank, so there is nothing to translate; give it a word")
-    n_words = len(forced) - (EOS in forced[-1:])
-    size, limit = len(translator.run.codecs.target), settings.limit(len(read), translator.max_length)
+    n_words, limit = len(forced) - (EOS in forced[-1:]), settings.limit(len(read), translator.max_length)
     if n_words > limit:
         raise DataError(f"{n_words} tokens are forced, but the translation may have {limit}; force fewer")
-    for place, index in enumerate(forced):
-        if not 0 <= index < size or index in UNWRITTEN or (index == EOS and place < n_words):
-            what = f"id {index}, at place {place + 1} of what is forced, cannot be written there"
-            raise DataError(f"{what}; force ids of candidates")
     options = Options(prefix=tuple(forced[:limit]), keep_attention=True)
     (translation,) = translator.translate_encoded([sentence], [read], options, settings)
     return translation

@@ -46,14 +46,14 @@ class Verified:
         self.n_bytes += sum(path.stat().st_size for path in files)
 
 
-def verify(name: str | Path | None = None, *, runs_dir: Path = Path("runs")) -> Verified:
+def verify(name: str | Path | None = None) -> Verified:
     """Verify the dataset in a folder, or a run, also an exported one, by its name or folder (None: the newest run).
 
     Raises CheckpointError if there is no such folder, or if nothing in it can be told.
     """
     if name is not None and (Path(name) / "manifest.json").is_file():
         return _verify_whole(Path(name), Dataset.open)
-    folder = find_run(name, runs_dir)
+    folder = find_run(name)
     return _verify_whole(folder, Exported.open) if is_exported(folder) else _verify_run(Run.open(folder))
 
 

@@ -77,11 +77,11 @@ def test_subwords_can_be_forced(by_subwords: Translator) -> None:
     [
         (" ", [], "the sentence is blank, so there is nothing to translate; give it a word"),
         ("Hund " * 20, [], "20 tokens, but the model takes at most 14"),
-        (SENTENCE, [4, PAD], "id 1, at place 2 of what is forced, cannot be written there; force ids of candidates"),
-        (SENTENCE, [SOS], "id 2, at place 1 of what is forced, cannot"),
-        (SENTENCE, [EOS, 4], "id 3, at place 1 of what is forced, cannot"),
-        (SENTENCE, [-1], "id -1, at place 1 of what is forced, cannot"),
-        (SENTENCE, [1 << 70], f"id {1 << 70}, at place 1 of what is forced, cannot"),
+        (SENTENCE, [4, PAD], "prefix: 1 is not the id of a token that the model can write"),
+        (SENTENCE, [SOS], "prefix: 2 is not"),
+        (SENTENCE, [EOS, 4], "prefix: 3 is not"),
+        (SENTENCE, [-1], "prefix: -1 is not"),
+        (SENTENCE, [1 << 70], f"prefix: {1 << 70} is not"),
         (SENTENCE, [4] * 15, "15 tokens are forced, but the translation may have 14; force fewer"),
     ],
 )

@@ -141,10 +141,7 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
             {"path": "/steps", "prefix": [4] * 500_000},
             "prefix parameter exceeds limit (1000) of entries; send fewer",
         ),
-        (
-            {"path": "/steps", "prefix": [1]},
-            "id 1, at place 1 of what is forced, cannot be written there; force ids of candidates",
-        ),
+        ({"path": "/steps", "prefix": [1]}, "prefix: 1 is not the id of a token that the model can write"),
         ({"path": "/steps", "target": "fr"}, "fr is not supported; this server translates de→en"),
         (
             {"path": "/steps", "q": "x " * 50_001},
