@@ -1,6 +1,7 @@
 """Which device computes, and with which precision. Knows what this machine has; nothing of models or runs."""
 
 import contextlib
+import platform
 import re
 from contextlib import AbstractContextManager
 from typing import Literal
@@ -83,3 +84,10 @@ def fast_at_bfloat16(device: torch.device) -> str:
         return ""
     amx, avx512 = (getattr(torch.cpu, f"_is_{name}_supported", lambda: False)() for name in ("amx_tile", "avx512_bf16"))
     return "AVX512-BF16" if avx512 and not amx else ""
+
+
+def saturates_int8(device: torch.device) -> bool:
+    """Whether sums of int8 products may overflow 16 bits: on x86 without VNNI instructions they are cut off there."""
+    if device.type != "cpu" or platform.machine() not in ("x86_64", "AMD64"):
+        return False
+    return not getattr(torch.cpu, "_is_vnni_supported", lambda: False)()

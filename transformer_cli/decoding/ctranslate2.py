@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from transformer_cli.compute.devices import saturates_int8
 from transformer_cli.compute.memory import room_for
 from transformer_cli.data.vocabulary import UNWRITTEN
 from transformer_cli.decoding.decoder import MOST_ROWS
@@ -213,6 +214,7 @@ class CTranslate2Engine:
                 str(self._folder),
                 device=device.type,
                 device_index=index,
+                compute_type="float32" if saturates_int8(device) else "default",  # default: as the weights are kept
                 inter_threads=(batches_at_a_time or threads) if device.type == "cpu" else 1,
                 intra_threads=1,
                 max_queued_batches=-1,  # all that wait are in memory anyway

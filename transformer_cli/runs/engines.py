@@ -54,5 +54,7 @@ def _exported(run: Exported, device: torch.device, batches_at_a_time: int | None
     )
     kept, now = run.facts.quantization, engine.computes_in
     if kept not in now:
-        log.info("%s: weights in %s, which this %s is slow at or lacks: computes in %s", run.folder, kept, device, now)
+        log.info(
+            "%s: weights in %s, in which this %s is slow or inexact: computes in %s", run.folder, kept, device, now
+        )
     return engine

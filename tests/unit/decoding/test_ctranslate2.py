@@ -227,6 +227,19 @@ def test_smaller_weights_make_nearly_the_same_losses(quantization: str, opened: 
     assert near != exact
 
 
+@pytest.mark.parametrize(
+    ("machine", "has_vnni", "is_exact"), [("x86_64", False, True), ("x86_64", True, False), ("aarch64", False, False)]
+)
+def test_where_sums_of_int8_overflow_it_computes_in_float32(
+    monkeypatch: pytest.MonkeyPatch, opened: Open, machine: str, has_vnni: bool, is_exact: bool
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr("torch.cpu._is_vnni_supported", lambda: has_vnni)
+    computes_in = opened(make_model(), "int8").computes_in
+    assert (computes_in == "float32") == is_exact
+    assert ("int8" in computes_in) != is_exact
+
+
 def test_what_cannot_be_done_is_refused_in_one_line(opened: Open, tmp_path: Path) -> None:
     engine = opened(make_model())
     with pytest.raises(ConfigError, match=r"draws no samples: .*; set decoding\.sample to false, or name the run"):
