@@ -18,6 +18,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,6 +92,16 @@ def draw_curves() -> Iterator[Callable[..., None]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plots, "draw_curves", lambda histories, path: path.touch())
         yield drawing
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tokenizers_are_shared() -> Iterator[None]:
+    """spaCy takes longer to make a tokeniser than to read a tiny corpus, and what it splits depends on no other text."""
+    from transformer_cli.data import words
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "_blank_tokenizer", cache(words._blank_tokenizer))
+        yield
 
 
 @pytest.fixture(scope="session")

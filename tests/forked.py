@@ -18,12 +18,17 @@ import atexit, gc, json, os, sys, threading
 for module in json.loads(sys.argv[1]):
     __import__(module)
 import torch
+from functools import cache
+from transformer_cli.data import words
 from transformer_cli.inspection import plots
 from transformer_cli.commands.app import main
 weight = torch.nn.Parameter(torch.ones(1))
 weight.sum().backward()
 torch.optim.Adam([weight]).step()  # the first step of all imports a lot
 plots.draw_curves = lambda histories, path: path.touch()  # drawing takes longer than a tiny epoch
+words._blank_tokenizer = cache(words._blank_tokenizer)  # and these take half a second each
+for language in ("de", "en"):
+    words._blank_tokenizer(language)
 gc.freeze()  # a collection in a fork would copy all of the memory
 print("ready", flush=True)
 for line in sys.stdin:

@@ -13,6 +13,7 @@ from isolation import sitecustomize
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = {"PATH", "TMPDIR", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 KEPT_PREFIXES = ("PYTEST_", "COV_", "COVERAGE_", "PIP_", "ISOLATION_")
+CACHES = "ISOLATION_CACHES"  # a folder of all processes of one call of pytest
 
 
 def isolate() -> Path:
@@ -24,6 +25,7 @@ def isolate() -> Path:
         os.environ[sitecustomize.FORBIDDEN] = os.pathsep.join(_forbidden())
     folder = Path(tempfile.mkdtemp(prefix="tfm-tests-")).resolve()
     atexit.register(_remove, folder, os.getpid())
+    os.environ.setdefault(CACHES, str(folder))
     for name in list(os.environ):
         if name not in KEPT and not name.startswith(KEPT_PREFIXES):
             del os.environ[name]
@@ -34,6 +36,7 @@ def isolate() -> Path:
             sitecustomize.BREACHES: str(folder / "breaches.txt"),
             "HOME": str(folder / "home"),
             "LC_ALL": "C.UTF-8",
+            "MPLCONFIGDIR": os.environ[CACHES],  # matplotlib takes seconds to list the fonts
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(Path(sitecustomize.__file__).parent),
             "TERM": "xterm",
