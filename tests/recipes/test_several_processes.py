@@ -1,10 +1,7 @@
 """torchrun: two processes train as one does, go on where one stopped, and one goes on where two were killed."""
 
 import json
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,10 +75,11 @@ if rank == 1:
 RANK_1_DIES_ONCE = """\
 import os, signal
 import torch
-from transformer_cli.commands.app import main
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 from transformer_cli.training.trainer import Trainer
 
-step = Trainer.step
+os.environ["OMP_NUM_THREADS"] = "1"
+step, command = Trainer.step, main
 
 def die(trainer, batches):
     if os.environ["RANK"] == "1" and trainer.state.step == 3 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
@@ -91,8 +89,21 @@ def die(trainer, batches):
         bias = trainer.learner.model.output.bias.detach()
         bias[0] = torch.nextafter(bias[0], torch.tensor(9.0))
 
+def rank():
+    try:
+        command()
+    except SystemExit as ended:
+        if ended.code:
+            raise
+
+def main():
+    config = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=2, max_restarts=1, start_method="fork", monitor_interval=0.1,
+        rdzv_backend="c10d", rdzv_endpoint="localhost:0", run_id="run", rdzv_configs={"is_host": True},
+    )
+    elastic_launch(config, rank)()
+
 Trainer.step = die
-main()
 """
 RANK_1_FINDS_DAMAGE = """
 from transformer_cli.errors import DataError
@@ -210,25 +221,14 @@ def test_a_reason_that_only_one_process_knows_is_said(
 
 
 def test_what_dies_is_started_again_and_goes_on_from_the_last_save(
-    train_tiny: TrainTiny, corpus: Path, project: Path, tmp_path: Path
+    train_tiny: TrainTiny, forks: Forks, corpus: Path, project: Path, tmp_path: Path
 ) -> None:
-    """With the real torchrun."""
+    """With torchrun's agent, whose processes are forked here: as programs, each would import torch first."""
     folder = beside(project / "data", tmp_path)
-    script = folder / "dies.py"
-    script.write_text(RANK_1_DIES_ONCE, encoding="utf-8")
     overrides = (*SETTINGS, "training.epochs=4")
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1")
-    command = (*launcher, script, "train", "--config", corpus / "tiny.yaml")
-    done = subprocess.run(
-        [sys.executable, *map(str, command), *settings((*overrides, "training.save_minutes=1e-9"))],
-        cwd=folder,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=600,
-    )
-    code, lines = done.returncode, done.stderr.splitlines()
+    command = ("train", "--config", corpus / "tiny.yaml", *settings((*overrides, "training.save_minutes=1e-9")))
+    code, _, err = forks.run(*command, cwd=folder, before=RANK_1_DIES_ONCE)
+    lines = err.splitlines()
     assert code == 0, lines
     assert any(line.startswith("resuming from the save at step 3 ") for line in lines), lines
     differ = "warning: the processes' weights are not the same at step 6: "
