@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from matplotlib import image
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
@@ -31,13 +30,12 @@ def heights(line: Line2D) -> list[float]:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures that were saved."""
+    """The figures that would have been saved, laid out; that takes a part of the time of pixels."""
     figures: list[Figure] = []
-    save = Figure.savefig
 
-    def keep(figure: Figure, *arguments: Any, **options: Any) -> None:
+    def keep(figure: Figure, *_: Any, **options: Any) -> None:
         figures.append(figure)
-        save(figure, *arguments, **options)
+        figure.draw_without_rendering()
 
     monkeypatch.setattr(Figure, "savefig", keep)
     return figures
@@ -53,9 +51,8 @@ def test_loss_perplexity_and_rate_are_drawn_and_the_best_is_marked(tmp_path: Pat
     assert [axes.get_xlabel() for axes in drawn[0].axes] == ["epoch"] * 3
     labels = [text.get_text() for text in drawn[0].legends[0].get_texts()]
     assert labels == ["mine: 1 in epoch 2", "training", "validation", "best validation loss"]
-    height, width, _ = image.imread(tmp_path / "curves.png").shape
-    assert width > 1000
-    assert height > 300
+    assert drawn[0].bbox.width > 1000
+    assert drawn[0].bbox.height > 300
 
 
 def test_several_runs_lie_over_each_other_in_looks_of_their_own(tmp_path: Path, drawn: list[Figure]) -> None:
