@@ -16,7 +16,7 @@ SETTINGS = {
     "data.joint_vocabulary": "true",
     "model.tie_embeddings": "all",
     "model.max_length": 60,
-    "training.epochs": 4,
+    "training.epochs": 2,
     "training.batch_by": "tokens",
 }
 
