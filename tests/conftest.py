@@ -96,7 +96,7 @@ def draw_curves() -> Iterator[Callable[..., None]]:
 
 @pytest.fixture(scope="session", autouse=True)
 def tokenizers_are_shared() -> Iterator[None]:
-    """spaCy takes longer to make a tokeniser than to read a tiny corpus, and what it splits depends on no other text."""
+    """spaCy takes half a second to make a tokeniser, and what one splits depends on no other text."""
     from transformer_cli.data import words
 
     with pytest.MonkeyPatch.context() as patch:
