@@ -103,7 +103,7 @@ def test_a_run_is_trained_resumed_and_averaged_there(
     assert gpu.n_operations > 500
 
 
-@pytest.mark.parametrize("freeze", ["true", "false"])
+@pytest.mark.parametrize(("gpu", "freeze"), [("cuda:0", "true"), ("mps", "false")], indirect=["gpu"])
 def test_a_run_begins_there_with_vectors(
     train_there: Callable[..., Run], tiny: Run, tmp_path: Path, freeze: str
 ) -> None:
@@ -128,15 +128,16 @@ def test_a_run_begins_there_with_the_weights_of_another(
 
 
 @pytest.mark.parametrize(
-    "decoding",
+    ("gpu", "decoding"),
     [
-        {},
-        {"no_repeat_ngram": 2},
-        {"beam_size": 3},
-        {"beam_size": 70, "no_repeat_ngram": 1},
-        {"sample": True},
-        {"sample": True, "top_k": 5, "top_p": 0.9, "temperature": 0.7},
+        ("cuda:0", {}),
+        ("cuda:0", {"no_repeat_ngram": 2}),
+        ("cuda:0", {"beam_size": 3}),
+        ("mps", {"beam_size": 70, "no_repeat_ngram": 1}),
+        ("cuda:0", {"sample": True}),
+        ("mps", {"sample": True, "top_k": 5, "top_p": 0.9, "temperature": 0.7}),
     ],
+    indirect=["gpu"],
     ids=str,
 )
 def test_it_translates_there_as_on_the_cpu(
