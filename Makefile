@@ -1,6 +1,7 @@
 # make demo: install, then prepare, train, evaluate, translate and draw, in a few minutes.
 # make test: all that CI checks.
 # make coverage: the same tests, counting lines, which takes half as much processor time again on Python 3.11.
+# make site: write docs/ as HTML, with search, to build/site.
 # make speedrun: train to the tutorials' validation loss, five times (docs/speedrun.md).
 # make best: train and judge the best translators of Multi30k; takes hours (docs/results.md).
 # make hostile: damage every file of a dataset, a run and its export, and count what is refused; takes some minutes.
@@ -15,7 +16,7 @@ BIN := .venv/bin
 
 TESTS := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
-.PHONY: demo test coverage browser-test lowest long benchmark best speedrun hostile hammer torture install clean
+.PHONY: demo test site coverage browser-test lowest long benchmark best speedrun hostile hammer torture install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -33,6 +34,10 @@ coverage: install
 
 browser-test: install
 	$(BIN)/pytest -vv tests/unit/serve/test_page.py
+
+site: install
+	$(BIN)/python -m mkdocs build --quiet --strict
+	@echo build/site/index.html
 
 lowest: install
 	$(PYTHON) -m venv .venv-lowest

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +69,12 @@ def test_the_help_of_a_command_names_a_page_that_shows_it(command: str) -> None:
     pages = re.findall(r"docs/[\w-]+\.md", shown.splitlines()[-1])
     assert len(pages) == 1
     assert f"tfm {command}" in (ROOT / pages[0]).read_text(encoding="utf-8")
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site/index.html").is_file()
+    assert (tmp_path / "site/search/search_index.json").is_file()
