@@ -1,6 +1,7 @@
 # make demo: install, then prepare, train, evaluate, translate and draw, in a few minutes.
 # make test: all that CI checks.
 # make coverage: the same tests, counting lines, which takes half as much processor time again on Python 3.11.
+# make docs-run: run the commands of README and docs/, and compare what they print; takes about half an hour.
 # make site: write docs/ as HTML, with search, to build/site.
 # make speedrun: train to the tutorials' validation loss, five times (docs/speedrun.md).
 # make best: train and judge the best translators of Multi30k; takes hours (docs/results.md).
@@ -16,7 +17,7 @@ BIN := .venv/bin
 
 TESTS := $(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist worksteal --durations 10
 
-.PHONY: demo test site coverage browser-test lowest long benchmark best speedrun hostile hammer torture install clean
+.PHONY: demo test site docs-run coverage browser-test lowest long benchmark best speedrun hostile hammer torture install clean
 
 demo: install
 	$(BIN)/python scripts/demo.py
@@ -34,6 +35,9 @@ coverage: install
 
 browser-test: install
 	$(BIN)/pytest -vv tests/unit/serve/test_page.py
+
+docs-run: install
+	$(BIN)/python scripts/run_docs.py
 
 site: install
 	$(BIN)/python -m mkdocs build --quiet --strict

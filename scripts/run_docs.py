@@ -1,0 +1,208 @@
+"""Runs the commands of README.md and docs/, and compares what they print with what the pages say.
+
+python scripts/run_docs.py [--quick] [--folder FOLDER] [--write] [PAGE ...]
+
+A block ```sh holds commands. A block with lines "$ COMMAND" also holds what they print, where "…" stands for any
+lines. A block ```python is a program. A comment right before a block says more, one "key: value" on each line:
+
+not run: REASON     why the block is not run
+folder: NAME        where it is run, in the state that earlier blocks left; by default each page has its own folder;
+                    what an earlier page shows of the same folder, to the letter, is not run again
+before: COMMAND     what has to be done first; may be repeated
+file: NAME          the block is not run, but written to this file
+then: COMMAND       what is run afterwards
+server: yes         the first command goes on until the block ends
+differs: N          so many lines are words or verdicts of a model, which may differ on another machine
+
+Numbers, dates and precisions may always differ. Multi30k is found as `tfm prepare` finds it (TFM_MULTI30K_DIR); the
+pages show its test sets of 2016 and 2017. All runs of all pages are trained, which takes about half an hour.
+"""
+
+import argparse
+import difflib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"(?:<!--((?:(?!-->).)*)-->\n+)?^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
+KEYS = {"not run", "folder", "before", "file", "then", "server", "differs"}
+QUICK = re.compile(r"tfm( config .*| --help| \w+ --help)?$")  # what needs neither text nor a model
+NOT_COMPARED = re.compile(r"epoch \d+/\d+: |warning: .* lacks test_")  # progress; what the folder of Multi30k has not
+MACHINE = (  # what a machine decides, and what stands for it
+    (r"-[0-9a-f]{8}\b", "-#"),
+    (r"bfloat16|float32", "#"),
+    (r"(< )?[+−-]?\d[\d,]*(\.\d+)?(e-?\d+)?", "#"),
+    (r" best$", ""),
+    (r"[░▒▓█]+", ""),
+    (r"\s+", " "),
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    notes: list[tuple[str, str]]
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    def said(self, key: str) -> list[str]:
+        return [value for name, value in self.notes if name == key]
+
+    def commands(self) -> list[tuple[str, list[str]]]:
+        """Returns each command with the lines that it prints; a block of commands alone is one script."""
+        if self.language == "sh":
+            return [(self.text, ["…"])]
+        if self.language == "python":
+            return [(f"python - <<'END'\n{self.text}END", ["…"])]
+        found = re.findall(r"^\$ ((?:.*\\\n)*.*)\n((?:(?!\$ ).*\n)*)", self.text, re.MULTILINE)
+        return [(command, printed.strip("\n").split("\n") if printed.strip() else []) for command, printed in found]
+
+    def is_run(self) -> bool:
+        return bool(self.commands()) and not self.said("not run") and not self.said("file")
+
+    def is_quick(self) -> bool:
+        return self.is_run() and all(QUICK.match(command.strip()) for command, _ in self.commands())
+
+
+def blocks(page: Path) -> list[Block]:
+    """Returns the fenced blocks of a page with their comments, in order."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for match in BLOCK.finditer(text):
+        lines = [line.partition(":") for line in (match[1] or "").strip().splitlines()]
+        notes = [(key.strip(), value.strip()) for key, _, value in lines]
+        assert {key for key, _ in notes} <= KEYS, f"{page}: {notes}"
+        found.append(Block(page, text.count("\n", 0, match.start(2)) + 1, match[2], match[3], notes))
+    return found
+
+
+def run(block: Block, root: Path, env: dict[str, str]) -> tuple[str, str]:
+    """Run a block in its folder below `root`. Returns its text as it would be now, and what differs ("": nothing)."""
+    folder = root / (block.said("folder") or [block.page.stem])[0]
+    folder.mkdir(exist_ok=True)
+    differs, now = "", []
+    for command in block.said("before"):
+        differs += failure(command, *call(command, folder, env))
+    for name in block.said("file"):
+        (folder / name).write_text(block.text, encoding="utf-8")
+    server = None
+    for command, page in block.commands() if block.is_run() else []:
+        if block.said("server") and server is None:
+            server = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=folder,
+                env=env,
+                text=True,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+            assert server.stdout
+            code, printed = 0, [server.stdout.readline().rstrip("\n") for _ in page]
+        else:
+            code, printed = call(command, folder, env)
+        differs += failure(command, code, printed) or difference(
+            page, printed, int((block.said("differs") or ["0"])[0])
+        )
+        now += [f"$ {command}", *(page if "…" in page else printed)]
+    if server:
+        server.terminate()
+        server.wait()
+    for command in block.said("then"):
+        differs += failure(command, *call(command, folder, env))
+    return "\n".join(now) + "\n", differs
+
+
+def call(command: str, folder: Path, env: dict[str, str]) -> tuple[int, list[str]]:
+    """Returns the exit code and the printed lines of a command, without progress."""
+    done = subprocess.run(
+        ["bash", "-e", "-c", command],
+        cwd=folder,
+        env=env,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    return done.returncode, [line for line in done.stdout.splitlines() if not NOT_COMPARED.match(line)]
+
+
+def failure(command: str, code: int, printed: list[str]) -> str:
+    return "" if code == 0 else f"{command}\nends with {code}:\n" + "\n".join(printed[-10:]) + "\n"
+
+
+def difference(page: list[str], printed: list[str], allowed: int) -> str:
+    """Returns the lines that differ, but for what a machine decides, or "" where they are no more than is allowed."""
+    left, right = [[plain(line) for line in lines if line.strip()] for lines in (page, printed)]
+    count = 0
+    for tag, start, stop, first, last in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if tag != "equal":
+            given = [line for line in left[start:stop] if line != "…"]
+            count += max(len(given), 0 if "…" in left[start:stop] else last - first)
+    if count <= allowed:
+        return ""
+    lines = difflib.unified_diff(page, printed, "page", "now", lineterm="", n=0)
+    return "\n".join(line for line in lines if "…" not in page or line.startswith("-")) + "\n"
+
+
+def plain(line: str) -> str:
+    for pattern, sign in MACHINE:
+        line = re.sub(pattern, sign, line)
+    return line.strip()
+
+
+def environment(home: Path) -> dict[str, str]:
+    """Returns variables that let a command find this tfm, and keep it from the user's own files."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TFM_", "XDG_", "MPL"))}
+    if folder := os.environ.get("TFM_MULTI30K_DIR"):
+        kept["TFM_MULTI30K_DIR"] = folder
+    path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
+    return {**kept, "PATH": path, "HOME": str(home), "TMPDIR": str(home), "PYTHONWARNINGS": "default"}
+
+
+def main() -> None:
+    """Run the blocks, and end with 1 if one of them prints something else."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("pages", nargs="*", type=Path, default=PAGES, metavar="PAGE")
+    options.add_argument("--quick", action="store_true", help="run what needs neither text nor a model")
+    options.add_argument("--folder", type=Path, help="keep the pages' folders here, and use those that are here")
+    options.add_argument("--write", action="store_true", help="write what is printed now into the pages")
+    given = options.parse_args()
+    wrong = False
+    passed: set[str] = set()
+    with tempfile.TemporaryDirectory() as temporary:
+        root = given.folder.resolve() if given.folder else Path(temporary)
+        home = Path(temporary) / "home"
+        home.mkdir()
+        for block in (block for page in given.pages for block in blocks(page.resolve())):
+            if block.said("not run"):
+                print(f"{block.place}: not run: {block.said('not run')[0]}", flush=True)
+            elif block.is_quick() or (not given.quick and (block.is_run() or block.notes)):
+                same = {f"{block.said('folder')} {each}" for each in block.commands() if block.is_run()}
+                if same and same <= passed:
+                    print(f"{block.place}: ok on an earlier page", flush=True)
+                    continue
+                now, differs = run(block, root, environment(home))
+                wrong |= bool(differs)
+                passed |= same
+                print(f"{block.place}: {'differs' if differs else 'ok'}\n{differs}".rstrip(), flush=True)
+                if given.write and "$ " in block.text:
+                    text = block.page.read_text(encoding="utf-8")
+                    block.page.write_text(text.replace(block.text, now), encoding="utf-8")
+    sys.exit(wrong)
+
+
+if __name__ == "__main__":
+    main()

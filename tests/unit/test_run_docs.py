@@ -1,0 +1,49 @@
+"""The commands of README and docs/: each is run by scripts/run_docs.py, or the page says why not."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from run_docs import PAGES, Block, blocks, difference, environment, run
+
+BLOCKS = [block for page in PAGES for block in blocks(page)]
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.is_quick()], ids=lambda block: block.place)
+def test_quick_commands_print_what_the_page_says(block: Block, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    assert run(block, tmp_path, environment(home))[1] == ""
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
+def test_commands_are_in_blocks_that_are_run(block: Block) -> None:
+    assert all(block.said("not run")), "a reason is missing"
+    if not block.commands():
+        assert not re.search(r"^(tfm|make|pip|python|torchrun) ", block.text, re.MULTILINE), "mark the block as sh"
+
+
+def test_some_blocks_are_quick() -> None:
+    assert sum(block.is_quick() for block in BLOCKS) >= 4
+
+
+@pytest.mark.parametrize(
+    ("page", "printed", "allowed", "same"),
+    [
+        ("loss 3.592 (PPL 36.30)  46.8 s  best", "loss 13.1 (PPL 1e-7) 1,046 s", 0, True),
+        ("data/x.de-en-602c731e", "data/x.de-en-4f54f310", 0, True),
+        ("p < 0.001", "p 0.0149", 0, True),
+        ("2 threads; bfloat16", "4 threads; float32", 0, True),
+        ("loss 3.592", "cost 3.592", 0, False),
+        ("a\n…\nd", "a\nb\nc\nd", 0, True),
+        ("a\n…\ne", "a\nb\nc\nd", 0, False),
+        ("a\nb", "a", 0, False),
+        ("a", "a\nb", 0, False),
+        ("a dog\nEND", "a cat\nEND", 0, False),
+        ("a dog\nEND", "a cat\nEND", 1, True),
+        ("a dog\na man", "a cat\na boy", 1, False),
+    ],
+)
+def test_numbers_may_differ_and_words_may_not(page: str, printed: str, allowed: int, same: bool) -> None:
+    assert (difference(page.split("\n"), printed.split("\n"), allowed) == "") is same
