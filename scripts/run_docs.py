@@ -169,7 +169,7 @@ def environment(home: Path) -> dict[str, str]:
     if folder := os.environ.get("TFM_MULTI30K_DIR"):
         kept["TFM_MULTI30K_DIR"] = folder
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
-    return {**kept, "PATH": path, "HOME": str(home), "TMPDIR": str(home), "PYTHONWARNINGS": "default"}
+    return {**kept, "PATH": path, "HOME": str(home), "TMPDIR": str(home), "PYTHONUNBUFFERED": "1"}
 
 
 def main() -> None:
