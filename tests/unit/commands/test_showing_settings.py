@@ -38,4 +38,4 @@ def test_the_shipped_ones_are_listed(tfm: Tfm, tmp_path: Path) -> None:
     code, out, err = tfm("config", "--list", cwd=tmp_path)
     assert (code, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()] == [*shipped_configs()]
-    assert f"\n```\n{out}```\n" in SETTINGS.read_text(encoding="utf-8")
+    assert f"\n```\n$ tfm config --list\n{out}```\n" in SETTINGS.read_text(encoding="utf-8")
