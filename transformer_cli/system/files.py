@@ -50,7 +50,8 @@ def written(path: Path) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    with new_file(path) if not is_stream(path) else open(descriptor or path, "wb", closefd=descriptor is None) as file:
+    stream = path if descriptor is None else descriptor
+    with open(stream, "wb", closefd=descriptor is None) if is_stream(path) else new_file(path) as file:
         yield file
 
 

@@ -273,6 +273,13 @@ def test_a_link_stays_a_link_and_a_pipe_is_written_to(tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo()
 
 
+def test_what_the_first_stream_leads_to_is_written_to(tmp_path: Path) -> None:
+    program = "import pathlib, transformer_cli.system.files as f; f.write_bytes(pathlib.Path('/dev/stdin'), b'x')"
+    with (tmp_path / "out").open("wb") as out:
+        subprocess.run([sys.executable, "-c", program], stdin=out, check=True)
+    assert (tmp_path / "out").read_bytes() == b"x"
+
+
 def test_files_and_folders_get_the_permissions_that_the_user_wants(tmp_path: Path) -> None:
     umask = os.umask(0o077)
     try:
