@@ -1,6 +1,7 @@
 """Which device computes, and with which precision. Knows what this machine has; nothing of models or runs."""
 
 import contextlib
+import os
 import platform
 import re
 from contextlib import AbstractContextManager
@@ -13,6 +14,8 @@ from transformer_cli.errors import DeviceError
 from transformer_cli.system.terminal import counted
 
 Precision = Literal["float32", "bfloat16"]
+
+MOST_LANES = 8  # chosen by themselves; each one more costs an addition of all gradients
 
 
 def choose_device(name: str) -> torch.device:
@@ -61,11 +64,18 @@ def choose_precision(setting: str, device: torch.device) -> Precision:
     return "float32"
 
 
+def choose_lanes(setting: int | None) -> int:
+    """Returns in how many lanes a CPU computes a batch: the set number, else one for each core, 8 at most."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return setting or min(MOST_LANES, cores)
+
+
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
     """Compute matrix products in the given precision. All weights, and operations that need more, stay in float32."""
     if precision == "float32":
         return contextlib.nullcontext()
-    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=device.type != "cpu")
+    is_cached = device.type != "cpu"  # all threads share the cache of weights that were cast, and lanes end at any time
+    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=is_cached)
 
 
 def describe(device: torch.device) -> str:

@@ -1,6 +1,5 @@
 """Work that CPU threads share, item by item. Knows nothing of what is computed."""
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
@@ -12,14 +11,7 @@ import torch
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-MOST_LANES = 8  # of a batch; each one more costs an addition of all gradients
-
 _starting = threading.Lock()  # held by whoever changes the process's number of threads for a moment
-
-
-def default_lanes() -> int:
-    """Returns in how many lanes a batch is computed on this machine, if nobody says: one for each core, 8 at most."""
-    return min(MOST_LANES, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 class SideBySide:

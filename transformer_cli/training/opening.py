@@ -9,8 +9,7 @@ from pathlib import Path
 
 import torch
 
-from transformer_cli.compute.devices import choose_precision, fast_at_bfloat16
-from transformer_cli.compute.threads import default_lanes
+from transformer_cli.compute.devices import choose_lanes, choose_precision, fast_at_bfloat16
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences
 from transformer_cli.config.schema import Config, DataConfig, FilePair, Shapes, is_file, keys_that_shape
@@ -52,7 +51,9 @@ def open_run(
     of these cases nothing but the lock has been written, and nothing has been moved.
     """
 
-    def open_dataset(data: DataConfig) -> Dataset:
+    lanes = choose_lanes(config.training.lanes)
+
+    def open_dataset(data: DataConfig, lanes: int) -> Dataset:
         codec_dir = find_codec(data, folder.parent) if data.fingerprint is None else None
         dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))
         refuse_without_room(
@@ -61,33 +62,32 @@ def open_run(
             device=device,
             frozen=config.training.freeze,
             by_muon=config.training.optimizer == "muon",
-            lanes=config.training.lanes or default_lanes() if world.size == 1 else 1,
+            lanes=lanes if world.size == 1 else 1,
             processes=world.local_size,
         )
         return dataset
 
-    dataset = None if folder.parent.exists() else open_dataset(config.data)  # what is refused leaves no folder
+    dataset = None if folder.parent.exists() else open_dataset(config.data, lanes)  # what is refused leaves no folder
     with _locked(folder) as is_held:
         for place in (folder, folder / "checkpoints") if is_held else ():
             sweep(place, idle_s=0)  # nobody else writes there
         if fresh or is_new(folder):
-            dataset = dataset or open_dataset(config.data)
+            dataset = dataset or open_dataset(config.data, lanes)
             initial = read_initial(config, dataset, folder.parent)  # its errors leave the old run in place
             if fresh and folder.exists():
                 log.info("moved the old run to %s", _move_aside(folder))
             data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
-            lanes = config.training.lanes or default_lanes()
             resolved = _resolved(config, data, choose_precision(config.training.precision, device), lanes)
             run = Run.create(folder, resolved, dataset)
             yield new_opened(run, dataset, initial)
         else:
             run = Run.open(folder)
             _check_settings(run, config, data_dir)  # before the dataset, which need not be there any more
-            opened = load_opened(run, open_dataset(run.config.data))
+            lanes = choose_lanes(run.config.training.lanes)
+            opened = load_opened(run, open_dataset(run.config.data, lanes))
             data = run.config.data.model_copy(update={"files": config.data.files})
             precision = _precision(run.config.training.precision, config.training.precision, device)
             finish_save(run, opened.start.state)  # which a kill may have cut off
-            lanes = run.config.training.lanes or default_lanes()
             yield replace(opened, run=run.with_config(_resolved(config, data, precision, lanes)))
 
 

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
-from transformer_cli.compute.devices import Precision, autocast
+from transformer_cli.compute.devices import Precision, autocast, choose_lanes
 from transformer_cli.compute.memory import room_for
-from transformer_cli.compute.threads import IN_CALLER, SideBySide, default_lanes
+from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.batching import Batch, collate, parts_by_length, share_of, target_tokens
@@ -72,7 +72,7 @@ class Learner:
         loss = TokenLoss(self.model, form, label_smoothing=settings.label_smoothing)
         self.token_loss = world.share_gradients(loss)
         is_split = device.type == "cpu" and world.size == 1
-        self.lanes = (settings.lanes or default_lanes()) if is_split else 1
+        self.lanes = choose_lanes(settings.lanes) if is_split else 1
         self._draws_apart = any(isinstance(each, FastDropout) for each in model.modules())
         n_workers = min(self.lanes, torch.get_num_threads()) if self._draws_apart else 1  # torch's has one generator
         self.workers = SideBySide(n_workers, threads=1) if is_split else IN_CALLER

@@ -199,11 +199,15 @@ def test_a_run_that_goes_on_keeps_its_precision_and_takes_what_may_change(opened
 def test_lanes_are_chosen_once(opened: Open, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Run.open(folder).config.training.lanes
     assert kept is not None
-    monkeypatch.setattr("transformer_cli.training.opening.default_lanes", lambda: kept + 2)  # another machine
+    counted: list[int] = []
+    here = "transformer_cli.training.opening"
+    monkeypatch.setattr(f"{here}.choose_lanes", lambda setting: setting or kept + 2)  # another machine
+    monkeypatch.setattr(f"{here}.refuse_without_room", lambda *_, lanes, **__: counted.append(lanes))
     with opened(tmp_path / "new", "training.lanes=null") as new:
         assert new.run.config.training.lanes == kept + 2
     with opened(folder, "training.epochs=9", "training.lanes=null") as run:
         assert run.run.config.training.lanes == kept
+    assert counted == [kept + 2, kept]  # gradients that need memory
     with (
         pytest.raises(ConfigError, match=rf"training\.lanes: {kept} → {kept + 1}"),
         opened(folder, "training.epochs=9", f"training.lanes={kept + 1}"),
