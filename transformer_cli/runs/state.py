@@ -39,7 +39,7 @@ class RunningLoss:
 class TrainingState:
     """How far training has come. With the weights and the optimiser's moments, this is all that resuming needs.
 
-    The order of batches follows from (seed, epoch), and dropout from (seed, step, rank), so no random state is kept.
+    The order of batches follows from (seed, epoch), and dropout from (seed, step, rank, lane): no random state is kept.
     """
 
     step: int = 0

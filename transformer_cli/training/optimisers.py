@@ -77,7 +77,6 @@ class Adam(torch.optim.Adam):
         for part in self._parts:
             part.state = self.state
 
-    @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Update every weight that has a gradient."""
         self._workers.run_all(torch.optim.Adam.step, self._parts)
