@@ -54,7 +54,7 @@ def test_what_a_kill_left_of_a_checkpoint_that_nothing_names_is_no_damage(tfm: T
 def test_a_checkpoint_that_training_deletes_meanwhile_is_not_damaged(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old = workspace / "runs/tiny/checkpoints/epoch-0001"
+    old = workspace / "runs/tiny/checkpoints/validation-0001"
     old.mkdir()
 
     def read_late(folder: Path) -> dict[str, str]:
@@ -96,7 +96,7 @@ def test_the_newest_run_is_one_that_has_something_to_use(
 ) -> None:
     train = ("train", "--config", corpus / "tiny.yaml", "--set")
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "run_epochs", lambda _: None)
+        patch.setattr(Trainer, "run_to_the_end", lambda _: None)
         assert tfm(*train, "name=begun", cwd=workspace)[0] == 0
         assert find_run(None, workspace / "runs").name == "tiny"
         assert tfm(*train, "training.seed=1", "--fresh", cwd=workspace)[0] == 0

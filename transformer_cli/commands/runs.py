@@ -58,12 +58,18 @@ def _row(run: "ListedRun", *, with_text: bool) -> list[str]:
         f"{datetime.fromisoformat(date).astimezone():%Y-%m-%d}" if date else UNKNOWN,
         f"{run.corpus} {run.source}→{run.target}" if run.corpus else UNKNOWN,
         _count(run.parameters) if run.parameters is not None else UNKNOWN,
-        f"{UNKNOWN if run.epochs_done is None else run.epochs_done}/{run.epochs}" if run.epochs else UNKNOWN,
+        _length(run),
         f"{run.best_valid_loss:.3f}" if run.best_valid_loss is not None else UNKNOWN,
         f"{evaluation.bleu:.2f}" if evaluation else UNKNOWN,
         *([evaluation.text if evaluation else ""] if with_text else []),
         in_words(run.bytes),
     ]
+
+
+def _length(run: "ListedRun") -> str:
+    """Returns how far training has come, and where it ends: 3/10, or 500/2,000 steps."""
+    done, end, unit = (run.epochs_done, run.epochs, "") if run.steps is None else (run.steps_done, run.steps, " steps")
+    return f"{UNKNOWN if done is None else f'{done:,}'}/{end:,}{unit}" if end else UNKNOWN
 
 
 def _remarks(run: "ListedRun") -> list[str]:

@@ -275,6 +275,11 @@ class TrainingConfig(Section):
 
     epochs: Annotated[Positive, Shapes.NOTHING] = 10
     """passes over the training split"""
+    steps: Annotated[Positive | None, Shapes.NOTHING] = None
+    """optimiser steps after which training ends, whatever `epochs` says (null: after the epochs)"""
+    validate_every: Annotated[Positive | None, Shapes.NOTHING] = None
+    """steps from one validation to the next (null: one at the end of each epoch); the last step is always followed by
+    one"""
     batch_size: Positive = 128
     """sentences or target tokens per batch (see batch_by)"""
     batch_by: Literal["sentences", "tokens"] = "sentences"
@@ -291,7 +296,7 @@ class TrainingConfig(Section):
     """Muon's peak rate, on the same schedule: about how far a step moves a vector of length 1"""
     schedule: Literal["constant", "inverse_sqrt", "cosine"] = "constant"
     """inverse_sqrt: lr·min(step/warmup, √(warmup/step)) (eq. 3); cosine: lr·½(1 + cos π·progress), from lr to 0 over
-    all epochs, whose number is then fixed"""
+    all epochs or steps, whose number is then fixed"""
     warmup_steps: Annotated[int, Field(ge=0, le=1_000_000_000)] = 0
     """steps of linear warm-up, with any schedule"""
     betas: Annotated[tuple[Fraction, Fraction], Field(strict=False)] = (0.9, 0.999)
@@ -305,14 +310,14 @@ class TrainingConfig(Section):
     patience: Annotated[Positive | None, Shapes.NOTHING] = None
     """stop after this many validations without a new best one (null: never)"""
     average: Annotated[int, Field(ge=2, le=1000)] | None = None
-    """at the end, validate the mean of the last so many epochs' weights as well (section 6.1; null: do not)"""
+    """at the end, validate the mean of the last so many validations' weights as well (section 6.1; null: do not)"""
     initialize_from: Annotated[Place | None, Shapes.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
     """parts of the model that stay as they begin (of source_embedding, target_embedding, encoder, decoder, output); so
     does a matrix that another part shares with one of them"""
     save_minutes: Annotated[float, Field(gt=0.0, le=1e6), Shapes.NOTHING] = 10
-    """minutes between saves within an epoch: the most that a kill can lose"""
+    """minutes between saves: the most that a kill can lose"""
     tensorboard: Annotated[bool, Shapes.NOTHING] = False
     """also keep the history as a TensorBoard event file (needs the `tensorboard` extra)"""
     seed: Seed = 0
@@ -332,15 +337,22 @@ class TrainingConfig(Section):
 
     @property
     def is_planned_to_the_end(self) -> bool:
-        """Whether learning rates depend on how many epochs there will be, so that their number is fixed."""
+        """Whether learning rates depend on how long training will take, so that `end` is fixed."""
         return self.schedule == "cosine"
+
+    @property
+    def end(self) -> tuple[Literal["steps", "epochs"], int]:
+        """The setting that ends training, and its value."""
+        return ("epochs", self.epochs) if self.steps is None else ("steps", self.steps)
 
     @model_validator(mode="after")
     def _schedule_fits(self) -> "TrainingConfig":
         if self.schedule == "inverse_sqrt" and self.warmup_steps == 0:
             raise ValueError("warmup_steps: schedule inverse_sqrt needs at least 1")
-        if self.average is not None and self.average > self.epochs:
-            raise ValueError(f"average: {self.average} epochs, but there are only {self.epochs}; lower it")
+        unit, number = self.end
+        each = self.validate_every if unit == "steps" else None if self.validate_every else 1
+        if self.average is not None and each is not None and self.average > (validations := -(-number // each)):
+            raise ValueError(f"average: {self.average} validations, but there are only {validations}; lower it")
         return self
 
 

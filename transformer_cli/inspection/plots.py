@@ -128,8 +128,12 @@ RING: dict[str, Any] = {"marker": "o", "markersize": 9.0, "fillstyle": "none", "
 def draw_curves(histories: Mapping[str, History], path: Path) -> None:
     """Draw loss, perplexity and learning rate by epoch, for one run or for several laid over each other.
 
+    They are drawn by step if an epoch had several validations.
     histories: a run's name → its validations, as in history.jsonl, at least one per run. Replaces `path` by a picture.
     """
+    by = "epoch"
+    if any(len({entry["epoch"] for entry in history}) < len(history) for history in histories.values()):
+        by = "step"
     with drawing(path, histories):
         legend = []
         figure = Figure(dpi=DPI, layout="constrained")
@@ -140,24 +144,24 @@ def draw_curves(histories: Mapping[str, History], path: Path) -> None:
                 "marker": MARKERS[index % len(MARKERS)],
                 "markersize": 4.5,
             }
-            epochs = [entry["epoch"] for entry in history]
+            places = [entry[by] for entry in history]
             curves = ((loss, "train_loss"), (loss, "valid_loss"), (perplexity, "valid_ppl"), (rate, "learning_rate"))
             for axes, key in curves:
                 # a line of training has hollow markers, since of a single epoch there is no line
                 form: dict[str, Any] = {"linestyle": ":", "fillstyle": "none"} if key == "train_loss" else {}
                 values = [float(entry[key]) for entry in history]
-                axes.plot(epochs, values, **look, **form, markevery=-(-len(epochs) // 12))
+                axes.plot(places, values, **look, **form, markevery=-(-len(places) // 12))
             best = min(history, key=lambda entry: float(entry["valid_loss"]))
-            loss.plot(best["epoch"], best["valid_loss"], color=look["color"], **RING)
-            perplexity.plot(best["epoch"], best["valid_ppl"], color=look["color"], **RING)
-            label = f"{on_one_line(run)}: {best['valid_loss']:.3g} in epoch {best['epoch']}"
+            loss.plot(best[by], best["valid_loss"], color=look["color"], **RING)
+            perplexity.plot(best[by], best["valid_ppl"], color=look["color"], **RING)
+            label = f"{on_one_line(run)}: {best['valid_loss']:.3g} {'in' if by == 'epoch' else 'at'} {by} {best[by]:,}"
             legend.append(Line2D([], [], label=label, **look))
         legend += [Line2D([], [], linestyle=":", label="training", color="0.4")]
         legend += [Line2D([], [], label="validation", color="0.4")]
         legend += [Line2D([], [], label="best validation loss", color="0.4", **RING)]
         for axes, title in ((loss, "loss per target token, nats"), (perplexity, "perplexity"), (rate, "learning rate")):
             axes.set_title(title, loc="left", weight="bold")
-            axes.set_xlabel("epoch")
+            axes.set_xlabel(by)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
             _open(axes)
         rate.set_ylim(bottom=0.0)

@@ -1,16 +1,16 @@
 """What a run saves: weights, the optimiser's moments and the state of training, to resume from; and means of weights.
 
-checkpoints/step-0004540/           -unvalidated is added if the epoch's steps are done but not validated yet
+checkpoints/step-0004540/           -unvalidated is added if a validation is due that has not been made yet
     model.safetensors               the weights
     state.safetensors               the optimiser's moments, under the names of the weights
     state.json                      the TrainingState
     sums.json                       the sums of these files
 with `training.average: 5` (section 6.1) also
-checkpoints/epoch-0010/             the weights at the end of each of the last 5 epochs, and sums.json
+checkpoints/validation-0010/        the weights of each of the last 5 validations, and sums.json
 checkpoints/average-0004540/        their mean, made when training has ended after step 4540
     model.safetensors average.json sums.json
 
-`best` names the checkpoint with the lowest validation loss: an epoch's, or that of averaged weights. The one owner of
+`best` names the checkpoint with the lowest validation loss: of one step, or that of averaged weights. The one owner of
 safetensors: no pickle, so reading runs no foreign code. Knows nothing of how a step or a validation is computed.
 """
 
@@ -45,7 +45,7 @@ from transformer_cli.system.files import delete, new_folder, write_json
 from transformer_cli.system.sums import check_file, sum_of, write_sums
 
 WEIGHTS = "model.safetensors"
-EPOCH = re.compile(r"epoch-(\d{4}|[1-9]\d{4,})")
+VALIDATION = re.compile(r"validation-(\d{4}|[1-9]\d{4,})")
 
 log = logging.getLogger(__name__)
 
@@ -121,8 +121,8 @@ def save(
 ) -> None:
     """Write a checkpoint, point `last` (and `best`, if it is) at it, and delete checkpoints that nothing points to.
 
-    awaits_validation: the epoch's steps are done, but it is not validated yet. The validation will save the same step
-    under the usual name, so this one says so in its name.
+    awaits_validation: a validation is due that has not been made yet. It will save the same step under the usual name,
+    so this one says so in its name.
     """
     name = f"step-{state.step:07d}{'-unvalidated' if awaits_validation else ''}"
     with _new_checkpoint(run, name) as folder:
@@ -133,7 +133,7 @@ def save(
             for key, value in optimizer.state.get(parameter, {}).items()
         }
         _save_tensors(moments, folder / "state.safetensors")
-        history = sum_of(first_lines(run, state.epoch - 1))
+        history = sum_of(first_lines(run, state.validations))
         write_json(folder / "state.json", asdict(replace(state, history=history)))
     run.point("last", name)
     _settle_best(run, state)
@@ -160,26 +160,26 @@ def keep_average(run: Run, model: Transformer, average: Average, state: Training
     return run.checkpoint("best") == run.checkpoint("average")
 
 
-def save_epoch(run: Run, model: Transformer, epoch: int) -> None:
-    """Keep the weights at the end of an epoch."""
-    with _new_checkpoint(run, f"epoch-{epoch:04d}") as folder:
+def save_validated(run: Run, model: Transformer, number: int) -> None:
+    """Keep the weights of validation 1, 2, …, for their mean."""
+    with _new_checkpoint(run, f"validation-{number:04d}") as folder:
         _save_weights(model, folder)
 
 
-def forget_epochs(run: Run, *, before: int) -> None:
-    """Delete the weights of earlier epochs."""
-    for folder in (run.folder / "checkpoints").glob("epoch-*"):
-        if (found := EPOCH.fullmatch(folder.name)) and int(found[1]) < before:
-            with suppress(OSError):  # on NFS another process may read it; the next epoch tries again
+def forget_validated(run: Run, *, before: int) -> None:
+    """Delete the weights of earlier validations."""
+    for folder in (run.folder / "checkpoints").glob("validation-*"):
+        if (found := VALIDATION.fullmatch(folder.name)) and int(found[1]) < before:
+            with suppress(OSError):  # on NFS another process may read it; the next validation tries again
                 delete(folder)
 
 
-def load_mean(run: Run, epochs: range) -> Transformer:
-    """Returns the mean of these epochs' weights, on the CPU. It is computed in float64, in the order of the epochs.
+def load_mean(run: Run, numbers: range) -> Transformer:
+    """Returns the mean of these validations' weights, on the CPU. It is computed in float64, in their order.
 
-    Raises CheckpointError if the weights of an epoch are gone.
+    Raises CheckpointError if the weights of one are gone.
     """
-    models = (load_weights(run, run.folder / "checkpoints" / f"epoch-{epoch:04d}") for epoch in epochs)
+    models = (load_weights(run, run.folder / "checkpoints" / f"validation-{number:04d}") for number in numbers)
     mean = next(models)
     total = {name: parameter.detach().double() for name, parameter in mean.named_parameters()}
     for model in models:
@@ -187,7 +187,7 @@ def load_mean(run: Run, epochs: range) -> Transformer:
             total[name] += parameter.detach()
     with torch.no_grad():
         for name, parameter in mean.named_parameters():
-            parameter.copy_(total[name] / len(epochs))
+            parameter.copy_(total[name] / len(numbers))
     return mean
 
 

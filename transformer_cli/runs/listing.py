@@ -46,8 +46,11 @@ class ListedRun:
     epochs_done: int | None = None
     epochs: int | None = None
     """training.epochs"""
+    steps_done: int | None = None
+    steps: int | None = None
+    """training.steps, after which training ends instead"""
     best_valid_loss: float | None = None
-    """nats per target token: the best epoch's, or that of averaged weights"""
+    """nats per target token: the best validation's, or that of averaged weights"""
     evaluation: Kept | None = None
     """the last evaluation of this run alone"""
     evaluation_is_current: bool | None = None
@@ -94,25 +97,28 @@ def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
 def _facts(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield fields of a ListedRun, as far as the run can be read. Raises TfmError or OSError where it cannot."""
     run = Run.open(folder)
-    data, sizes = run.config.data, (len(run.codecs.source), len(run.codecs.target))
+    data, training = run.config.data, run.config.training
+    sizes = (len(run.codecs.source), len(run.codecs.target))
     yield {"corpus": data.corpus, "source": data.source, "target": data.target}
-    yield {"parameters": sum(count_by_part(run.config.model, *sizes).values()), "epochs": run.config.training.epochs}
+    yield {
+        "parameters": sum(count_by_part(run.config.model, *sizes).values()),
+        "epochs": training.epochs,
+        "steps": training.steps,
+    }
     is_trained = is_locked(training_lock(folder))
     if is_new(folder):
-        yield {"state": "training" if is_trained else "new", "epochs_done": 0}
+        yield {"state": "training" if is_trained else "new", "epochs_done": 0, "steps_done": 0}
         return
     state = steadily(folder / "last", lambda: load_state(run))
-    yield {"epochs_done": state.epoch - 1}
-    if state.epoch > 1:
+    yield {"epochs_done": state.epoch - 1, "steps_done": state.step}
+    if state.validations:
         yield {"best_valid_loss": steadily(folder / "best", lambda: _best_loss(run, state))}
     if kept := last_result(folder):
         is_current = run.has_checkpoint("best") and kept.checkpoint == run.best_name
         yield {"evaluation": kept, "evaluation_is_current": is_current}
-    patience = run.config.training.patience
-    is_spent = patience is not None and state.validations_since_best >= patience
     if is_trained:
         yield {"state": "training"}
-    elif is_spent or state.epoch > run.config.training.epochs:
+    elif state.has_ended(training):
         yield {"state": "finished"}
     else:
         words = ["tfm", "train", "--config", str(folder / "config.yaml")]

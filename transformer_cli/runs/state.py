@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import CheckpointError
 from transformer_cli.runs.run import HISTORY, RESTORE, Run, is_new, steadily, told_as_damage
 from transformer_cli.system.reading import read_bytes
@@ -48,6 +49,8 @@ class TrainingState:
     """the epoch in progress, from 1"""
     batch: int = 0
     """batches of the epoch's plan that are done (a step may take several)"""
+    validations: int = 0
+    """how many there have been"""
     best_valid_loss: float | None = None
     validations_since_best: int = 0
     running: RunningLoss = field(default_factory=RunningLoss)
@@ -57,23 +60,47 @@ class TrainingState:
     """the sum of history.jsonl when this was saved"""
 
     @property
+    def is_validated(self) -> bool:
+        """Whether no step has been taken since the last validation."""
+        return self.running.batches + self.running.skipped_steps == 0
+
+    @property
     def is_best(self) -> bool:
         """Whether this state directly follows a validation that was the best so far."""
-        return self.best_valid_loss is not None and self.batch == self.validations_since_best == 0
+        return self.best_valid_loss is not None and self.validations_since_best == 0 and self.is_validated
 
-    def end_epoch(self, valid_loss: float, *, is_best: bool) -> None:
-        """Count a validation, and move on to the next epoch."""
+    def count_validation(self, valid_loss: float, *, is_best: bool) -> None:
+        """Count a validation, with which a new running loss begins."""
         if is_best:
             self.best_valid_loss = valid_loss
         self.validations_since_best = 0 if is_best else self.validations_since_best + 1
-        self.epoch, self.batch, self.running = self.epoch + 1, 0, RunningLoss()
+        self.validations, self.running = self.validations + 1, RunningLoss()
+
+    def validation_is_due(self, training: TrainingConfig, *, ends_epoch: bool) -> bool:
+        """Whether the steps so far are to be validated now. ends_epoch: all batches of the epoch are done."""
+        if self.is_validated:
+            return False
+        is_last_epoch = training.steps is None and self.epoch >= training.epochs
+        if (ends_epoch and is_last_epoch) or (training.steps is not None and self.step >= training.steps):
+            return True
+        return ends_epoch if training.validate_every is None else self.step % training.validate_every == 0
+
+    def patience_is_spent(self, training: TrainingConfig) -> bool:
+        """Whether too many validations in a row have found nothing better."""
+        return training.patience is not None and self.validations_since_best >= training.patience
+
+    def has_ended(self, training: TrainingConfig) -> bool:
+        """Whether all epochs or steps are done and validated, or the patience is spent."""
+        is_done = self.epoch > training.epochs if training.steps is None else self.step >= training.steps
+        return (is_done and self.is_validated) or self.patience_is_spent(training)
 
 
 @dataclass(frozen=True)
 class Average:
-    """The mean of some epochs' weights, validated. Losses are in nats per target token."""
+    """The mean of the last validations' weights, validated. Losses are in nats per target token."""
 
     epochs: list[int]
+    """the epoch of each validation"""
     step: int
     """optimiser steps after which it was made"""
     valid_loss: float
@@ -86,11 +113,11 @@ class Validation:
     """One line of history.jsonl: its fields are the keys, in their order. Losses are in nats per target token."""
 
     epoch: int
-    """the epoch that has just ended, from 1"""
+    """the epoch in progress, or the one that has just ended, from 1"""
     step: int
     """optimiser steps so far"""
     train_loss: float
-    """mean over the epoch's target tokens, with dropout, while the weights changed"""
+    """mean over the target tokens since the last validation, with dropout, while the weights changed"""
     valid_loss: float
     """mean over the validation split's target tokens"""
     train_loss_batch_mean: float
@@ -100,9 +127,9 @@ class Validation:
     valid_ppl: float
     """exp(valid_loss)"""
     learning_rate: float
-    """the learning rate of the epoch's last step"""
+    """the learning rate of the last step"""
     target_tokens: int
-    """how many target tokens the epoch trained on, <eos> included"""
+    """how many target tokens were trained on since the last validation, <eos> included"""
     train_seconds: float
     valid_seconds: float
     skipped_steps: int
@@ -120,6 +147,7 @@ def load_state(run: Run) -> TrainingState:
     path = run.checkpoint("last") / "state.json"
     with told_as_damage():
         value = read_checked_json(path)
+    value.setdefault("validations", value["epoch"] - 1)  # older saves: each epoch ended with one
     return TrainingState(**{**value, "running": RunningLoss(**value["running"])})
 
 
@@ -145,11 +173,12 @@ def read_validations(run: Run, state: TrainingState) -> list[Validation]:
 
     Raises CheckpointError if a validation is missing or damaged.
     """
-    number = state.epoch - 1  # every epoch ends with one
-    lines = first_lines(run, number)
+    lines = first_lines(run, state.validations)
     if sum_of(lines) != state.history:
         path = run.folder / HISTORY
-        raise CheckpointError(f"{path}: damaged: its first {number} lines are not those that were saved; {RESTORE}")
+        raise CheckpointError(
+            f"{path}: damaged: its first {state.validations} lines are not those that were saved; {RESTORE}"
+        )
     return [Validation(**json.loads(line)) for line in lines.splitlines()]
 
 

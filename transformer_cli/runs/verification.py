@@ -67,7 +67,7 @@ def _verify_whole(folder: Path, open_it: Callable[[Path], object]) -> Verified:
 
 
 def _verify_run(run: Run) -> Verified:
-    """Verify a run, and the checkpoints that it needs: those that are named, and the epochs whose mean will be taken.
+    """Verify a run, and the checkpoints that it needs: those that are named, and the weights whose mean will be taken.
 
     What nothing names is what a kill has left, perhaps in the middle of deleting it.
     """
@@ -76,7 +76,7 @@ def _verify_run(run: Run) -> Verified:
         found.check_sums(run.folder)
     with found.noting():
         is_new(run.folder)
-    checkpoints = set((run.folder / "checkpoints").glob("epoch-*"))
+    checkpoints = set((run.folder / "checkpoints").glob("validation-*"))
     for pointer in POINTERS:
         path = run.folder / pointer
         if path.exists():

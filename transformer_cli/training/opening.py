@@ -110,7 +110,7 @@ def load_opened(run: Run, dataset: Dataset) -> Opened:
     """Returns a run with its last save. Raises CheckpointError if something that training needs is gone or damaged."""
     start = load_last(run)
     validations = read_validations(run, start.state)
-    if start.state.epoch > 1 and not start.state.is_best:  # else there is no best save yet, or it is the last one
+    if start.state.validations and not start.state.is_best:  # else there is no best save yet, or it is the last one
         run.checkpoint("best")
     return Opened(run, dataset, start, validations)
 
@@ -179,11 +179,12 @@ def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
             f"{run.folder} was begun with other settings ({'; '.join(changed)}): give the old ones to go on, "
             f"--set name={free_name(run.folder)} to train another run, or --fresh to move this one aside and begin anew"
         )
-    begun = run.config.training
-    if begun.is_planned_to_the_end and config.training.epochs != begun.epochs:
+    begun, (unit, number) = run.config.training, config.training.end
+    if begun.is_planned_to_the_end and (unit, number) != begun.end:
+        over = f"{begun.end[1]} {begun.end[0]}"
         raise ConfigError(
-            f"training.epochs: {config.training.epochs}, but the {begun.schedule} schedule of {run.folder} falls to 0 "
-            f"over {begun.epochs}; give that to go on, --set name={free_name(run.folder)} to train another "
+            f"training.{unit}: {number}, but the {begun.schedule} schedule of {run.folder} falls to 0 "
+            f"over {over}; give that to go on, --set name={free_name(run.folder)} to train another "
             "run, or --fresh to begin anew"
         )
 

@@ -11,6 +11,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import ConfigError
 from transformer_cli.evaluation.losses import perplexity
 from transformer_cli.runs.run import Run
@@ -21,10 +22,10 @@ from transformer_cli.system.terminal import counted, note
 log = logging.getLogger(__name__)
 
 
-def as_line(found: Validation, epochs: int) -> str:
-    """Returns a validation as a line for the log. epochs: how many epochs the run will have."""
+def as_line(found: Validation, training: TrainingConfig) -> str:
+    """Returns a validation as a line for the log."""
     return (
-        f"epoch {found.epoch:>{len(str(epochs))}}/{epochs}"
+        f"{_place(found, training)}"
         f"  train {found.train_loss:.3f} (PPL {perplexity(found.train_loss):.2f})"
         f"  valid {found.valid_loss:.3f} (PPL {found.valid_ppl:.2f})"
         f"  {found.train_seconds + found.valid_seconds:.1f} s"
@@ -33,15 +34,25 @@ def as_line(found: Validation, epochs: int) -> str:
     )
 
 
+def _place(found: Validation, training: TrainingConfig) -> str:
+    """Returns how far training had come, by epochs, or by steps where these decide when it validates or ends."""
+    unit, number = training.end
+    if unit == "epochs" and training.validate_every is None:
+        return f"epoch {found.epoch:>{len(str(number))}}/{number}"
+    of = f"/{number:,}" if unit == "steps" else ""
+    return f"step {found.step:>{len(of) - 1 if of else 1},}{of} (epoch {found.epoch})"
+
+
 def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
     """Returns which validation was the best, and where its checkpoint is, as a line for the log."""
     best = min(validations, key=lambda validation: validation.valid_loss)
-    loss, ppl, where = best.valid_loss, best.valid_ppl, f"in epoch {best.epoch}"
-    if average := load_average(run, "best"):
-        loss, ppl = average.valid_loss, average.valid_ppl
-        where = f"of averaged weights after epoch {average.epochs[-1]}"
-    path = run.checkpoint("best")
-    return f"best validation loss {loss:.3f} (PPL {ppl:.2f}) {where} of {len(validations)}: {path}"
+    average = load_average(run, "best")
+    loss, ppl = (average.valid_loss, average.valid_ppl) if average else (best.valid_loss, best.valid_ppl)
+    where = f"of averaged weights after step {average.step:,}" if average else f"at step {best.step:,}"
+    if run.config.training.validate_every is None:
+        where = f"of averaged weights after epoch {average.epochs[-1]}" if average else f"in epoch {best.epoch}"
+        where += f" of {validations[-1].epoch}"
+    return f"best validation loss {loss:.3f} (PPL {ppl:.2f}) {where}: {run.checkpoint('best')}"
 
 
 def draw_curves(run: Run, validations: Sequence[Validation]) -> None:

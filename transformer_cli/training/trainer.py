@@ -1,7 +1,8 @@
 """train(config): open a run, take its steps, validate, save, stop. Knows the course of a run, not how a step works.
 
-The life of a run, in the order of this file: `train` opens it, and `Trainer.run_epochs` leads it through its epochs.
-Each epoch takes its steps and ends with a validation and a save. At the end the last epochs' weights may be averaged.
+The life of a run, in the order of this file: `train` opens it, and `Trainer.run_to_the_end` leads it through its
+epochs. Now and then, as a rule at the end of each epoch, it is validated and saved. At the end the weights of the last
+validations may be averaged.
 
 The plan of an epoch follows from (seed, epoch), and a step from the weights, the optimiser's moments, the batches and
 its number. So a run that was killed and goes on from its last save ends bit for bit like one that was never killed.
@@ -31,7 +32,14 @@ from transformer_cli.data.sampling import SampledText
 from transformer_cli.errors import CheckpointError, ConfigError, DataError, MemoryShortage
 from transformer_cli.evaluation.losses import corpus_losses
 from transformer_cli.model.transformer import count_frozen, count_parameters
-from transformer_cli.runs.checkpoints import forget_epochs, keep_average, load_mean, save, save_epoch, set_moments
+from transformer_cli.runs.checkpoints import (
+    forget_validated,
+    keep_average,
+    load_mean,
+    save,
+    save_validated,
+    set_moments,
+)
 from transformer_cli.runs.run import RESTORE, Run
 from transformer_cli.runs.state import Average, Validation, load_average
 from transformer_cli.system import progress
@@ -48,7 +56,7 @@ log = logging.getLogger(__name__)
 
 
 def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Path("runs"), fresh: bool = False) -> Run:
-    """Train a run, or resume it from its last save. Returns it when its epochs or its patience have run out.
+    """Train a run, or resume it from its last save. Returns it when its epochs, steps or patience have run out.
 
     Sets torch's number of threads, if the config names one, and (at each step) its random seed for the whole process.
 
@@ -77,7 +85,7 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
             trainer = Trainer(opened, device, world, was_fresh=fresh)
         with told_how_to_go_on(trainer.stop):
             trainer.announce()
-            trainer.run_epochs()
+            trainer.run_to_the_end()
     return opened.run
 
 
@@ -106,10 +114,11 @@ class Trainer:
         self._event_file: EventFile | None = None
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
         with world.together():
-            if self.state.epoch <= self.settings.epochs and self.state.batch > len(self.plan()):
+            if not self.state.has_ended(self.settings) and self.state.batch > len(self.plan()):
                 what = f"batch: {self.state.batch}, but an epoch has {len(self.plan())}"
                 raise CheckpointError(f"{run.checkpoint('last') / 'state.json'}: damaged: {what}; {RESTORE}")
         self._saved = self._place()  # a new run has nothing to save
+        self._saved_at = time.monotonic()
         self._are_alike = True  # the weights of all processes, as far as anybody has looked
         self.stop = Stop(self._save_rest, saved_step=self.state.step or None, was_fresh=was_fresh)
 
@@ -121,6 +130,7 @@ class Trainer:
     def announce(self) -> None:
         """Log what the run is, and where it resumes."""
         config, model, world, state = self.run.config, self.learner.model, self.world, self.state
+        unit, number = config.training.end
         pairs = len(self.train_sentences.rows)
         parameters = f"{count_parameters(model):,} parameters"
         if n_in_vectors := count_frozen(model):
@@ -135,14 +145,14 @@ class Trainer:
             config.data.target,
             counted(pairs, "pair"),
             self.dataset.folder,
-            counted(config.training.epochs, "epoch"),
+            counted(number, unit[:-1]),
             describe(self.learner.device) + (f" × {world.size} processes" if world.size > 1 else ""),
             self.learner.precision,
         )
-        if state.epoch > config.training.epochs:
-            done, more = state.epoch - 1, "; raise training.epochs to go on"
-            epochs = "the only epoch is" if done == 1 else f"all {done} epochs are"
-            log.info("%s trained%s", epochs, "" if config.training.is_planned_to_the_end else more)
+        if state.has_ended(config.training) and not state.patience_is_spent(config.training):
+            done = f"the only {unit[:-1]} is" if number == 1 else f"all {number:,} {unit} are"
+            more = "" if config.training.is_planned_to_the_end else f"; raise training.{unit} to go on"
+            log.info("%s trained%s", done, more)
         elif state.step:
             where = f"epoch {state.epoch}, {counted(state.batch, 'batch', 'batches')} into it"
             log.info("resuming from the save at step %s (%s)", f"{state.step:,}", where)
@@ -151,25 +161,31 @@ class Trainer:
                 "training.batch_size %s takes all pairs at once: an epoch is one step", config.training.batch_size
             )
 
-    def run_epochs(self) -> None:
-        """Train until the epochs or the patience run out. Raises Interrupted, after a save, on a signal."""
+    def run_to_the_end(self) -> None:
+        """Train until the epochs, the steps or the patience run out. Raises Interrupted, after a save, on a signal."""
         if self.validations:
             self._write_events()
         with stop_signals(self.stop):
-            while self.state.epoch <= self.settings.epochs and not self._patience_is_spent():
+            while not self.state.has_ended(self.settings):
                 try:
                     self._take_steps()
-                    self._end_epoch()
+                    if not self._validation_is_due():
+                        self._end_epoch()
+                        continue
+                    self._validate_and_save()
                 except MemoryShortage as shortage:
                     raise self._saved_before(shortage) from None
-                if self.state.epoch <= self.settings.epochs:
+                if not self.state.has_ended(self.settings):
                     self._stop_if_asked()
+            if self.state.patience_is_spent(self.settings):
+                n_worse = counted(self.state.validations_since_best, "validation")
+                log.info("no better loss in %s (patience): stopping", n_worse)
             if self.settings.average:
                 self._stop_if_asked()
-                self._average_epochs(self.settings.average)
+                self._average_weights(self.settings.average)
         log.info(best_as_line(self.run, self.validations))
 
-    # The steps of an epoch
+    # Steps
 
     def plan(self) -> Sequence[Rows]:
         """Returns the batches of the epoch that the state is in, in order."""
@@ -179,33 +195,34 @@ class Trainer:
         return self._planned[1]
 
     def _take_steps(self) -> None:
-        """Take the epoch's remaining steps; save now and then, unless the epoch is about to end, and on a signal."""
+        """Take the steps to the next validation or the end of the epoch; save now and then, and on a signal."""
         plan, state, running = self.plan(), self.state, self.state.running
         n_tokens = self.train_sentences.target_tokens
-        saved = started = time.monotonic()
+        started = time.monotonic()
         seconds_before = running.seconds
+        unit, number = self.settings.end
+        end = len(plan) if unit == "epochs" else state.batch + (number - state.step) * self.settings.accumulate
         with progress.bar(
-            f"epoch {state.epoch}/{self.settings.epochs}",
-            total=n_tokens(plan),
+            f"epoch {state.epoch}/{number}" if unit == "epochs" else f"step {state.step + 1:,}/{number:,}",
+            total=n_tokens(plan[:end]),
             unit=" tokens",
             unit_scale=True,
             initial=n_tokens(plan[: state.batch]),
             is_silent=not self.world.is_first,
         ) as bar:
-            while state.batch < len(plan):
+            while state.batch < len(plan) and not self._validation_is_due():
                 batches = plan[state.batch : state.batch + self.settings.accumulate]
                 self.step(batches)
                 now = time.monotonic()
                 running.seconds = seconds_before + now - started
                 bar.set_postfix_str(f"loss {running.nll / max(1, running.target_tokens):.3f}", refresh=False)
                 bar.update(n_tokens(batches))
-                is_asked_to_stop, save_is_due = self._agreed(now - saved >= self.settings.save_minutes * 60)
+                is_asked_to_stop, save_is_due = self._agreed(now - self._saved_at >= self.settings.save_minutes * 60)
                 if is_asked_to_stop:
                     self._save()
                     raise self.stop.interrupted()
-                if save_is_due and state.batch < len(plan):  # else the end of the epoch saves
+                if save_is_due and not self._validation_is_due():  # which saves
                     self._save()
-                    saved = time.monotonic()
 
     def step(self, batches: Sequence[Rows]) -> None:
         """Take one optimiser step on these batches of the training sentences; the state counts them as done.
@@ -238,18 +255,29 @@ class Trainer:
         For example, in the second of 4 epochs of 10 batches, of which a step takes 2, the step that begins with batch 4
         comes when (1 + 2/5) / 4 = 0.35 of training is done.
         """
-        done = batch / self.settings.accumulate / self._steps_of_epoch()  # of the epoch
-        return learning_rate(self.settings, step, (self.state.epoch - 1 + done) / self.settings.epochs)
+        unit, number = self.settings.end
+        if unit == "steps":
+            return learning_rate(self.settings, step, (step - 1) / number)
+        done = batch / self.settings.accumulate / self._steps_in(len(self.plan()))  # of the epoch
+        return learning_rate(self.settings, step, (self.state.epoch - 1 + done) / number)
 
-    def _steps_of_epoch(self) -> int:
-        return math.ceil(len(self.plan()) / self.settings.accumulate)
+    def _steps_in(self, n_batches: int) -> int:
+        return math.ceil(n_batches / self.settings.accumulate)
 
-    # The end of an epoch, and of training
+    # Validations, and the end of epochs and of training
+
+    def _validation_is_due(self) -> bool:
+        return self.state.validation_is_due(self.settings, ends_epoch=self.state.batch == len(self.plan()))
 
     def _end_epoch(self) -> None:
-        """Validate, record, save, and show the result."""
-        # the history names the rate of the last step, which a run resumed at an epoch's end has not taken itself
-        first_of_last_step = (self._steps_of_epoch() - 1) * self.settings.accumulate
+        """Move on to the next epoch if all batches of this one are done."""
+        if self.state.batch == len(self.plan()):
+            self.state.epoch, self.state.batch = self.state.epoch + 1, 0
+
+    def _validate_and_save(self) -> None:
+        """Validate, record, end the epoch if it has come to its end, save, and show the result."""
+        # the history names the rate of the last step, which a run that was resumed here has not taken itself
+        first_of_last_step = (self._steps_in(self.state.batch) - 1) * self.settings.accumulate
         self.learner.set_learning_rate(self._learning_rate(self.state.step, first_of_last_step))
         found = self._validate()
         writes, average = self.world.is_first, self.settings.average
@@ -257,30 +285,32 @@ class Trainer:
             self.validations.append(found)
             if writes:
                 self.run.write_history([each.as_json() for each in self.validations])
-            self.state.end_epoch(found.valid_loss, is_best=found.best)
+            self.state.count_validation(found.valid_loss, is_best=found.best)
+            self._end_epoch()
             if writes and average:
-                save_epoch(self.run, self.learner.model, found.epoch)
+                save_validated(self.run, self.learner.model, self.state.validations)
         self._save()  # not held off for longer than it writes: it waits for all processes
         if writes and average:
-            forget_epochs(self.run, before=found.epoch - average + 1)
-        log.info(as_line(found, self.settings.epochs))
+            forget_validated(self.run, before=self.state.validations - average + 1)
+        log.info(as_line(found, self.settings))
         if writes:
             draw_curves(self.run, self.validations)
         self._write_events()
 
     def _validate(self) -> Validation:
-        """Validate the model at the end of the epoch in progress. All processes return the same.
+        """Validate the model as it is. All processes return the same.
 
         Raises ConfigError if training has diverged.
         """
         started, state, running = time.monotonic(), self.state, self.state.running
-        note(f"epoch {state.epoch}: validating")
+        note(f"epoch {state.epoch}, step {state.step:,}: validating")
         valid = corpus_losses(self.learner.model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
         with self.world.together():  # all processes find the same
             if not running.batches:
-                raise diverged(self.learner, f"no step of epoch {state.epoch} had a finite loss and gradient")
+                which = f"the {state.running.skipped_steps:,} steps before the validation at step {state.step:,}"
+                raise diverged(self.learner, f"none of {which} had a finite loss and gradient")
             if not math.isfinite(valid.loss):
-                raise diverged(self.learner, f"validation loss {valid.loss} in epoch {state.epoch}")
+                raise diverged(self.learner, f"validation loss {valid.loss} at step {state.step:,}")
         return Validation(
             epoch=state.epoch,
             step=state.step,
@@ -297,36 +327,30 @@ class Trainer:
             best=state.best_valid_loss is None or valid.loss < state.best_valid_loss,
         )
 
-    def _patience_is_spent(self) -> bool:
-        patience, n_epochs = self.settings.patience, self.state.validations_since_best
-        spent = patience is not None and n_epochs >= patience
-        if spent:
-            log.info("no better validation loss in %s (patience): stopping", counted(n_epochs, "epoch"))
-        return spent
+    def _average_weights(self, count: int) -> None:
+        """Validate the mean of the last validations' weights and save it (6.1), as the best checkpoint if it is better.
 
-    def _average_epochs(self, count: int) -> None:
-        """Validate the mean of the last epochs' weights and save it (6.1); it is the best checkpoint if it is better.
-
-        Does nothing if this has been done. Raises CheckpointError if the weights of an epoch are gone.
+        Does nothing if this has been done. Raises CheckpointError if some of these weights are gone.
         """
-        ended = self.state.epoch - 1
-        epochs = range(max(1, ended - count + 1), ended + 1)  # patience may have ended a run early
+        last = self.state.validations
+        numbers = range(max(1, last - count + 1), last + 1)  # patience may have ended a run early
+        epochs = [each.epoch for each in self.validations[-count:]]
         if self.world.is_first:
-            forget_epochs(self.run, before=epochs[0])  # a kill may have come before
+            forget_validated(self.run, before=numbers[0])  # a kill may have come before
         with self.world.together():
             made = load_average(self.run)
             is_made = made is not None and made.step == self.state.step
             if not is_made:
-                model = load_mean(self.run, epochs).to(self.learner.device)
+                model = load_mean(self.run, numbers).to(self.learner.device)
         if is_made:
             return
         found = corpus_losses(model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
-        average = Average([*epochs], self.state.step, found.loss, found.loss_batch_mean, found.ppl)
+        average = Average(epochs, self.state.step, found.loss, found.loss_batch_mean, found.ppl)
         is_best = self.world.is_first and keep_average(self.run, model, average, self.state)
         self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
         log.info(
-            "mean of the weights of epochs %d to %d  valid %.3f (PPL %.2f)%s",
-            *(epochs[0], epochs[-1], found.loss, found.ppl, "  best" if is_best else ""),
+            "mean of the last %d validations' weights  valid %.3f (PPL %.2f)%s",
+            *(len(numbers), found.loss, found.ppl, "  best" if is_best else ""),
         )
 
     def _write_events(self) -> None:
@@ -361,15 +385,15 @@ class Trainer:
         with self.stop.held_off():
             if self._saved != self._place():
                 if self.world.is_first:
-                    ends_epoch = self.state.batch > 0 and self.state.batch == len(self.plan())
-                    save(self.run, self.learner.model, self.learner.optimizer, self.state, awaits_validation=ends_epoch)
-                self._saved = self._place()
+                    is_due = self._validation_is_due()
+                    save(self.run, self.learner.model, self.learner.optimizer, self.state, awaits_validation=is_due)
+                self._saved, self._saved_at = self._place(), time.monotonic()
                 self.stop.saved_step = self.state.step
         return self.world.is_first
 
     def _place(self) -> tuple[int, int]:
         """How far training has come: each save has another place."""
-        return self.state.epoch, self.state.batch
+        return self.state.step, self.state.validations
 
     def _saved_before(self, shortage: MemoryShortage) -> MemoryShortage:
         """Save what was learned before what does not fit in memory. Returns the error, with how to go on."""

@@ -229,7 +229,17 @@ def test_every_setting_says_once_what_it_shapes() -> None:
         "model.vectors.target",
         "training.initialize_from",
     }
-    resumed = ("epochs", "patience", "save_minutes", "tensorboard", "device", "num_threads", "precision")
+    resumed = (
+        "epochs",
+        "steps",
+        "validate_every",
+        "patience",
+        "save_minutes",
+        "tensorboard",
+        "device",
+        "num_threads",
+        "precision",
+    )
     free = {key for key in marked[Shapes.NOTHING] if not key.startswith("decoding.")}
     assert free == {"name", *(f"training.{key}" for key in resumed)}
     assert not any(key.startswith("decoding.") for kind in Shapes if kind != Shapes.NOTHING for key in marked[kind])

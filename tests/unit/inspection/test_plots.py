@@ -55,6 +55,16 @@ def test_loss_perplexity_and_rate_are_drawn_and_the_best_is_marked(tmp_path: Pat
     assert drawn[0].bbox.height > 300
 
 
+def test_several_validations_in_an_epoch_are_drawn_by_step(tmp_path: Path, drawn: list[Figure]) -> None:
+    one, other = history(3.0, 1.0, 2.0), history(2.0)
+    for step, entry in zip((500, 1000, 1500), one, strict=True):
+        entry.update(epoch=1, step=step)
+    draw_curves({"mine": one, "other": [{**other[0], "step": 700}]}, tmp_path / "curves.png")
+    assert [axes.get_xlabel() for axes in drawn[0].axes] == ["step"] * 3
+    assert np.asarray(drawn[0].axes[0].lines[0].get_xdata()).tolist() == [500, 1000, 1500]
+    assert drawn[0].legends[0].get_texts()[0].get_text() == "mine: 1 at step 1,000"
+
+
 def test_several_runs_lie_over_each_other_in_looks_of_their_own(tmp_path: Path, drawn: list[Figure]) -> None:
     names = ("runs/a\x1b[31m", "runs/\udcff", "runs/$x", "runs/\u200f", *map(str, range(5)))
     draw_curves({name: history(3.0 - index / 9, 2.0) for index, name in enumerate(names)}, tmp_path / "curves.png")

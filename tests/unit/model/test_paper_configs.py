@@ -68,6 +68,10 @@ def test_the_learning_rate_is_equation_3(name: str, step: int) -> None:
 @pytest.mark.parametrize("name", BOTH)
 def test_training_is_that_of_section_5(name: str) -> None:
     training = load(name).training
+    assert training.end == ("steps", {"paper-base": 100_000, "paper-big": 300_000}[name])
+    seconds = {"paper-base": 0.4, "paper-big": 1.0}[name]  # of a step
+    assert training.validate_every is not None
+    assert training.validate_every * seconds == 600  # 6.1: checkpoints were ten minutes apart
     assert (training.batch_size, training.batch_by, training.batch_order) == (25_000, "tokens", "bucketed")
     assert (training.betas, training.eps) == ((0.9, 0.98), 1e-9)
     assert training.clip_grad_norm is None

@@ -17,11 +17,11 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs import checkpoints as module
 from transformer_cli.runs.checkpoints import (
     finish_save,
-    forget_epochs,
+    forget_validated,
     load_last,
     load_named_best,
     save,
-    save_epoch,
+    save_validated,
     set_moments,
 )
 from transformer_cli.runs.run import Run, find_run
@@ -142,7 +142,7 @@ def test_the_best_is_loaded_for_evaluation(run: Run) -> None:
     "state",
     [
         TrainingState(),
-        TrainingState(7, 3, 2, 0.1 + 0.2, 4, RunningLoss(1 / 3, 10**12, 1e-300, 5, 1, math.pi)),
+        TrainingState(7, 3, 2, 5, 0.1 + 0.2, 4, RunningLoss(1 / 3, 10**12, 1e-300, 5, 1, math.pi)),
         TrainingState(step=1, best_valid_loss=5e-324),
     ],
 )
@@ -233,7 +233,7 @@ def test_resuming_within_an_epoch_or_after_a_worse_one_keeps_the_best(run: Run) 
     training = trained(run)
     save(run, *training, TrainingState(step=1, epoch=2, best_valid_loss=2.0))
     for state in (
-        TrainingState(step=2, epoch=2, batch=1, best_valid_loss=2.0),
+        TrainingState(step=2, epoch=2, batch=1, best_valid_loss=2.0, running=RunningLoss(batches=1)),
         TrainingState(step=3, epoch=3, best_valid_loss=2.0, validations_since_best=1),
     ):
         save(run, *training, state)
@@ -244,7 +244,7 @@ def test_resuming_within_an_epoch_or_after_a_worse_one_keeps_the_best(run: Run) 
 def test_only_what_has_a_name_that_training_gives_is_deleted(run: Run) -> None:
     mine = [
         "average-0000001.old",
-        "epoch-1",
+        "validation-1",
         "step-",
         "step-0000001 (copy)",
         "step-0000001.bak",
@@ -254,7 +254,7 @@ def test_only_what_has_a_name_that_training_gives_is_deleted(run: Run) -> None:
     for name in (*mine, "step-0000001", "step-12345678", "average-0000001", "step-0000001-unvalidated"):
         (run.folder / "checkpoints" / name).mkdir(parents=True)
     save_after(run, 2)
-    forget_epochs(run, before=9)
+    forget_validated(run, before=9)
     assert checkpoints(run) == sorted([*mine, "step-0000002"])
 
 
@@ -288,7 +288,7 @@ def test_a_run_that_was_moved_or_deleted_is_not_written_to_anew(run: Run) -> Non
             write()
     make_run(run.folder)  # another run has its name now
     with pytest.raises(CheckpointError, match=f"{gone}in {moved}$"):
-        save_epoch(run, training[0], 1)
+        save_validated(run, training[0], 1)
     assert not (run.folder / "checkpoints").exists()
     shutil.rmtree(moved)
     shutil.rmtree(run.folder)

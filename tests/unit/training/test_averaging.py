@@ -52,7 +52,9 @@ def far(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 def test_it_is_the_mean_of_the_last_epochs_weights(averaged: Run) -> None:
-    kept = [load_file(averaged.folder / f"checkpoints/epoch-000{epoch}/model.safetensors") for epoch in (3, 4, 5)]
+    kept = [
+        load_file(averaged.folder / f"checkpoints/validation-000{number}/model.safetensors") for number in (3, 4, 5)
+    ]
     mean = load_file(averaged.checkpoint("average") / "model.safetensors")
     assert mean.keys() == kept[0].keys()
     for name, value in mean.items():
@@ -63,10 +65,10 @@ def test_it_is_the_mean_of_the_last_epochs_weights(averaged: Run) -> None:
 
 def test_it_has_a_checkpoint_of_its_own_and_no_line_of_history(averaged: Run) -> None:
     assert folders(averaged)[0] == "average-0000020"
-    assert [name for name in folders(averaged) if name.startswith("epoch")] == [
-        "epoch-0003",
-        "epoch-0004",
-        "epoch-0005",
+    assert [name for name in folders(averaged) if name.startswith("validation")] == [
+        "validation-0003",
+        "validation-0004",
+        "validation-0005",
     ]
     assert [line["epoch"] for line in averaged.history()] == [1, 2, 3, 4, 5]
     found = json.loads((averaged.checkpoint("average") / "average.json").read_text(encoding="utf-8"))
@@ -90,14 +92,14 @@ def test_it_becomes_the_best_only_if_it_is_better(averaged: Run, far: Run) -> No
         assert (found.valid_loss < epochs) == (run is not averaged)
 
 
-@pytest.mark.parametrize("file", ["epoch-0005", "step-0000020", "last", "average-0000020", "average", "best"])
+@pytest.mark.parametrize("file", ["validation-0005", "step-0000020", "last", "average-0000020", "average", "best"])
 def test_cut_off_before_any_file_appears_it_ends_as_if_it_never_was(
     far: Run, train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
 
     def cut(write: Callable[..., object]) -> Callable[..., object]:
         def write_or_die(path: Path, *content: str) -> object:
-            is_late = (tmp_path / "cut/tiny/checkpoints/epoch-0004").exists()
+            is_late = (tmp_path / "cut/tiny/checkpoints/validation-0004").exists()
             if path.name == file and is_late and not (file == "best" and not (path.parent / "average").exists()):
                 raise PowerCut
             return write(path, *content)
@@ -114,7 +116,7 @@ def test_cut_off_before_any_file_appears_it_ends_as_if_it_never_was(
 
 def test_done_once_it_is_not_done_again(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
     shutil.copytree(averaged.folder, tmp_path / "tiny")
-    shutil.rmtree(tmp_path / "tiny/checkpoints/epoch-0004")  # it would be missed
+    shutil.rmtree(tmp_path / "tiny/checkpoints/validation-0004")  # it would be missed
     assert files(train_tiny(tmp_path, *AVERAGING))["average"] == b"average-0000020\n"
 
 
@@ -143,8 +145,8 @@ def test_patience_may_leave_fewer_epochs(train_tiny: TrainTiny, tmp_path: Path) 
 
 def test_weights_of_an_epoch_that_are_gone_are_named(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
     shutil.copytree(averaged.folder, tmp_path / "tiny")
-    shutil.rmtree(tmp_path / "tiny/checkpoints/epoch-0005")
-    with pytest.raises(CheckpointError, match=r"epoch-0005/model.safetensors: missing; restore it"):
+    shutil.rmtree(tmp_path / "tiny/checkpoints/validation-0005")
+    with pytest.raises(CheckpointError, match=r"validation-0005/model.safetensors: missing; restore it"):
         train_tiny(tmp_path, *AVERAGING, "training.epochs=6")
 
 
@@ -156,14 +158,14 @@ def test_a_damaged_average_is_one_line(averaged: Run, train_tiny: TrainTiny, tmp
 
 
 def test_more_epochs_than_there_are_is_an_error(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"training: average: 6 epochs, but there are only 5; lower it"):
+    with pytest.raises(ConfigError, match=r"training: average: 6 validations, but there are only 5; lower it"):
         train_tiny(tmp_path, "training.epochs=5", "training.average=6")
 
 
 def test_a_copy_that_somebody_made_is_left_alone(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    copy = tmp_path / "tiny/checkpoints/epoch-0001 (copy)"
+    copy = tmp_path / "tiny/checkpoints/validation-0001 (copy)"
     train_tiny(tmp_path, *AVERAGING[:1], "training.epochs=2", "training.average=2")
-    shutil.copytree(copy.with_name("epoch-0001"), copy)
+    shutil.copytree(copy.with_name("validation-0001"), copy)
     train_tiny(tmp_path, *AVERAGING[:1], "training.epochs=3", "training.average=2")
     assert copy.is_dir()
-    assert not copy.with_name("epoch-0001").exists()
+    assert not copy.with_name("validation-0001").exists()

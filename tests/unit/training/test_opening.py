@@ -145,7 +145,7 @@ def test_a_run_that_was_killed_before_its_first_save_is_begun_with_any_settings(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "run_epochs", lambda _: None)
+        patch.setattr(Trainer, "run_to_the_end", lambda _: None)
         run = train_tiny(tmp_path, *STUCK, "training.seed=7")
     assert (run.history(), (run.folder / "run.json").is_file(), is_new(run.folder)) == ([], True, True)
     again = train_tiny(tmp_path, *STUCK, "training.epochs=1")

@@ -104,7 +104,7 @@ def test_rows_begin_as_the_file_says_and_the_others_at_random(
         begun.append(trainer.learner.model.source_embedding.tokens.weight.detach().clone())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Trainer, "run_epochs", note)
+    monkeypatch.setattr(Trainer, "run_to_the_end", note)
     for _ in range(2):  # killed before its first save, a run begins again: with the vectors
         with pytest.raises(KeyboardInterrupt):
             train_tiny(tmp_path / "runs", *SHORT, f"model.vectors.source={tmp_path / 'de.vec'}")

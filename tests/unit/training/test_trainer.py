@@ -201,7 +201,7 @@ def test_patience_counts_validations_without_a_new_best(
     with caplog.at_level(logging.INFO):
         run = train_tiny(tmp_path, *stuck, "training.patience=2")
     assert [entry["best"] for entry in run.history()] == [True, False, False]
-    assert "no better validation loss in 2 epochs (patience): stopping" in caplog.messages
+    assert "no better loss in 2 validations (patience): stopping" in caplog.messages
     run = train_tiny(tmp_path, *stuck, "training.patience=3")  # patience may change
     assert [entry["best"] for entry in run.history()] == [True, False, False, False]
 
@@ -274,7 +274,10 @@ def test_an_epoch_without_a_finite_step_is_an_error(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Learner, "gradient", lambda *_, **__: None)
-    with pytest.raises(ConfigError, match=r"diverge \(no step of epoch 1 had a finite loss and gradient\); lower it"):
+    message = (
+        r"diverge \(none of the 2 steps before the validation at step 2 had a finite loss and gradient\); lower it"
+    )
+    with pytest.raises(ConfigError, match=message):
         train_tiny(tmp_path, *TWO_STEPS)
 
 
@@ -386,7 +389,7 @@ def test_the_epochs_of_a_cosine_run_do_not_change(
 ) -> None:
     run = train_tiny(tmp_path, *COSINE, "training.epochs=2")
     before = outcome(run), (run.folder / "config.yaml").read_bytes()
-    message = rf"^training\.epochs: {epochs}, but the cosine schedule of .*tiny falls to 0 over 2; give that to go on, "
+    message = rf"^training\.epochs: {epochs}, but the cosine schedule of .*tiny falls to 0 over 2 epochs; give that "
     with pytest.raises(ConfigError, match=message):
         train_tiny(tmp_path, *COSINE, f"training.epochs={epochs}")
     assert (outcome(run), (run.folder / "config.yaml").read_bytes()) == before

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 
+from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.runs.state import Validation
 from transformer_cli.training.record import as_line
 
@@ -34,7 +35,11 @@ def test_a_line_of_the_history_is_its_fields_in_their_order() -> None:
 
 
 def test_the_log_names_what_matters() -> None:
+    training = TrainingConfig(epochs=10)
     line = "epoch  3/10  train 1.250 (PPL 3.49)  valid 0.300 (PPL 1.35)  12.8 s"
-    assert as_line(FOUND, epochs=10) == f"{line}  best"
+    assert as_line(FOUND, training) == f"{line}  best"
     worse = replace(FOUND, best=False, skipped_steps=2)
-    assert as_line(worse, epochs=10) == f"{line}  2 steps skipped (gradient not finite)"
+    assert as_line(worse, training) == f"{line}  2 steps skipped (gradient not finite)"
+    by_steps = TrainingConfig(steps=1000, validate_every=40)
+    assert as_line(FOUND, by_steps) == f"step   120/1,000 (epoch 3){line[11:]}  best"
+    assert as_line(FOUND, TrainingConfig(validate_every=40)) == f"step 120 (epoch 3){line[11:]}  best"
