@@ -39,6 +39,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "starlette": "serve",
     "safetensors": "runs.checkpoints",
     "sentencepiece": "data.subwords",
+    "sentencex": "data.sentences",
     "spacy": "data.words",
     "tensorboard": "training.record",
     "torch.distributed": "compute.world",

@@ -1,0 +1,100 @@
+"""Where the sentences of a line are found, and that nothing is lost between them."""
+
+import bz2
+import random
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sentences import judge, own
+from transformer_cli.data.corpora import CAPTIONS
+from transformer_cli.data.sentences import join, pieces, sentences
+
+
+def cut(text: str, language: str = "en") -> list[str]:
+    return [text[start:end] for start, end in sentences(text, language)]
+
+
+def test_ends_of_our_own_sentences_are_found() -> None:
+    paragraphs = list(own())
+    assert sum(len(lines) for _, lines in paragraphs) == 200
+    n_ends, n_found, wrong = judge(cut, paragraphs)
+    n_false = len(wrong) - (n_ends - n_found)
+    assert n_found >= 0.97 * n_ends, "\n".join(wrong)
+    assert n_false <= 0.04 * n_ends, "\n".join(wrong)
+
+
+def test_paragraphs_of_captions_are_cut_where_they_were_put_together() -> None:
+    chance = random.Random(1)
+    captions = bz2.decompress(CAPTIONS.read_bytes()).decode().splitlines()
+    half = len(captions) // 2  # the German ones
+    sides = {"de": captions[:half], "en": captions[half:]}
+    paragraphs = [(side, chance.sample(sides[side], chance.randint(1, 6))) for side in sides for _ in range(150)]
+    n_ends, n_found, wrong = judge(cut, paragraphs)
+    assert n_ends > 500
+    assert n_found == n_ends, wrong
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("de", "Am 3. Oktober kam Dr. Meier.|Er blieb z. B. bis 14.30 Uhr.|Warum?"),
+        (
+            "en",
+            "(This is one.)|“And this?”|J. R. R. Tolkien wrote it on p. 3, see https://a.example/b.c?d for more…|Yes!",
+        ),
+        ("en", '"Stop!" she cried.|Ms. Green did not.'),
+        ("zh", "他走了……|天黑了。|真的吗？！|是的。"),
+        ("hi", "दो औरतें खाना बना रही हैं।|आप कहाँ हैं?"),
+        ("ar", "إلى أين تذهب؟|رجل يقرأ كتابًا.|نعم."),
+        ("qqq", "This language is unknown.|It has sentences."),
+    ],
+)
+def test_abbreviations_and_marks(language: str, text: str) -> None:
+    sep = "" if language == "zh" else " "
+    assert cut(text.replace("|", sep), language) == text.split("|")
+
+
+def test_a_heading_is_a_sentence_and_a_blank_line_is_none() -> None:
+    assert cut("  Chapter 1  ") == ["Chapter 1"]
+    assert cut("") == cut(" \t\u2028 ") == []
+
+
+@given(
+    st.text(st.sampled_from("aB1é।。！？؟…“”\"'().!?;, \t\u2028\u00a0🐕"), max_size=60),
+    st.sampled_from(["de", "zh", "ar"]),
+)
+def test_all_that_is_between_sentences_is_white_space(line: str, language: str) -> None:
+    spans = sentences(line, language)
+    place, rest = 0, ""
+    for start, end in spans:
+        assert place <= start < end
+        assert line[start:end] == line[start:end].strip()
+        rest += line[place:start]
+        place = end
+    assert not (rest + line[place:]).strip()
+    joined = join(line, spans, [line[start:end] for start, end in spans])
+    assert "".join(joined.split()) == "".join(line.split())
+    if all(one[1] < other[0] for one, other in pairwise(spans)):
+        assert joined == line
+
+
+def test_white_space_stays_around_translations() -> None:
+    line = "  Eins.  Zwei.\t"
+    assert join(line, sentences(line, "de"), ["One.", "Two."]) == "  One.  Two.\t"
+    assert join("两只狗。一个人！", [(0, 4), (4, 8)], ["Two dogs.", "A man!"]) == "Two dogs. A man!"
+    assert join("两只狗。一个人！", [(0, 4), (4, 8)], ["犬二匹。", "人！"]) == "犬二匹。人！"
+    assert join(" ", [], []) == " "
+
+
+def test_what_is_too_long_is_cut_at_a_mark_or_else_at_a_space() -> None:
+    def parts(text: str, most: int) -> list[str]:
+        return [text[start:end] for start, end in pieces(text, (0, len(text)), lambda piece: len(piece) <= most)]
+
+    assert parts("one, two; three four", 20) == ["one, two; three four"]
+    assert parts("one, two; three four", 12) == ["one, two;", "three four"]
+    assert parts("one, two; three four", 9) == ["one, two;", "three", "four"]
+    assert parts("1,000  seven", 7) == ["1,000", "seven"]  # that comma is in a number
+    assert parts("one,  abcdefghij k", 6) == ["one,", "abcdefghij k"]  # which has no place to be cut at

@@ -1,0 +1,93 @@
+"""Cuts a line into its sentences, and joins their translations again. The one owner of sentencex; knows no models.
+
+sentencex knows the marks and the abbreviations of many languages, and needs no further package for any of them. Rules
+put right what it gets wrong most often; scripts/sentences.py measures both.
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+
+import sentencex
+
+Span = tuple[int, int]
+"""Where a sentence begins in its line and where it ends, without the white space around it"""
+
+ORDINALS = re.compile("cs|da|de|et|fi|hr|hsb|hu|is|lb|lv|nb|nn|no|pl|sk|sl|sr|tr")  # they write "am 3. Oktober"
+BEFORE_NAMES = re.compile("dr|mr|mrs|ms|prof")
+BEFORE_NUMBERS = re.compile("abs|art|fig|no|nr|pag|pp|vol|рис|стр")
+OPENING = "\"'„“”«»‹›‘’([{（「『【¿¡*–—-"  # what may stand before the first word of a sentence
+NEAR = 20  # characters on either side of an end that are looked at
+
+# Ends that it leaves out: "(Like this.) And then", "What follows… And then", 他走了……天黑了, "weil er Hunde mag."
+_FURTHER = re.compile(r"[.!?…]+[)\]»”“\"']+(?=\s)|…(?=\s)|(?:[。！？｡]|……)(?=\w)|\b(?:art|mag)\.(?=\s)")
+_UNSPACED = re.compile(r"(?:[。！？｡]|……)[”’」』）)】\"']*$")  # ends after which the next sentence follows at once
+_CUTS = (re.compile(r"[;:,](?=\s)|[；：，、،؛]"), re.compile(r"(?<!\s)(?=\s)"))  # the better ones first
+
+
+def sentences(line: str, language: str) -> list[Span]:
+    """Returns where the sentences of a line stand; a blank line has none.
+
+    language: a code such as de; one that sentencex does not know is cut by common rules.
+    """
+    last = len(line.rstrip())
+    found = {each["end_index"] for each in sentencex.get_sentence_boundaries(language, line)}
+    found.update(match.end() for match in _FURTHER.finditer(line))
+    spans, start = [], 0
+    for end in sorted({last, *(len(line[:end].rstrip()) for end in found)}):
+        if end == last or _is_end(line, end, language):
+            begin = end - len(line[start:end].lstrip())
+            if begin < end:
+                spans.append((begin, end))
+            start = end
+    return spans
+
+
+def _is_end(line: str, end: int, language: str) -> bool:
+    """Whether a sentence ends at a place where there may be an end: what stands before it is not an abbreviation."""
+    before, after = line[max(0, end - NEAR) : end], line[end : end + NEAR]
+    if not after[0].isspace() and not _UNSPACED.search(before):
+        return False
+    first = after.lstrip(f"{OPENING} \t")[:1]
+    if first.islower() or before[-1:] != ".":
+        return not first.islower()
+    word = before[:-1].split(" ")[-1].lstrip(OPENING)
+    letters = re.split(r"[.-]+", word)
+    if all(len(letter) == 1 and letter.isalpha() for letter in letters) and (len(letters) == 1 or word.isupper()):
+        return False  # J. R. R. Tolkien, J.-P. Martin
+    is_ordinal = word.isdecimal() and len(word) < 3 and ORDINALS.fullmatch(language)
+    is_counted = first.isdecimal() and BEFORE_NUMBERS.fullmatch(word.lower())
+    return not (is_ordinal or is_counted or BEFORE_NAMES.fullmatch(word.lower()))
+
+
+def pieces(line: str, span: Span, fits: Callable[[str], bool]) -> Iterator[Span]:
+    """Cut a sentence that is too long: after the last ; : or , up to which it fits, else before the last such space.
+
+    fits: whether a piece is short enough. What has no such place comes as it is, although it does not fit.
+    """
+    start, end = span
+    while not fits(line[start:end]):
+        cut = next((cut for marks in _CUTS if (cut := _last_cut(line, start, end, marks, fits))), end)
+        yield start, cut
+        start = end - len(line[cut:end].lstrip())
+    if start < end:
+        yield start, end
+
+
+def _last_cut(line: str, start: int, end: int, marks: re.Pattern[str], fits: Callable[[str], bool]) -> int:
+    """Returns the last place after one of the marks up to which a piece fits; 0 if there is none."""
+    places = [match.end() for match in marks.finditer(line, start, end) if match.end() < end]
+    return [0, *places][bisect_left(places, True, key=lambda place: not fits(line[start:place]))]
+
+
+def join(line: str, spans: Sequence[Span], translations: Sequence[str]) -> str:
+    """Returns translations with the white space that stands before, between and after the sentences of their line.
+
+    Where none stands between two of them, as in Chinese, a space does, unless the translation ends in such a mark too.
+    """
+    text, place = "", 0
+    for (start, end), translation in zip(spans, translations, strict=True):
+        gap = line[place:start]
+        text += (gap if gap or not place or _UNSPACED.search(text) else " ") + translation
+        place = end
+    return text + line[place:]
