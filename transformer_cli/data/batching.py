@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from transformer_cli.compute.world import World
 from transformer_cli.config.schema import TrainingConfig
-from transformer_cli.data.dataset import EncodedSplit
+from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS
 
@@ -71,16 +70,26 @@ def target_tokens(split: EncodedSplit, rows: Rows) -> Rows:
 
 def collate(split: EncodedSplit, rows: Rows) -> Batch:
     """Returns padded tensors of the sentences in `rows`, with <sos> and <eos> added."""
-    return Batch(*(pad_ids([side[row] for row in rows]) for side in (split.source, split.target)))
+    return Batch(_padded(split.source, rows), _padded(split.target, rows))
 
 
-def pad_ids(sentences: Sequence[Sequence[int] | NDArray[np.int32]]) -> Tensor:
+def pad_ids(sentences: Sequence[Sequence[int]]) -> Tensor:
     """Add <sos> and <eos> to each sentence's ids, and pad them at the end: int64 (batch, longest + MARKERS)."""
-    padded = np.full((len(sentences), max(map(len, sentences)) + MARKERS), PAD, dtype=np.int64)
+    return _padded(Side.of(sentences), np.arange(len(sentences)))
+
+
+def _padded(side: Side, rows: Rows) -> Tensor:
+    """What `pad_ids` returns for these sentences of a side.
+
+    For example, sentences a b and c d e that begin at 10 and 40 have the ids 10 11 40 41 42.
+    """
+    lengths = side.lengths[rows]
+    padded = np.full((len(rows), lengths.max() + MARKERS), PAD, dtype=np.int64)
     padded[:, 0] = SOS
-    for row, ids in enumerate(sentences):
-        padded[row, 1 : len(ids) + 1] = ids
-        padded[row, len(ids) + 1] = EOS
+    padded[np.arange(len(rows)), lengths + 1] = EOS
+    shifts = side.offsets[rows] - (np.cumsum(lengths) - lengths)  # [10 - 0, 40 - 2]
+    is_token = np.arange(lengths.max()) < lengths[:, None]
+    padded[:, 1:-1][is_token] = side.ids[np.arange(lengths.sum()) + np.repeat(shifts, lengths)]
     return torch.from_numpy(padded)
 
 
