@@ -12,6 +12,7 @@ from transformer_cli.model.loss import TokenLosses, token_losses
 from transformer_cli.model.transformer import Transformer
 
 PAD = 1
+CPU = torch.device("cpu")
 FAMILY = [
     pytest.param({}, id="post-norm, learned positions"),
     pytest.param({"norm": "pre", "final_norm": True, "activation": "gelu"}, id="pre-norm"),
@@ -93,7 +94,7 @@ def test_the_example_of_three_sentences_of_3_2_and_5_tokens(monkeypatch: pytest.
     monkeypatch.setattr(packing, "GROUP", 2)
     a, b, c = 4, 5, 6
     ids = torch.tensor([[a, a, a, PAD, PAD], [b, b, PAD, PAD, PAD], [c, c, c, c, c]])
-    packed = Packed(ids, ids != PAD)
+    packed = Packed(ids, ids != PAD, CPU)
     assert packed.ids.tolist() == [a, a, a, b, b, c, c, c, c, c]
     assert packed.positions.tolist() == [0, 1, 2, 0, 1, 0, 1, 2, 3, 4]
     assert [group.int().tolist() for group in packed.real] == [[[1, 1, 1], [1, 1, 0]], [[1, 1, 1, 1, 1]]]
@@ -106,7 +107,7 @@ def test_the_example_of_three_sentences_of_3_2_and_5_tokens(monkeypatch: pytest.
 
 def test_what_stands_in_padded_slots_reaches_nobody() -> None:
     ids = sentences([3, 1, 6, 2, 5])
-    row = Packed(ids, ids != PAD)
+    row = Packed(ids, ids != PAD, CPU)
     groups = [group.detach().requires_grad_() for group in row.pad(torch.randn(2, 17, 3))]
     row.unpad(groups).sum().backward()
     for group, real in zip(groups, row.real, strict=True):
@@ -116,7 +117,7 @@ def test_what_stands_in_padded_slots_reaches_nobody() -> None:
 
 def test_masks_are_those_of_the_padding_and_of_what_comes_later() -> None:
     ids = sentences([2, 3])
-    row = Packed(ids, ids != PAD)
+    row = Packed(ids, ids != PAD, CPU)
     assert PackedAttention(row, row).may_attend[0].int().tolist() == [[[[1, 1, 0]]], [[[1, 1, 1]]]]
     assert PackedAttention(row, row, look_ahead=True).may_attend[0].int().tolist() == [
         [[[1, 0, 0], [1, 1, 0], [1, 1, 0]]],

@@ -10,14 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from pretended import PretendedDevice, is_moved
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.find import find_dataset
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.inspection.numbers import inspect_sentence
+from transformer_cli.model.fast import fused_loss
+from transformer_cli.model.layers import FeedForward
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Options, Translator
@@ -101,6 +106,44 @@ def test_a_run_is_trained_resumed_and_averaged_there(
     assert [entry["epoch"] for entry in run.history()] == [1, 2, 3]
     assert run.has_checkpoint("average")
     assert gpu.n_operations > 500
+
+
+def test_a_resumed_run_ends_there_like_one_that_was_not_stopped(train_there: Callable[..., Run]) -> None:
+    """Dropout follows from the step's number there too."""
+    train_there("name=cut", "model.dropout=0.3")
+    cut = train_there("name=cut", "model.dropout=0.3", "training.epochs=2")
+    whole = train_there("name=whole", "model.dropout=0.3", "training.epochs=2")
+    one, other = (load_file(run.checkpoint("last") / "model.safetensors") for run in (cut, whole))
+    assert all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+@pytest.mark.parametrize("gpu", ["cuda:0"], indirect=True)
+def test_no_padding_and_no_logits_of_a_whole_batch_are_computed_there(
+    train_there: Callable[..., Run], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fused_loss, "LARGE_CHUNK", 100)
+    rows: list[int] = []
+    widest: list[int] = []
+    forward, mm = FeedForward.forward, torch.mm
+
+    def counted(module: FeedForward, x: torch.Tensor) -> torch.Tensor:
+        if module.training:
+            rows.append(x.shape[:-1].numel())
+        return forward(module, x)
+
+    def noted(*arguments: torch.Tensor, **keywords: torch.Tensor) -> torch.Tensor:
+        widest.append(len(arguments[0]))
+        return mm(*arguments, **keywords)
+
+    monkeypatch.setattr(FeedForward, "forward", counted)
+    monkeypatch.setattr(torch, "mm", noted)
+    run = train_there()
+    text = Dataset.open(find_dataset(run.config.data, project / "data")).split("train")
+    (line,) = run.history()
+    assert (
+        sum(rows) == text.source.lengths.sum() + 2 * len(text) + line["target_tokens"]
+    )  # <sos> and <eos> of the source
+    assert max(widest) == 100
 
 
 @pytest.mark.parametrize(("gpu", "freeze"), [("cuda:0", "true"), ("mps", "false")], indirect=["gpu"])

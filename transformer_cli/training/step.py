@@ -13,6 +13,7 @@ computes its part of the batches, and gradients are shared.
 """
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ from transformer_cli.model.transformer import Transformer
 from transformer_cli.training.optimisers import make_optimizer
 
 PART = 4096  # how many target tokens of a batch the CPU computes at a time, all lanes together, to bound memory
+WHOLE = sys.maxsize
 
 
 @dataclass(frozen=True)
@@ -67,13 +69,12 @@ class Learner:
         self.device = device
         self.world = world
         self.precision: Precision = settings.precision
-        self.packs = settings.fast and device.type == "cpu"
-        form = packed_token_losses if self.packs else token_losses
+        form = packed_token_losses if settings.fast else token_losses
         loss = TokenLoss(self.model, form, label_smoothing=settings.label_smoothing)
         self.token_loss = world.share_gradients(loss)
         is_split = device.type == "cpu" and world.size == 1
         self.lanes = choose_lanes(settings.lanes) if is_split else 1
-        self._draws_apart = any(isinstance(each, FastDropout) for each in model.modules())
+        self._draws_apart = device.type == "cpu" and any(isinstance(each, FastDropout) for each in model.modules())
         n_workers = min(self.lanes, torch.get_num_threads()) if self._draws_apart else 1  # torch's has one generator
         self.workers = SideBySide(n_workers, threads=1) if is_split else IN_CALLER
         self.optimizer = make_optimizer(self.model, settings, self.workers)
@@ -140,7 +141,7 @@ class Learner:
         for index, part in enumerate(parts, start=1):
             batch = collate(split, part)
             with self._room_for(batch), self.world.pass_of(self.token_loss, is_last=index == len(parts)):
-                there = batch.to(self.device)
+                there = batch if self.settings.fast else batch.to(self.device)  # `Packed` moves what it makes of it
                 with autocast(self.device, self.precision):
                     losses = self.token_loss(there.source, there.target)
                 nll += losses.nll.sum().item() if weight else 0.0  # read before nccl: later it might wait for the dead
@@ -180,7 +181,8 @@ class Learner:
         share = share_of(split, rows, self.world)
         if not len(share):
             return []
-        return parts_by_length(split, share, PART) if self.packs else [share]
+        most = PART if self.device.type == "cpu" else WHOLE
+        return parts_by_length(split, share, most) if self.settings.fast else [share]
 
 
 def _set_sums(gradients: Sequence[dict[Tensor, Tensor]], weights: Iterable[Tensor]) -> None:

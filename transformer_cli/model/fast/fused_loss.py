@@ -1,6 +1,6 @@
-"""Output projection and cross-entropy in one, 512 tokens at a time, so that the logits are never in memory as a whole.
+"""Output projection and cross-entropy in one, chunk by chunk, so that the logits are never in memory as a whole.
 
-The fast form of the end of `loss.token_losses` on the CPU; tests/parity/test_fast_forms.py compares the two. The
+The fast form of the end of `loss.token_losses`; tests/parity/test_fast_forms.py compares the two. The
 gradient is computed in the forward pass, while a chunk's logits are at hand: softmax minus the target distribution.
 """
 
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformer_cli.model.loss import TokenLosses
 
 CHUNK = 512  # tokens
+LARGE_CHUNK = 4096  # on other devices than the CPU, which want few large products
 ALIGNED = 16  # numbers; MKL is half again as fast at writing rows that begin at a multiple of 64 bytes
 
 
@@ -41,9 +42,10 @@ class _ProjectedLosses(torch.autograd.Function):
             smoothed = torch.zeros((), device=hidden.device)
             narrow = weight.to(dtype)
             width = math.ceil(vocabulary / ALIGNED) * ALIGNED  # 5904 for 5893 columns
-            space = torch.empty(min(CHUNK, len(hidden)), width, dtype=dtype, device=hidden.device)[:, :vocabulary]
-            for first in range(0, len(hidden), CHUNK):
-                chunk = slice(first, first + CHUNK)
+            size = CHUNK if device == "cpu" else LARGE_CHUNK
+            space = torch.empty(min(size, len(hidden)), width, dtype=dtype, device=hidden.device)[:, :vocabulary]
+            for first in range(0, len(hidden), size):
+                chunk = slice(first, first + size)
                 x, labels = hidden[chunk].to(dtype), gold[chunk, None]  # (chunk, d_model), (chunk, 1)
                 # All that follows is (chunk, vocabulary), or (chunk, 1) where a row becomes a number.
                 logits = torch.mm(x, narrow.t(), out=space[: len(x)]).float().add_(bias)

@@ -1,10 +1,11 @@
 """The loss of a batch without its padding: the tokens of all sentences form one sequence, and only attention pads them.
 
-The fast form of `loss.token_losses` on the CPU. Where the plain form computes (batch, length, d_model), this one
-computes (tokens, d_model). Attention needs sentences side by side: it pads them in groups of neighbours, which are of
-similar length if the caller has sorted the batch, and removes the padding again. Knows in which order a layer calls its
-parts (as layers.py does), not what they compute. Without dropout, values and gradients are those of the plain form but
-for rounding (tests/parity/test_fast_forms.py); with it, the two draw other numbers.
+The fast form of `loss.token_losses`. Where the plain form computes (batch, length, d_model), this one computes (tokens,
+d_model). Attention needs sentences side by side: it pads them in groups of neighbours, which are of similar length if
+the caller has sorted the batch, and removes the padding again. What says where a token stands is computed on the CPU
+and then moved, so that no other device is waited for. Knows in which order a layer calls its parts (as layers.py does),
+not what they compute. Without dropout, values and gradients are those of the plain form but for rounding
+(tests/parity/test_fast_forms.py); with it, the two draw other numbers.
 
 An example with GROUP = 2: three sentences of 3, 2 and 5 tokens, a a a | b b | c c c c c.
 
@@ -16,6 +17,7 @@ An example with GROUP = 2: three sentences of 3, 2 and 5 tokens, a a a | b b | c
              a a a b b . c c c c c
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +31,7 @@ from transformer_cli.model.loss import TokenLosses
 from transformer_cli.model.transformer import Decoder, Encoder, Transformer, look_ahead_mask
 
 GROUP = 16  # sentences padded together: smaller groups waste less on padding, but make smaller products
+LARGE_GROUP, MOST_GROUPS = 64, 16  # other devices than the CPU want few large products
 
 
 def packed_token_losses(
@@ -36,16 +39,19 @@ def packed_token_losses(
 ) -> TokenLosses:
     """As `loss.token_losses`; fastest where sentences of similar length are neighbours in the batch.
 
-    source int64 (batch, source), target int64 (batch, target): each row from <sos> to <eos>, then padding.
+    source int64 (batch, source), target int64 (batch, target): each row from <sos> to <eos>, then padding. Both may be
+    on the CPU, wherever the model is.
     """
     labels = target[:, 1:]
-    encoder_input = Packed(source, source != model.pad_id)
-    decoder_input = Packed(target[:, :-1], labels != model.pad_id)  # what has a next token: all but <eos>
+    real = labels != model.pad_id
+    device = model.output.weight.device
+    encoder_input = Packed(source, source != model.pad_id, device)
+    decoder_input = Packed(target[:, :-1], real, device)  # what has a next token: all but <eos>
     x = model.source_embedding(encoder_input.ids, encoder_input.positions)  # (source tokens, d_model)
     memory = _encode(model.encoder, x, encoder_input)
     x = model.target_embedding(decoder_input.ids, decoder_input.positions)  # (target tokens, d_model)
     hidden = _decode(model.decoder, x, decoder_input, memory, encoder_input)
-    return projected_losses(hidden, model.output, labels[labels != model.pad_id], label_smoothing=label_smoothing)
+    return projected_losses(hidden, model.output, labels[real].to(device), label_smoothing=label_smoothing)
 
 
 def _encode(encoder: Encoder, x: Tensor, source: "Packed") -> Tensor:
@@ -95,23 +101,28 @@ class Packed:
     real        one bool (sentences, longest) per group, True where there is a token: (2, 3) and (1, 5)
     """
 
-    def __init__(self, ids: Tensor, real: Tensor) -> None:
-        """ids int64 and real bool, both (batch, length); each sentence has a token, and padding is at the end."""
-        self.ids = ids[real]
-        self.positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)[real]
+    def __init__(self, ids: Tensor, real: Tensor, device: torch.device) -> None:
+        """ids int64 and real bool, both (batch, length); each sentence has a token, and padding is at the end.
+
+        device: where all of it is wanted.
+        """
+        size = GROUP if device.type == "cpu" else max(LARGE_GROUP, math.ceil(len(ids) / MOST_GROUPS))
+        self.ids = ids[real].to(device)
+        self.positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)[real].to(device)
         tokens = (real.flatten().cumsum(0) - 1).view_as(real)  # [[0 1 2 . .], [3 4 . . .], [5 6 7 8 9]]; dots: junk
         self.real: list[Tensor] = []
-        padded = []
-        for first in range(0, len(ids), GROUP):
-            group = real[first : first + GROUP]
+        is_real, padded = [], []
+        for first in range(0, len(ids), size):
+            group = real[first : first + size]
             longest = int(group.sum(dim=1).max())
-            self.real.append(group[:, :longest])
-            padded.append(tokens[first : first + GROUP, :longest].flatten())
-        is_token = torch.cat([group.flatten() for group in self.real])
+            self.real.append(group[:, :longest].to(device))
+            is_real.append(group[:, :longest].flatten())
+            padded.append(tokens[first : first + size, :longest].flatten())
+        is_token = torch.cat(is_real)
         # The token in each slot: 0 1 2 3 4 0 5 6 7 8 9. A padding slot holds any token (here 0): as a key it is masked,
         # and what it computes as a query is dropped by `unpad`.
-        self._token_of_slot = torch.cat(padded).masked_fill_(~is_token, 0)
-        self._slot_of_token = is_token.nonzero()[:, 0]  # 0 1 2 3 4 6 7 8 9 10
+        self._token_of_slot = torch.cat(padded).masked_fill_(~is_token, 0).to(device)
+        self._slot_of_token = is_token.nonzero()[:, 0].to(device)  # 0 1 2 3 4 6 7 8 9 10
 
     def pad(self, x: Tensor) -> list[Tensor]:
         """x (heads, tokens, depth) → one (sentences, heads, longest, depth) per group."""
