@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -18,6 +19,7 @@ from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting, Line, OnError
 from transformer_cli.data.lines import TOO_LONG, is_too_long
+from transformer_cli.data.sentences import join
 from transformer_cli.data.vocabulary import EOS, UNK, UNWRITTEN
 from transformer_cli.decoding.engine import TransformerEngine
 from transformer_cli.decoding.interface import Hypothesis
@@ -31,6 +33,7 @@ from transformer_cli.system import progress
 
 CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
 NOTHING = Hypothesis([], [], 0.0, 0.0)  # of a blank line: no search writes it
+PARTS = 1 << 32  # part n of line k of a text has the key k + n·PARTS, so the first part is sampled as its line would be
 
 Done = Callable[[int], object]
 """Is told how many more lines have been translated"""
@@ -48,6 +51,8 @@ class Options:
     """let each translation carry its attention weights"""
     prefix: str | Sequence[int] = ""
     """what every translation begins with, except that of a blank line: ids, or text without white space at its ends"""
+    split_sentences: bool = False
+    """translate the sentences of a line one by one, with the white space that stands between them"""
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,10 @@ class Translation:
     """the other ones of the n best, the best first; empty unless `SearchSettings.n_best` asks for several"""
     was_too_long: bool = False
     """whether the line was too long, so that `Options.on_error` says what the text is"""
+    start: int = 0
+    """where the sentence begins in its line, if that was split"""
+    sentences: list["Translation"] | None = None
+    """those of the line's sentences, if it was split; then log_prob is their sum and score their mean"""
 
 
 class Translator:
@@ -176,7 +185,7 @@ class Translator:
         Raises DataError for a line that is too long, or a prefix that the model cannot write.
         """
         job = self._job(options, settings)
-        return self._translate_all(list(self._read(sentences, job, first_line)), job, first_line)
+        return self._translate_all(list(self._read(sentences, job, first_line)), job, first_line - 1)
 
     def translate_encoded(
         self,
@@ -184,12 +193,16 @@ class Translator:
         encoded: Sequence[Encoded],
         options: Options | None = None,
         settings: SearchSettings | None = None,
-        *,
-        first_line: int = 1,
     ) -> list[Translation]:
         """Like `translations`, for sentences that the run's source codec has encoded already."""
         job = self._job(options, settings)
-        return self._translate_all(list(map(job.fitting.encoded, sentences, encoded)), job, first_line)
+        return self._translate_all(list(map(job.fitting.encoded, sentences, encoded)), job, 0)
+
+    def translate_lines(
+        self, lines: Sequence[Line], settings: SearchSettings, *, keys: Sequence[int]
+    ) -> list[Translation]:
+        """Like `translations`, for lines that are fit for translation. keys: what the samples of each are drawn by."""
+        return self._translate(lines, self._job(Options(), settings), keys, lambda n_lines: None)
 
     def stream(
         self,
@@ -224,7 +237,7 @@ class Translator:
                     return
             except TfmError as error:
                 failure = error
-            yield from self._translate(waiting, job, first_line, done)
+            yield from self._translate(waiting, job, range(first_line - 1, first_line - 1 + len(waiting)), done)
             first_line += len(waiting)
         raise failure
 
@@ -234,6 +247,11 @@ class Translator:
         Raises ConfigError for what the engine cannot do, DataError for a prefix that cannot be written.
         """
         options, settings = options or self.options, settings or self.settings
+        if options.split_sentences and (settings.n_best > 1 or options.prefix or options.keep_attention):
+            raise ConfigError(
+                "split_sentences: n_best, prefix and keep_attention are about one sentence; leave them out, or give "
+                "each sentence as a line of its own"
+            )
         self.engine.refuse(settings, keep_attention=options.keep_attention)
         fitting = Fitting(self.run.codecs.source, self.max_length, options.on_error)
         return _Job(options, settings, fitting, self._prefix(options))
@@ -244,19 +262,24 @@ class Translator:
             raise TypeError(f"expected a list of sentences, such as [{lines!r}], not one str")
         for number, sentence in enumerate(lines, start=first_line):
             try:
-                line = job.fitting.line(sentence)
+                if job.options.split_sentences:
+                    line = job.fitting.split(sentence, self.run.config.data.source)
+                else:
+                    line = job.fitting.line(sentence)
                 if line.read:
                     refuse_long_prefix(len(job.prefix), job.settings.limit(len(line.read), self.max_length))
             except DataError as error:
                 raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
             yield line
 
-    def _translate_all(self, lines: Sequence[Line], job: "_Job", first_line: int) -> list[Translation]:
+    def _translate_all(self, lines: Sequence[Line], job: "_Job", first_key: int) -> list[Translation]:
         with progress.bar("translate", len(lines), " sentences") as bar:
-            return self._translate(lines, job, first_line, bar.update)
+            return self._translate(lines, job, range(first_key, first_key + len(lines)), bar.update)
 
-    def _translate(self, lines: Sequence[Line], job: "_Job", first_line: int, done: Done) -> list[Translation]:
-        """Returns the translation of each line. done: as in `stream`."""
+    def _translate(self, lines: Sequence[Line], job: "_Job", keys: Sequence[int], done: Done) -> list[Translation]:
+        """Returns the translation of each line. keys: what their samples are drawn by. done: as in `stream`."""
+        if any(line.parts is not None for line in lines):
+            return self._translate_parts(lines, job, keys, done)
         wordy = [row for row, line in enumerate(lines) if line.read]  # a blank line stays blank
         written = {
             row: self._translation(line, [NOTHING], job.options) for row, line in enumerate(lines) if not line.read
@@ -266,7 +289,7 @@ class Translator:
             [lines[row].read.ids for row in wordy],
             job.settings,
             prefix=job.prefix,
-            keys=[row + first_line - 1 for row in wordy],
+            keys=[keys[row] for row in wordy],
             keep_attention=job.options.keep_attention,
         )
         for rows, found in batches:  # while others are translated
@@ -274,6 +297,25 @@ class Translator:
                 written[row] = self._translation(lines[row], hypotheses, job.options)
             done(len(rows))
         return [written[row] for row in range(len(lines))]
+
+    def _translate_parts(
+        self, lines: Sequence[Line], job: "_Job", keys: Sequence[int], done: Done
+    ) -> list[Translation]:
+        """The same for lines of which some were split."""
+        units = [unit for line in lines for unit in line.units]
+        unit_keys = [key + n * PARTS for key, line in zip(keys, lines, strict=True) for n in range(len(line.units))]
+        n_units = n_lines = 0
+
+        def done_units(n: int) -> None:  # 3 units of 10 in 5 lines are 1 line
+            nonlocal n_units, n_lines
+            n_units += n
+            done(n_units * len(lines) // len(units) - n_lines)
+            n_lines = n_units * len(lines) // len(units)
+
+        found = iter(self._translate(units, job, unit_keys, done_units) if units else ())
+        written = [[next(found) for _ in line.units] for line in lines]
+        done(len(lines) - n_lines)
+        return [one[0] if line.parts is None else _joined(line, one) for line, one in zip(lines, written, strict=True)]
 
     def _prefix(self, options: Options) -> list[int]:
         """Returns the ids with which translations begin. Raises DataError if the model cannot write them."""
@@ -298,17 +340,17 @@ class Translator:
 
     def _translation(self, line: Line, found: Sequence[Hypothesis], options: Options) -> Translation:
         """Returns the first hypothesis as text; the others are its alternatives."""
-        best, *others = (self._written(line.sentence, line.read, each, options) for each in found)
+        best, *others = (self._written(line, each, options) for each in found)
         if line.was_too_long and options.on_error == "copy":
             best = replace(best, text=line.sentence, tokens=line.sentence.split())
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
-    def _written(self, sentence: str, read: Encoded, found: Hypothesis, options: Options) -> Translation:
-        target = self.run.codecs.target
+    def _written(self, line: Line, found: Hypothesis, options: Options) -> Translation:
+        target, read = self.run.codecs.target, line.read
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
         attended = None if options.keep_unk else [read.tokens[position] for position in alignment]
         return Translation(
-            source=sentence,
+            source=line.sentence,
             source_tokens=read.tokens,
             text=target.text(found.tokens, instead=attended),
             tokens=target.tokens(found.tokens),
@@ -318,7 +360,30 @@ class Translator:
             ids=found.tokens,
             alignment=alignment,
             attention=found.attention,
+            start=line.start,
         )
+
+
+def _joined(line: Line, parts: list[Translation]) -> Translation:
+    """Returns the translation of a line that was split."""
+    firsts = accumulate((len(part.source_tokens) for part in parts), initial=0)
+    return Translation(
+        source=line.sentence,
+        source_tokens=line.read.tokens,
+        text=join(
+            line.sentence,
+            [(part.start, part.start + len(part.source)) for part in parts],
+            [part.text for part in parts],
+        ),
+        tokens=[token for part in parts for token in part.tokens],
+        log_prob=sum(part.log_prob for part in parts),
+        score=sum(part.score for part in parts) / max(1, len(parts)),
+        source_ids=line.read.ids,
+        ids=[id_ for part in parts for id_ in part.ids],
+        alignment=[first + place for first, part in zip(firsts, parts, strict=False) for place in part.alignment],
+        was_too_long=line.was_too_long,
+        sentences=parts,
+    )
 
 
 @dataclass(frozen=True)

@@ -160,3 +160,28 @@ def test_an_output_called_gz_is_compressed_and_keeps_its_mode(tfm: Tfm, project:
     for name in ("out.gz", "joined.gz"):
         assert gzip.decompress((tmp_path / name).read_bytes()).decode() == answers
     assert (tmp_path / "out.gz").stat().st_mode & 0o777 == 0o600
+
+
+def test_paragraphs_are_split_if_that_is_asked_for(tfm: Tfm, project: Path) -> None:
+    dog, cat = SENTENCES[0], SENTENCES[2]
+    lines = f" {dog}\u2003{cat}\n\n{cat}\n"
+    answers = f" {DOG}\u2003{CAT}\n\n{CAT}\n"
+    assert tfm("translate", "--split-sentences", stdin=lines.encode(), cwd=project) == (0, answers, "")
+    _, out, _ = tfm("translate", "--split-sentences", "--json", stdin=lines.encode(), cwd=project)
+    first, blank, _ = map(json.loads, out.split("\n")[:-1])
+    assert first["translation"] == answers.split("\n")[0]
+    assert [lines[each["start"] : each["end"]] for each in first["sentences"]] == [dog, cat]
+    assert [each["translation"] for each in first["sentences"]] == [DOG, CAT]
+    assert blank["sentences"] == []
+
+
+def test_lines_that_seem_to_be_paragraphs_are_warned_of_once(tfm: Tfm, project: Path) -> None:
+    lines = [f"{SENTENCES[4]} {SENTENCES[4]}" if n % 4 == 0 else "Hund" for n in range(300)]
+    _, _, err = tfm("translate", stdin="\n".join(lines).encode(), cwd=project)
+    what = "warning: standard input: several sentences in a line, as it seems (in 25 of the first 100); some"
+    assert err.startswith(what)
+    assert err.endswith("; --split-sentences translates them one by one\n")
+    assert err.count("\n") == 1
+    for quiet in (("--no-split-sentences",), ("--split-sentences",)):
+        assert tfm("translate", *quiet, stdin="\n".join(lines).encode(), cwd=project)[2] == ""
+    assert tfm("translate", stdin="\n".join(lines[1:8]).encode(), cwd=project)[2] == ""  # 1 of 7

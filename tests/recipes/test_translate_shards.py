@@ -50,11 +50,14 @@ def text(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("--beam-size", 3, "--n-best", 2),
         ("--json", "--set", "decoding.sample=true"),
         ("--tokens", "--prefix", "the"),
+        ("--split-sentences", "--set", "decoding.sample=true"),
     ],
 )
 def test_shards_in_any_order_make_what_one_process_prints(
     tfm: Tfm, project: Path, text: Path, tmp_path: Path, options: tuple[object, ...]
 ) -> None:
+    if "--split-sentences" in options:
+        text.write_text(text.read_text("utf-8").replace(".\n", ". Hund. Die Katze.\n"), "utf-8")
     code, printed, _ = tfm("translate", "--input", text, *options, cwd=project)
     assert code == 0
     output = tmp_path / "out.en"

@@ -58,7 +58,15 @@ def assert_line_by_line(translator: Translator, lines: Sequence[tuple[str, str]]
     as_json = "".join(f"{translation_as_json(each)}\n" for each in found).encode()
     assert as_json.count(b"\n") == len(lines)
     for (line, _), each in zip(lines, found, strict=True):
-        assert each.text == "" or line.strip()
+        assert each.text.strip() == "" or line.strip()
+        assert (each.sentences is not None) == options.split_sentences or each.was_too_long
+        text, place = each.text, 0
+        for sentence in each.sentences or ():  # each after the white space that stands before it, if there is any
+            gap = each.source[place : sentence.start]
+            assert text.startswith(gap + sentence.text) or (not gap and text.startswith(f" {sentence.text}"))
+            text = text[len(gap or (" " * (not text.startswith(sentence.text)))) + len(sentence.text) :]
+            place = sentence.start + len(sentence.source)
+        assert each.sentences is None or text == each.source[place:]
 
 
 def many(lines: int) -> st.SearchStrategy[list[tuple[str, str]]]:
@@ -67,21 +75,24 @@ def many(lines: int) -> st.SearchStrategy[list[tuple[str, str]]]:
 
 @seed(0)
 @FEW
-@given(many(LINES), st.sampled_from(["blank", "copy", "truncate"]))
-def test_by_words_any_lines_make_as_many(translator, lines, on_error):  # type: ignore[no-untyped-def]
-    assert_line_by_line(translator, lines, Options(on_error=on_error))
+@given(many(LINES), st.sampled_from(["blank", "copy", "truncate"]), st.booleans())
+def test_by_words_any_lines_make_as_many(translator, lines, on_error, split):  # type: ignore[no-untyped-def]
+    assert_line_by_line(translator, lines, Options(on_error=on_error, split_sentences=split))
 
 
 @seed(0)
 @FEW
-@given(many(LINES), st.sampled_from(["blank", "copy", "truncate"]))
-def test_by_subwords_any_lines_make_as_many(by_subwords, lines, on_error):  # type: ignore[no-untyped-def]
-    assert_line_by_line(by_subwords, lines, Options(on_error=on_error))
+@given(many(LINES), st.sampled_from(["blank", "copy", "truncate"]), st.booleans())
+def test_by_subwords_any_lines_make_as_many(by_subwords, lines, on_error, split):  # type: ignore[no-untyped-def]
+    assert_line_by_line(by_subwords, lines, Options(on_error=on_error, split_sentences=split))
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("split", [False, True])
 @pytest.mark.parametrize("kind", ["translator", "by_subwords"])
-def test_ten_thousand_lines_make_ten_thousand_in_bounded_memory(kind: str, request: pytest.FixtureRequest) -> None:
+def test_ten_thousand_lines_make_ten_thousand_in_bounded_memory(
+    kind: str, split: bool, request: pytest.FixtureRequest
+) -> None:
     translator: Translator = request.getfixturevalue(kind)
     n_lines = 0
 
@@ -91,7 +102,7 @@ def test_ten_thousand_lines_make_ten_thousand_in_bounded_memory(kind: str, reque
     def check(lines, on_error):  # type: ignore[no-untyped-def]
         nonlocal n_lines
         n_lines += len(lines)
-        assert_line_by_line(translator, lines, Options(on_error=on_error))
+        assert_line_by_line(translator, lines, Options(on_error=on_error, split_sentences=split))
 
     translator.translate(["Hund"])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

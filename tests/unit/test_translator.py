@@ -423,3 +423,58 @@ def test_a_prefix_of_ids_that_cannot_be_written_is_refused(tiny: Run, ids: tuple
     translator = Translator(tiny, torch.device("cpu")).with_options(prefix=ids)
     with pytest.raises(DataError, match=r"^prefix: -?\d+ is not the id of a token that the model can write$"):
         translator.translations(["a dog"])
+
+
+PARAGRAPH = "  Der alte Hund singt im Park.  Die junge Katze schläft zu Hause. \t"
+
+
+def test_the_sentences_of_a_line_are_translated_one_by_one(translator: Translator) -> None:
+    split = translator.with_options(split_sentences=True)
+    dog, cat = translator.translations(["Der alte Hund singt im Park.", "Die junge Katze schläft zu Hause."])
+    found, blank, one = split.translations([PARAGRAPH, " ", cat.source])
+    assert found.text == f"  {dog.text}  {cat.text} \t"
+    assert (blank.text, blank.sentences) == (" ", [])
+    assert one.text == cat.text
+    assert (found.tokens, found.source_tokens) == (dog.tokens + cat.tokens, dog.source_tokens + cat.source_tokens)
+    assert found.ids == dog.ids + cat.ids
+    shifted = [len(dog.source_tokens) + place for place in cat.alignment]
+    assert found.alignment == dog.alignment + shifted
+    assert found.log_prob == pytest.approx(dog.log_prob + cat.log_prob, abs=1e-4)
+    assert found.sentences is not None
+    assert [PARAGRAPH[each.start :].startswith(each.source) for each in found.sentences] == [True, True]
+    assert [(each.source, each.text) for each in found.sentences] == [(each.source, each.text) for each in (dog, cat)]
+    assert translator.translations([dog.source])[0].sentences is None
+
+
+def test_a_sample_is_keyed_by_its_line_and_its_sentence(translator: Translator) -> None:
+    sampling = translator.with_options(sample=True, temperature=3.0, scores=False)
+    split = sampling.with_options(split_sentences=True)
+    twice = "Der Hund singt. Der Hund singt."
+    first, second = split.translations(["Die Katze.", twice])
+    assert [first.text] == sampling.translate(["Die Katze."])
+    assert split.translations([twice], first_line=2)[0].text == second.text
+    assert second.sentences is not None
+    one, other = second.sentences
+    assert one.text == sampling.translations(["Der Hund singt."], first_line=2)[0].text != other.text
+
+
+def test_a_sentence_that_is_too_long_is_cut_where_it_can_be(translator: Translator) -> None:
+    split = translator.with_options(split_sentences=True)
+    (found,) = split.translations(
+        ["Der Hund singt. Der Hund, der Hund, der Hund und der Hund, der Hund schläft im Park."]
+    )
+    assert found.sentences is not None
+    assert [each.source for each in found.sentences] == [
+        "Der Hund singt.", "Der Hund, der Hund, der Hund und der Hund,", "der Hund schläft im Park.",
+    ]  # fmt: skip
+    assert not found.was_too_long
+    line = "Hund singt. " + "Hund" * 3990
+    with pytest.raises(DataError, match="line 1: more than 4,000 characters"):
+        split.translate([line])
+    assert split.translate([line], Options(on_error="blank", split_sentences=True)) == [""]
+
+
+def test_what_is_about_one_sentence_is_refused_for_several(translator: Translator) -> None:
+    for options in ({"n_best": 2, "beam_size": 2}, {"prefix": "the"}, {"keep_attention": True}):
+        with pytest.raises(ConfigError, match="split_sentences: n_best, prefix and keep_attention are about one sent"):
+            translator.with_options(split_sentences=True, **options).translate(["Hund"])

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 CHUNK = 1000  # lines that are read before they are translated together
 CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
 NAMED = 10  # lines that were too long, of which the numbers are said
+LOOKED_AT = 100  # lines at the beginning, to see whether they have several sentences
+SEVERAL = 0.2  # the share of them from which on that is said
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +97,14 @@ def translate(
             "the translation of its beginning."
         ),
     ] = "stop",
+    split_sentences: Annotated[
+        bool | None,
+        typer.Option(
+            "--split-sentences/--no-split-sentences",
+            help="Translate the sentences of each line one by one, and join them with the white space between them.",
+            show_default="only in a conversation",
+        ),
+    ] = None,
     keep_unk: Annotated[
         bool,
         typer.Option(
@@ -112,7 +122,7 @@ def translate(
 ) -> None:
     """Translate sentences, one line of output for each line of input.
 
-    A line is one sentence: put the sentences of a paragraph on lines of their own. Markup such as <b> is read as text.
+    A line is one sentence; with --split-sentences it may be a paragraph. Markup such as <b> is read as text.
     """
     if sentences and input_file:
         raise typer.BadParameter("sentences and --input cannot be used together")
@@ -124,6 +134,13 @@ def translate(
         raise typer.BadParameter("--attention draws the attention of one model: give one --run")
     if attention:
         picture_format(attention)
+    of_one_sentence = {"--n-best": n_best is not None, "--prefix": prefix != "", "--attention": attention is not None}
+    if split_sentences and (given := [name for name, is_given in of_one_sentence.items() if is_given]):
+        raise typer.BadParameter(f"{given[0]} is about one sentence, so --split-sentences cannot be used with it")
+    converses = not sentences and not input_file and not output and sys.stdin.isatty()
+    is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
+    if split_sentences is None:
+        split_sentences = is_open and converses
     from transformer_cli.compute.world import World
 
     world = World.from_environment()
@@ -148,12 +165,13 @@ def translate(
         on_error=on_error,
         keep_attention=attention is not None,
         prefix=as_text(prefix, "--prefix"),
+        split_sentences=split_sentences,
     )
     form = "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}"
-    work = _Work(translator, form, attention)
+    work = _Work(translator, form, attention, warns=is_open and not converses)
     if part and input_file and output:
         work.translate_shard(part, input_file, output)
-    elif not sentences and not input_file and not output and sys.stdin.isatty():
+    elif converses:
         work.converse()
     else:
         name, lines, n_lines = _named_lines(sentences, input_file)
@@ -170,6 +188,8 @@ class _Work:
     """json, text or tokens; the last two may be numbered: then the n best of each line are printed"""
     attention: Path | None
     """where the attention of the one sentence is drawn"""
+    warns: bool = False
+    """whether to say that lines seem to have several sentences"""
 
     def translate(
         self, lines: Iterable[str], name: str, out: TextIO, *, n_lines: int | None = None, first_line: int = 1
@@ -180,6 +200,7 @@ class _Work:
         first one.
         """
         too_long: list[int] = []
+        first: list[str] = []
         is_watched = out.isatty()  # then somebody sees the lines appear, and needs no bar
         if is_watched or n_lines == 1:  # for which there is no bar either
             terminal.note("translating")
@@ -195,17 +216,36 @@ class _Work:
                 for number, translation in enumerate(stream, first_line):
                     if translation.was_too_long:
                         too_long.append(number)
+                    if self.warns and len(first) < LOOKED_AT:
+                        first.append(translation.source)
                     if self.attention:
                         self._draw_attention(translation, self.attention)
                     print(_rendered(number, translation, self.form), file=out)
                     if number % CHUNK == 0:
                         out.flush()  # a program that has sent as many lines may wait for them
         finally:
+            if first:
+                self._say_if_paragraphs(first, name)
             if too_long:
                 became = {"blank": "left blank", "copy": "copied", "truncate": "cut"}[self.translator.options.on_error]
                 numbers = ", ".join(map(str, too_long[:NAMED])) + (", …" if len(too_long) > NAMED else "")
                 lines_are = f"{len(too_long):,} too long, {became}: {'line' if len(too_long) == 1 else 'lines'}"
                 log.warning("%s%s %s", f"{name}: " if name else "", lines_are, numbers)
+
+    def _say_if_paragraphs(self, lines: Sequence[str], name: str) -> None:
+        """Warn if many of the first lines have several sentences, which are not translated one by one."""
+        from transformer_cli.data.sentences import sentences
+
+        language = self.translator.run.config.data.source
+        n_several = sum(len(sentences(line, language)) > 1 for line in lines)
+        if n_several > SEVERAL * len(lines):
+            log.warning(
+                "%sseveral sentences in a line, as it seems (in %d of the first %d); some may be left out of the "
+                "translation; --split-sentences translates them one by one",
+                f"{name}: " if name else "",
+                n_several,
+                len(lines),
+            )
 
     def converse(self) -> None:
         """Say which run translates what, then translate each line as soon as it is typed, until Ctrl-D."""
@@ -214,7 +254,8 @@ class _Work:
         folders = ", ".join(str(each.folder) for each in self.translator.runs)
         data = self.translator.run.config.data
         log.info("%s: %s → %s", folders, data.source, data.target)
-        log.info("One sentence per line. Ctrl-C drops a line, Ctrl-D ends.")
+        what = "One sentence or paragraph" if self.translator.options.split_sentences else "One sentence"
+        log.info("%s per line. Ctrl-C drops a line, Ctrl-D ends.", what)
 
         def answer(number: int, line: str) -> None:
             try:
@@ -290,7 +331,8 @@ def _rendered(number: int, translation: "Translation", form: str) -> str:
 def translation_as_json(translation: "Translation") -> str:
     """Returns source and translation, and what belongs to each; the other ones of the n best under `alternatives`.
 
-    An alignment is in Pharaoh format, such as "0-0 2-1": the source token's index, then the decoder's token's.
+    An alignment is in Pharaoh format, such as "0-0 2-1": the source token's index, then the decoder's token's. The
+    sentences of a line that was split say where they stand in it, as characters [start, end).
     """
 
     def written(one: "Translation") -> dict[str, Any]:
@@ -308,6 +350,11 @@ def translation_as_json(translation: "Translation") -> str:
         "source_tokens": translation.source_tokens,
         "alternatives": [written(other) for other in translation.alternatives],
     }
+    if translation.sentences is not None:
+        fields["sentences"] = [
+            {"start": each.start, "end": each.start + len(each.source), **written(each)}
+            for each in translation.sentences
+        ]
     return json.dumps(fields, ensure_ascii=False)
 
 

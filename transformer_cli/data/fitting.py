@@ -4,11 +4,14 @@ A line is too long if it has more characters than LONGEST_LINE, or more tokens t
 model without a last position, LONGEST_LINE is also the limit for tokens: attention takes memory for each pair of them.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal, get_args
 
 from transformer_cli.data.codec import Codec, Encoded
 from transformer_cli.data.lines import LONGEST_LINE, TOO_LONG, is_too_long
+from transformer_cli.data.sentences import Span, pieces, sentences
 from transformer_cli.data.vocabulary import MARKERS
 from transformer_cli.errors import DataError
 
@@ -27,6 +30,15 @@ class Line:
     read: Encoded
     """what the encoder reads: nothing for a blank line, and for one that is not translated"""
     was_too_long: bool = False
+    start: int = 0
+    """where it begins in the line that it is a part of"""
+    parts: Sequence["Line"] | None = None
+    """what is translated in its place, one by one, if it was split; `read` has the tokens of all of them"""
+
+    @property
+    def units(self) -> Sequence["Line"]:
+        """Its parts, or itself if it was not split."""
+        return (self,) if self.parts is None else self.parts
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,11 @@ class Fitting:
     def __post_init__(self) -> None:
         assert self.on_error in get_args(OnError)
 
+    @property
+    def most_tokens(self) -> int:
+        """How many tokens a line may have."""
+        return LONGEST_LINE if self.max_length is None else self.max_length - MARKERS
+
     def line(self, sentence: str) -> Line:
         """Encode a line. Raises DataError if it is too long and on_error is "stop"."""
         if not is_too_long(sentence):
@@ -55,10 +72,39 @@ class Fitting:
 
     def encoded(self, sentence: str, read: Encoded) -> Line:
         """The same for a line that has been encoded."""
-        most = LONGEST_LINE if self.max_length is None else self.max_length - MARKERS
+        most = self.most_tokens
         if len(read) <= most:
             return Line(sentence, read)
         if self.on_error == "stop":
             why = "" if self.max_length is None else f" (its {self.max_length} positions minus <sos> and <eos>)"
             raise DataError(f"{len(read)} tokens, but the model takes at most {most}{why}; {self.remedy}")
         return Line(sentence, read.first(most) if self.on_error == "truncate" else NO_TOKENS, was_too_long=True)
+
+    def split(self, line: str, language: str) -> Line:
+        """Cut a line into its sentences, as `cut` does each of them. Raises DataError as `line` does.
+
+        language: a code, see `sentences`.
+        """
+        was_too_long = is_too_long(line)
+        if was_too_long and self.on_error != "truncate":
+            return self.line(line)
+        line = line[:LONGEST_LINE]
+        parts = [part for span in sentences(line, language) for part in self._pieces(line, span, self.most_tokens)]
+        return _whole(line, parts, was_too_long)
+
+    def cut(self, sentence: str, most_tokens: int) -> Line:
+        """Like `line`, for a sentence; it is cut into `pieces` if it has more than so many tokens, or is too long."""
+        parts = list(self._pieces(sentence, (0, len(sentence)), min(most_tokens, self.most_tokens)))
+        return parts[0] if len(parts) == 1 else _whole(sentence, parts)
+
+    def _pieces(self, line: str, span: Span, most_tokens: int) -> Iterator[Line]:
+        encode = cache(self.codec.encode)
+        for start, end in pieces(line, span, lambda piece: len(encode(piece)) <= most_tokens):
+            yield replace(self.encoded(line[start:end], encode(line[start:end])), start=start)
+
+
+def _whole(line: str, parts: Sequence[Line], was_too_long: bool = False) -> Line:
+    read = Encoded(
+        [token for part in parts for token in part.read.tokens], [id_ for part in parts for id_ in part.read.ids]
+    )
+    return Line(line, read, was_too_long or any(part.was_too_long for part in parts), parts=parts)

@@ -18,14 +18,13 @@ from time import monotonic
 from typing import Any
 
 from transformer_cli.compute.threads import SideBySide
-from transformer_cli.data.codec import Encoded
-from transformer_cli.data.fitting import Fitting
+from transformer_cli.data.fitting import Fitting, Line
 from transformer_cli.decoding.decoder import before_each_step
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.serve.questions import Limits
 from transformer_cli.system import progress
-from transformer_cli.translator import Options, Translation, Translator
+from transformer_cli.translator import PARTS, Options, Translation, Translator
 
 SPLIT = "split the sentence"  # what a client can do about one that is too long
 BATCH_LINES = 128  # lines that are translated together: about as many as Translator decodes at once
@@ -57,6 +56,10 @@ class _Lines:
     translator: Translator
     lines: Sequence[str]
     settings: SearchSettings
+    keys: Sequence[int]
+    """the number of each line in its request, from 0; of the sentences of split lines, as PARTS says"""
+    are_sentences: bool
+    """whether lines have been split, so that a sentence that is too long is cut further"""
     n_left: int
     """how many lines no worker has taken yet"""
     future: "Future[Any]" = field(default_factory=Future)
@@ -97,13 +100,19 @@ class Workers:
         self._thread.join()
 
     def translate(
-        self, translator: Translator, lines: Sequence[str], settings: SearchSettings
+        self,
+        translator: Translator,
+        lines: Sequence[str],
+        settings: SearchSettings,
+        sentence_keys: Sequence[int] | None = None,
     ) -> "Future[list[Translation]]":
         """Have lines translated, one translation each. Cancel the future if nobody waits for it any more.
 
+        sentence_keys: given if the lines are sentences of lines that were split; see PARTS. There has to be a line.
         Raises Busy. The future raises DataError, which names the line that is too long, or what decoding raises.
         """
-        return self._add(_Lines(translator, lines, settings, len(lines)))
+        keys, are_sentences = sentence_keys or range(len(lines)), sentence_keys is not None
+        return self._add(_Lines(translator, lines, settings, keys, are_sentences, len(lines)))
 
     def call(self, function: Callable[[], Any], n_lines: int = 1) -> "Future[Any]":
         """Have a function called in a worker, which has its share of torch's threads. Raises Busy.
@@ -198,14 +207,12 @@ def _translate(slices: Sequence[_Slice], limits: Limits) -> None:
     read = [(job, indices, found) for job, indices in slices if (found := _read(job, indices, limits)) is not None]
     if not read:
         return
-    job, indices, _ = read[0]
+    job, _, _ = read[0]
     translations = iter(
-        job.translator.translate_encoded(
-            [job.lines[index] for job, indices, _ in read for index in indices],
-            [line for _, _, encoded in read for line in encoded],
-            Options(),
+        job.translator.translate_lines(
+            [line for _, _, lines in read for line in lines],
             job.settings,
-            first_line=indices[0] + 1,  # it matters only for samples, which come from one slice
+            keys=[job.keys[index] for job, indices, _ in read for index in indices],
         )
     )
     for job, indices, _ in read:
@@ -214,21 +221,22 @@ def _translate(slices: Sequence[_Slice], limits: Limits) -> None:
             _end(job.future, [job.found[index] for index in range(len(job.lines))])
 
 
-def _read(job: _Lines, indices: range, limits: Limits) -> list[Encoded] | None:
+def _read(job: _Lines, indices: range, limits: Limits) -> list[Line] | None:
     """Returns what the encoder reads of each line; None if the job's future has ended, or ends now with an error."""
     fitting = Fitting(job.translator.run.codecs.source, job.translator.max_length, Options().on_error, SPLIT)
-    read: list[Encoded] = []
+    read: list[Line] = []
     for index in indices:
         if job.future.done():
             return None
         try:
-            encoded = fitting.line(job.lines[index]).read
-            if len(encoded) > limits.tokens:
-                raise DataError(f"{len(encoded)} tokens, but this server takes at most {limits.tokens}; {SPLIT}")
+            text = job.lines[index]
+            line = fitting.cut(text, limits.tokens) if job.are_sentences else fitting.line(text)
+            if (n_tokens := max(len(unit.read) for unit in line.units)) > limits.tokens:
+                raise DataError(f"{n_tokens} tokens, but this server takes at most {limits.tokens}; {SPLIT}")
         except DataError as error:
-            _end(job.future, DataError(f"line {index + 1}: {error}"))
+            _end(job.future, DataError(f"line {job.keys[index] % PARTS + 1}: {error}"))
             return None
-        read.append(encoded)
+        read.append(line)
     return read
 
 

@@ -25,8 +25,8 @@ from transformer_cli.translator import Translator
 SLOW = """\
 import time
 from transformer_cli.translator import Translator
-translate = Translator.translate_encoded
-Translator.translate_encoded = lambda *all, **named: time.sleep(1) or translate(*all, **named)
+translate = Translator.translate_lines
+Translator.translate_lines = lambda *all, **named: time.sleep(1) or translate(*all, **named)
 """
 PATIENCE_S = 60.0
 ADDRESS = r"^serving at ([^,]+),"

@@ -227,13 +227,13 @@ def test_a_body_that_comes_in_pieces_is_read(served: Running) -> None:
 
 def test_a_request_whose_client_has_gone_is_not_computed(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
-    translate = Translator.translate_encoded
+    translate = Translator.translate_lines
 
     def noted(self: Translator, lines: Any, *arguments: Any, **named: Any) -> Any:
-        seen.extend(lines)
+        seen.extend(line.sentence for line in lines)
         return translate(self, lines, *arguments, **named)
 
-    monkeypatch.setattr(Translator, "translate_encoded", noted)
+    monkeypatch.setattr(Translator, "translate_lines", noted)
     with running(single, limits=Limits(window_seconds=1.0)) as patient:
         where = urlsplit(patient.url)
         with socket.create_connection((where.hostname, where.port)) as connection:
@@ -249,7 +249,7 @@ def test_a_defect_is_an_answer_and_one_report(
     def defect(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(Translator, "translate_encoded", defect)
+    monkeypatch.setattr(Translator, "translate_lines", defect)
     with running(single) as broken:
         answers = [broken.post("/translate", **ASKED) for _ in range(2)]
         assert broken.ask("/health").status == 200

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from transformer_cli.config.schema import DecodingConfig
+from transformer_cli.data.fitting import Line
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
@@ -53,13 +54,13 @@ def held(them: Workers, n_workers: int = 1) -> Iterator[None]:
 def batches(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The lines that were translated together, in their order."""
     seen: list[list[str]] = []
-    translate = Translator.translate_encoded
+    translate = Translator.translate_lines
 
-    def noted(self: Translator, lines: Sequence[str], *arguments: Any, **named: Any) -> list[Translation]:
-        seen.append(list(lines))
+    def noted(self: Translator, lines: Sequence[Line], *arguments: Any, **named: Any) -> list[Translation]:
+        seen.append([line.sentence for line in lines])
         return translate(self, lines, *arguments, **named)
 
-    monkeypatch.setattr(Translator, "translate_encoded", noted)
+    monkeypatch.setattr(Translator, "translate_lines", noted)
     return seen
 
 
