@@ -51,9 +51,13 @@ TOKENS = ("training.batch_by=tokens", "training.batch_size=300")
 WARM_UP = ("training.schedule=inverse_sqrt", "training.warmup_steps=5")
 SETUPS = {
     "words, sentences, label smoothing": ("training.label_smoothing=0.1",),
-    "words, sentences, patience": ("training.learning_rate=0.3", "training.epochs=8", "training.patience=1"),
+    "words, sentences, patience, validation every 3 of 40 steps": (
+        *("training.learning_rate=0.3", "training.steps=40", "training.validate_every=3", "training.patience=2"),
+    ),
     "words, tokens, accumulation, warm-up": (*TOKENS, "training.accumulate=3", *WARM_UP),
-    "sampled subwords, sentences, averaging": (*SAMPLED, "training.average=2"),
+    "sampled subwords, sentences, averaging, validation every 4 steps": (
+        *(*SAMPLED, "training.average=2", "training.validate_every=4"),
+    ),
     "sampled subwords, tokens, accumulation, warm-up, averaging": (
         *(*SAMPLED, *TOKENS, *WARM_UP, "training.accumulate=2", "training.average=3", "training.batch_order=bucketed"),
     ),
@@ -263,7 +267,8 @@ def torture(folder: Path, options: argparse.Namespace) -> list[str]:
         command = victim.command("train", SETUPS[name])
         whole = victim.undisturbed(command, data)
         if "patience" in name:
-            assert len((whole / "runs/run/history.jsonl").read_text(encoding="utf-8").splitlines()) < 8, "no patience"
+            last = (whole / "runs/run/history.jsonl").read_text(encoding="utf-8").splitlines()[-1]
+            assert json.loads(last)["step"] < 40, "no patience"
         found = victim.kill(command, options.kills, whole, data, name)
         rows.append(found.row(name))
         failures += [*found.failures, *sorted(found.different)]
