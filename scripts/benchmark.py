@@ -25,6 +25,7 @@ from measure.commands import large_prepare_speed, prepare_speed, start_up, train
 from measure.decoding import beam_speed, greedy_speed, open_run
 from measure.exported import ours_and_exported_speed
 from measure.figures import Figure, Unavailable, table
+from measure.padding import padding
 from measure.serving import serving_speed
 from measure.training import training_profile, training_speed
 from measure.zipf import large_corpus
@@ -35,7 +36,19 @@ from transformer_cli.errors import TfmError
 from transformer_cli.runs.run import find_run
 
 DATA = Path("data")
-SECTIONS = ("train", "greedy", "beam", "ctranslate2", "serve", "prepare", "memory", "start", "busy", "profile")
+SECTIONS = (
+    "train",
+    "greedy",
+    "beam",
+    "ctranslate2",
+    "serve",
+    "prepare",
+    "memory",
+    "start",
+    "busy",
+    "padding",
+    "profile",
+)
 DECODING = {
     "greedy": greedy_speed,
     "beam": beam_speed,
@@ -44,7 +57,8 @@ DECODING = {
 }
 HEAD = ("section", "figure", "unit", "ours", "reference", "ratio", "of matrix rate", "mark")
 LARGE_PAIRS = 2_000_000
-SMALL = Path(__file__).parents[1] / "configs/demo.yaml"
+CONFIGS = Path(__file__).parents[1] / "configs"
+SMALL = CONFIGS / "demo.yaml"
 WORKS = ("training, float32", "training, bfloat16", "training of a small model, float32", "greedy")
 FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16", "asimd", "bf16", "i8mm")
 MARKS = {  # for the ratio, unless a unit is given
@@ -108,6 +122,8 @@ def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
         return start_up(find_run(run).resolve())
     if section in DECODING:
         return DECODING[section](*open_run(run, DATA))
+    if section == "padding":
+        return padding(sorted(CONFIGS.glob("*.yaml")), DATA)
     config = load_config()
     prepare(config, data_dir=DATA)
     if section == "busy":

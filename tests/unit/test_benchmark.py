@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import benchmark
-from measure import busy, commands, decoding, exported, figures, steady, training, work, zipf
+from measure import busy, commands, decoding, exported, figures, padding, steady, training, work, zipf
 from measure.figures import Figure, alternate
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import ModelConfig
@@ -110,6 +110,19 @@ def test_training_and_its_profile(corpus: Path, project: Path) -> None:
     operators = training.training_profile(config, project / "data", batches=1)
     assert "aten::addmm" in {each.name for each in operators}
     assert 0 < sum(each.reference or 0.0 for each in operators) <= 100 + 1e-6  # the ten largest of each side
+
+
+def test_padding_and_logits_are_those_of_the_plan(corpus: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(padding, "PAIRS", 40)
+    found = padding.padding([corpus / "tiny.yaml"], project / "data")
+    assert [each.name.split(":")[0] for each in found] == ["tiny"] * 2 + [padding.MADE_UP] * 2
+    lengths = padding.made_up_lengths(40)
+    source, target = lengths.source.lengths + 2, lengths.target.lengths + 1
+    positions, logits = found[2:]
+    assert (positions.ours, positions.reference) == (1, 40 * (source.max() + target.max()) / (source + target).sum())
+    assert logits.ours == target.sum() * padding.MADE_UP_VOCABULARY * 4 / 1e6
+    assert logits.reference is not None
+    assert logits.reference >= 3 * logits.ours
 
 
 @pytest.mark.skipif(not PROC.exists(), reason="Linux only")
