@@ -1,7 +1,7 @@
 """Training text, cut into subwords anew each epoch: BPE-dropout, or unigram sampling. Knows no steps and no models.
 
-The text is cut batch by batch, when its step comes: no step waits for more than its own batches, and nothing of an
-epoch is kept, in memory or on disk. The cut of batch b in epoch e is a pure function of (seed, e, b). So a run that
+The text is cut batch by batch, when its step comes or one step ahead (ahead.py): nothing of an epoch is kept, in memory
+or on disk. The cut of batch b in epoch e is a pure function of (seed, e, b). So a run that
 goes on in the middle of an epoch, or in another number of processes, learns from the same cuts.
 """
 
@@ -51,10 +51,16 @@ class SampledText:
         usual = (self.split.source, self.split.target)[side]
         if isinstance(codec, WordCodec) or not codec.samples:
             return [usual[row].tolist() for row in rows]
-        cuts = codec.sample([lines[row] for row in rows], _seed(self.seed, epoch, batch, side))
+        cuts = self.sample(side, [lines[row] for row in rows], _seed(self.seed, epoch, batch, side))
         return [
             ids if fits(len(ids), self.max_length) else usual[row].tolist() for ids, row in zip(cuts, rows, strict=True)
         ]
+
+    def sample(self, side: int, lines: list[str], seed: int) -> list[list[int]]:
+        """Returns the ids of lines of one side, 0 or 1, whose codec samples: a function of the lines and the seed."""
+        codec = self.codecs[side]
+        assert not isinstance(codec, WordCodec)
+        return codec.sample(lines, seed)
 
 
 def _seed(seed: int, epoch: int, batch: int, side: int) -> int:

@@ -28,7 +28,9 @@ from transformer_cli.errors import ConfigError, DataError
 
 CHUNK = 1_000  # pairs that a worker gets at once; it tokenises them in a tenth of a second
 WAITING = 2  # chunks that are handed out per worker before the first result is needed
-START = "import sys; sys.path[:] = sys.argv[1:]; from transformer_cli.data.workers import serve; serve()"
+START = (
+    "import sys; from importlib import import_module; sys.path[:] = sys.argv[2:]; import_module(sys.argv[1]).serve()"
+)
 
 Pair = tuple[str, str]
 Settings = tuple[str, str, bool]  # language of the source, of the target, whether to lower-case
@@ -110,7 +112,7 @@ def cutting(settings: Settings, processes: int) -> Iterator[Callable[[Iterable[P
         cut_here = _opened(settings)
         yield lambda pairs: (Chunk(texts, cut_here(texts)) for texts in chunks(pairs))
         return
-    workers = [_start(settings) for _ in range(processes)]
+    workers = [start(__name__, settings) for _ in range(processes)]
     idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
     for worker in workers:
         idle.put(worker)
@@ -139,8 +141,7 @@ def cutting(settings: Settings, processes: int) -> Iterator[Callable[[Iterable[P
             worker.kill()  # even if it is at work: nothing is lost by that
         threads.shutdown(cancel_futures=True)
         for worker in workers:
-            with suppress(BrokenPipeError), worker:  # from data that could not be sent
-                pass
+            end(worker)
 
 
 def available_cores() -> int:
@@ -149,32 +150,41 @@ def available_cores() -> int:
 
 
 def serve() -> None:
-    """Run a worker: read the cutter's settings, then one chunk after another, until the input ends."""
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keeps whatever a library prints out of the answers
+    """Run a worker that tokenises."""
     if not entry_points(group="spacy_factories"):  # a plug-in for spaCy may need torch
         sys.modules["torch"] = None  # type: ignore[assignment]  # spaCy would import it: seconds, 200 MB
+
+    def opened(settings: Settings) -> Callable[[Texts], list[tuple[Any, ...]]]:
+        cut = _opened(settings)
+        return lambda texts: [
+            (side.ids.tobytes(), side.lengths.tobytes(), side.forms, side.glued.tobytes()) for side in cut(texts)
+        ]
+
+    answer_requests(opened)
+
+
+def answer_requests(open_: Callable[[Any], Callable[[Any], Any]]) -> None:
+    """Run a worker: read what `open_` needs, then one request after another, until the input ends."""
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keeps whatever a library prints out of the answers
     try:
-        cut = _opened(_receive(requests))
+        answer = open_(_receive(requests))
         while True:
-            sides = cut(_receive(requests))
-            _send(
-                answers,
-                [(side.ids.tobytes(), side.lengths.tobytes(), side.forms, side.glued.tobytes()) for side in sides],
-            )
+            _send(answers, answer(_receive(requests)))
     except ConfigError as error:
         _send(answers, str(error))
     except (EOFError, BrokenPipeError):
         os._exit(0)  # the caller is gone: end at once, without writing what is left
 
 
-def _start(settings: Settings) -> "subprocess.Popen[bytes]":
-    """Start a worker. However its caller ends, its input ends with it, and so does the worker.
+def start(module: str, settings: Any) -> "subprocess.Popen[bytes]":
+    """Start a worker, which calls `serve` of the module. However its caller ends, its input ends with it, and so it.
 
-    It has a session of its own, so that a terminal does not send it Ctrl-C too.
+    settings: what `answer_requests` reads first. The worker has a session of its own, so that a terminal does not send
+    it Ctrl-C too.
     """
     worker = subprocess.Popen(
-        [sys.executable, "-c", START, *sys.path],
+        [sys.executable, "-c", START, module, *sys.path],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # NumPy would start one per core
@@ -184,12 +194,23 @@ def _start(settings: Settings) -> "subprocess.Popen[bytes]":
     return worker
 
 
+def end(worker: "subprocess.Popen[bytes]") -> None:
+    """End a worker that was killed or is at rest, and close its pipes."""
+    with suppress(BrokenPipeError), worker:  # from data that could not be sent
+        pass
+
+
+def ask(worker: "subprocess.Popen[bytes]", value: Any) -> Any:
+    """Returns a worker's answer. Raises EOFError if it is dead or dies."""
+    _request(worker, value)
+    assert worker.stdout
+    return _receive(worker.stdout)
+
+
 def _answer(worker: "subprocess.Popen[bytes]", texts: Texts) -> list[CutSide]:
     """Returns both sides of a chunk. Raises DataError if the worker is dead or dies, ConfigError if it says so."""
-    _request(worker, texts)
-    assert worker.stdout
     try:
-        answer = _receive(worker.stdout)
+        answer = ask(worker, texts)
     except EOFError:
         code = worker.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

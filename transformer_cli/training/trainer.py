@@ -15,7 +15,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ import torch
 from transformer_cli.compute.devices import choose_device_of, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
+from transformer_cli.data.ahead import CutAhead
 from transformer_cli.data.batching import plan_epoch, rows_within, target_tokens
 from transformer_cli.data.codec import SIDES
 from transformer_cli.data.dataset import Dataset, EncodedSplit
@@ -165,7 +166,7 @@ class Trainer:
         """Train until the epochs, the steps or the patience run out. Raises Interrupted, after a save, on a signal."""
         if self.validations:
             self._write_events()
-        with stop_signals(self.stop):
+        with stop_signals(self.stop), self.train_sentences.sampled or nullcontext():
             while not self.state.has_ended(self.settings):
                 try:
                     self._take_steps()
@@ -231,7 +232,9 @@ class Trainer:
         """
         state = self.state
         self.learner.set_learning_rate(self._learning_rate(state.step + 1, state.batch))
-        split, cut = self.train_sentences.cut(batches, epoch=state.epoch, first=state.batch)
+        after = state.batch + len(batches)
+        following = self.plan()[after : after + len(batches)]
+        split, cut = self.train_sentences.cut(batches, epoch=state.epoch, first=state.batch, following=following)
         loss = self.learner.gradient(split, cut, number=state.step + 1)
         with self.stop.held_off():
             if loss:
@@ -423,21 +426,23 @@ class Sentences:
 
     split: EncodedSplit
     rows: Rows
-    sampled: SampledText | None = None
+    sampled: CutAhead | None = None
     """the text of the split, if training cuts it anew each epoch; plans and progress go by the cut in `split`"""
 
     def target_tokens(self, batches: Sequence[Rows]) -> int:
         """Returns how many tokens there are to predict in these batches of `split`, <eos> included."""
         return sum(int(target_tokens(self.split, rows).sum()) for rows in batches)
 
-    def cut(self, batches: Sequence[Rows], *, epoch: int, first: int) -> tuple[EncodedSplit, Sequence[Rows]]:
+    def cut(
+        self, batches: Sequence[Rows], *, epoch: int, first: int, following: Sequence[Rows] = ()
+    ) -> tuple[EncodedSplit, Sequence[Rows]]:
         """Returns the sentences that a step learns from, and which rows of them make each of its batches.
 
-        first: the number of the first of these batches in the plan of the epoch, from 0.
+        first: the number of the first of these batches in the plan of the epoch, from 0. following: the next step's.
         """
         if self.sampled is None:
             return self.split, batches
-        return self.sampled.cut(batches, epoch=epoch, first=first)
+        return self.sampled.cut(batches, epoch=epoch, first=first, following=following)
 
 
 def usable_sentences(dataset: Dataset, name: str, max_length: int | None) -> Sentences:
@@ -466,7 +471,7 @@ def training_sentences(run: Run, dataset: Dataset) -> Sentences:
         return usable
     source, target = (dataset.lines("train", side) for side in SIDES)
     text = SampledText(usable.split, (source, target), codecs, seed=run.config.training.seed, max_length=max_length)
-    return Sentences(usable.split, usable.rows, text)
+    return Sentences(usable.split, usable.rows, CutAhead(text))
 
 
 def diverged(learner: Learner, how: str) -> ConfigError:
