@@ -30,6 +30,7 @@ from measure.figures import say, table
 from measure.serving import Server, serving
 from transformer_cli.config.load import load_config
 from transformer_cli.data.prepare import prepare
+from transformer_cli.data.sentences import sentences
 from transformer_cli.data.vocabulary import SPECIALS
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
@@ -101,6 +102,14 @@ class Client:
         """Ask for a text of several lines, with blank ones and NULs between them."""
         q = self.chance.choices(list(self.expected), k=5)
         return self.check(self.ask(q="\n\n".join(q)), "\n\n".join(self.expected[each] for each in q))
+
+    def paragraph(self) -> str:
+        """Ask for several sentences in a line."""
+        q = self.chance.choices([each for each in self.expected if each != "\0"], k=self.chance.randint(2, 6))
+        text = "  ".join(q)
+        if [text[start:end] for start, end in sentences(text, self.pair[0])] != q:
+            return self.one()  # random words may look like an abbreviation
+        return self.check(self.ask(q=text), "  ".join(self.expected[each] for each in q))
 
     def inspection(self) -> str:
         """Look inside."""
@@ -263,8 +272,8 @@ class Client:
 
 
 HONEST: list[tuple[int, Callable[[Client], str]]] = [  # how many of a thousand requests
-    *((560, Client.one), (150, Client.as_form), (40, Client.several), (20, Client.lines), (40, Client.inspection)),
-    *((10, Client.nul), (10, Client.slow)),
+    *((520, Client.one), (150, Client.as_form), (40, Client.several), (20, Client.lines), (40, Client.inspection)),
+    *((10, Client.nul), (10, Client.slow), (40, Client.paragraph)),
 ]
 HOSTILE: list[tuple[int, Callable[[Client], str]]] = [
     *((30, Client.bad_json), (25, Client.wrong_key), (25, Client.wrong_question), (5, Client.large)),
@@ -284,8 +293,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with TemporaryDirectory() as temporary:
         folder = options.run or _trained(Path(temporary))
         translator = Translator.load(folder.resolve(), device="cpu")
-        sentences = [*_sentences(translator, options.seed), "\0"]
-        expected = dict(zip(sentences, translator.translate(sentences), strict=True))
+        known = [*_sentences(translator, options.seed), "\0"]
+        expected = dict(zip(known, translator.translate(known), strict=True))
         say(f"{len(expected)} sentences, of which the answers are known; the server starts")
         with serving(folder.resolve(), Path(temporary), {"TFM_API_KEY": KEY}) as server:
             given = (server, translator, expected, options.clients, options.seed)
@@ -360,8 +369,11 @@ def _sentences(translator: Translator, seed: int) -> list[str]:
     codec, chance = translator.run.codecs.source, random.Random(seed)
     most = min(20, (translator.max_length or 100) - 4)
     ids = range(len(SPECIALS), len(codec))
-    lines = (codec.text(chance.choices(ids, k=chance.randint(1, most))) for _ in range(4 * SENTENCES))
-    fitting = [line for line in lines if line.strip() and "\n" not in line and len(codec.encode(line)) <= most + 2]
+    texts = (codec.text(chance.choices(ids, k=chance.randint(1, most))).strip() for _ in range(4 * SENTENCES))
+    lines = (f"{text[:1].upper()}{text[1:]}." for text in texts)
+    language = translator.run.config.data.source
+    fitting = [line for line in lines if line.isprintable() and sentences(line, language) == [(0, len(line))]]
+    fitting = [line for line in fitting if len(codec.encode(line)) <= most + 2]
     return fitting[:SENTENCES]
 
 

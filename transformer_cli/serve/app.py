@@ -23,6 +23,8 @@ from starlette.exceptions import HTTPException
 from torch import Tensor, nn
 
 from transformer_cli.config.load import override_decoding
+from transformer_cli.data.lines import TOO_LONG, is_too_long
+from transformer_cli.data.sentences import Span, join, sentences
 from transformer_cli.errors import DataError, MemoryShortage, TfmError
 from transformer_cli.inspection.choices import decoder_choices, translate_from
 from transformer_cli.inspection.numbers import in_the_plane, inspect_translation, rounded
@@ -43,8 +45,8 @@ from transformer_cli.serve.questions import (
     also_as_form,
     words_for,
 )
-from transformer_cli.serve.waiting import Busy, Workers
-from transformer_cli.translator import Translation, Translator
+from transformer_cli.serve.waiting import SPLIT, Busy, Workers
+from transformer_cli.translator import PARTS, Translation, Translator
 
 PAGE = Path(__file__).with_name("page.html")
 PAGE_HEADERS = {  # the page loads nothing from elsewhere, and no other page may show it as a part of itself
@@ -162,18 +164,34 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
         if not decoding.sample:
             decoding = override_decoding(decoding, beam_size=max(decoding.beam_size, most + 1))
         settings = replace(settings, n_best=most + 1, decoding=decoding)
-    translations = await _computed(request, service.workers.translate(translator, lines, settings))
+    if asked.split:
+        spans_of = await asyncio.to_thread(_split, lines, source)
+    else:
+        spans_of = [[(0, len(line))] for line in lines]
+    keys = [row + n * PARTS for row, spans in enumerate(spans_of) for n in range(len(spans))]
+    parts = [line[start:end] for line, spans in zip(lines, spans_of, strict=True) for start, end in spans]
+    translations: list[Translation] = []
+    if asked.split:
+        _refuse_beyond(len(parts), service.limits.sentences, "sentences")
+    if parts:
+        waiting = service.workers.translate(translator, parts, settings, keys, are_sentences=asked.split)
+        translations = await _computed(request, waiting)
     if service.log_text:
         for each in translations:
             log.info("%s→%s: %s → %s", source, asked.target, each.source, each.text)
     found = iter(translations)
-    found_of = [[next(found) for _ in each] for each in lines_of]
+    found_lines = iter(
+        [_Found(line, spans, [next(found) for _ in spans]) for line, spans in zip(lines, spans_of, strict=True)]
+    )
+    found_of = [[next(found_lines) for _ in each] for each in lines_of]
 
-    answer: dict[str, list[Any]] = {"translatedText": ["\n".join(line.text for line in text) for text in found_of]}
+    answer: dict[str, list[Any]] = {"translatedText": ["\n".join(line.text() for line in text) for text in found_of]}
     if asked.source == AUTO:
         answer["detectedLanguage"] = [{"confidence": 100.0, "language": source}] * len(texts)
     if asked.alternatives is not None:
         answer["alternatives"] = [_alternatives(text, most) for text in found_of]
+    if asked.sentences:
+        answer["sentences"] = [[each for n, line in enumerate(text) for each in line.sentences(n)] for text in found_of]
     is_list = isinstance(asked.q, list)
     return JSONResponse(answer if is_list else {key: of_texts[0] for key, of_texts in answer.items()})
 
@@ -338,13 +356,40 @@ def _refuse_beyond(size: int, limit: int, unit: str) -> None:
         raise DataError(f"Invalid request: request ({size}) exceeds text limit ({limit}) of {unit}; send it in parts")
 
 
-def _alternatives(lines: Sequence[Translation], most: int) -> list[str]:
-    """Returns further translations of a text. A line that has fewer of them, such as a blank one, stays."""
-    n_found = max(len(line.alternatives) for line in lines)
-    return [
-        "\n".join((line.alternatives[n] if n < len(line.alternatives) else line).text for line in lines)
-        for n in range(min(most, n_found))
-    ]
+@dataclass(frozen=True)
+class _Found:
+    """A line and the translations of its sentences, or of all of it."""
+
+    line: str
+    spans: Sequence[Span]
+    translations: Sequence[Translation]
+
+    def text(self, alternative: int | None = None) -> str:
+        """Returns its translation, or a further one. A sentence that has fewer of them, or no words, stays."""
+        chosen = [
+            each if alternative is None or alternative >= len(each.alternatives) else each.alternatives[alternative]
+            for each in self.translations
+        ]
+        return join(self.line, self.spans, [each.text for each in chosen])
+
+    def sentences(self, number: int) -> Iterator[dict[str, Any]]:
+        """Yields each sentence as JSON. number: that of the line."""
+        for (start, end), each in zip(self.spans, self.translations, strict=True):
+            yield {"line": number, "start": start, "end": end, "source": each.source, "translation": each.text}
+
+
+def _split(lines: Sequence[str], language: str) -> list[list[Span]]:
+    """Returns where the sentences of each line are. Raises DataError for a line that is too long."""
+    for number, line in enumerate(lines, start=1):
+        if is_too_long(line):
+            raise DataError(f"line {number}: {TOO_LONG}; {SPLIT}")
+    return [sentences(line, language) for line in lines]
+
+
+def _alternatives(lines: Sequence[_Found], most: int) -> list[str]:
+    """Returns further translations of a text."""
+    n_found = max((len(each.alternatives) for line in lines for each in line.translations), default=0)
+    return ["\n".join(line.text(n) for line in lines) for n in range(min(most, n_found))]
 
 
 async def _computed(request: Request, future: "Future[Result]") -> Result:

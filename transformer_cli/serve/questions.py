@@ -39,6 +39,8 @@ class Limits:
     """how long a client may take to send a request"""
     lines: int = 1000
     """lines of one request"""
+    sentences: int = 2000
+    """sentences of one request, if its lines are split"""
     characters: int = 100_000
     """characters of one request"""
     tokens: int = 500
@@ -92,6 +94,8 @@ class TranslateQuestion(DirectedQuestion):
     q: Text | Texts = Field(description="The text, or texts. Each line is translated by itself.")
     format: str | None = Field(None, description="text, or left out.")
     alternatives: int | None = Field(None, description="How many further translations of each text are wanted.")
+    split: bool = Field(True, description="Whether the sentences of each line are translated one by one.")
+    sentences: bool = Field(False, description="Whether the sentences, and where they stand, are wanted too.")
 
 
 class SentenceQuestion(DirectedQuestion):
@@ -123,12 +127,23 @@ class Detected(BaseModel):
     language: str
 
 
+class Sentence(BaseModel):
+    """A sentence: line[start:end] of its text, both counted from 0, in characters."""
+
+    line: int
+    start: int
+    end: int
+    source: str
+    translation: str
+
+
 class Translated(BaseModel):
     """LibreTranslate's answer: one text, or a list if a list was sent."""
 
     translatedText: str | list[str]
     detectedLanguage: Detected | list[Detected] | None = None
     alternatives: list[str] | list[list[str]] | None = None
+    sentences: list[Sentence] | list[list[Sentence]] | None = None
 
 
 class Failure(BaseModel):

@@ -57,9 +57,7 @@ class _Lines:
     lines: Sequence[str]
     settings: SearchSettings
     keys: Sequence[int]
-    """the number of each line in its request, from 0; of the sentences of split lines, as PARTS says"""
     are_sentences: bool
-    """whether lines have been split, so that a sentence that is too long is cut further"""
     n_left: int
     """how many lines no worker has taken yet"""
     future: "Future[Any]" = field(default_factory=Future)
@@ -104,15 +102,19 @@ class Workers:
         translator: Translator,
         lines: Sequence[str],
         settings: SearchSettings,
-        sentence_keys: Sequence[int] | None = None,
+        keys: Sequence[int] | None = None,
+        *,
+        are_sentences: bool = False,
     ) -> "Future[list[Translation]]":
-        """Have lines translated, one translation each. Cancel the future if nobody waits for it any more.
+        """Have lines translated, at least one, one translation each. Cancel the future if nobody waits for it any more.
 
-        sentence_keys: given if the lines are sentences of lines that were split; see PARTS. There has to be a line.
-        Raises Busy. The future raises DataError, which names the line that is too long, or what decoding raises.
+        keys: the number of each line in its request, from 0, and of sentences as PARTS says (None: 0, 1, …).
+        are_sentences: whether lines have been split, so that a sentence that is too long is cut further. Raises Busy.
+        The future raises DataError, which names the line that is too long, or what decoding raises.
         """
-        keys, are_sentences = sentence_keys or range(len(lines)), sentence_keys is not None
-        return self._add(_Lines(translator, lines, settings, keys, are_sentences, len(lines)))
+        return self._add(
+            _Lines(translator, lines, settings, keys or range(len(lines)), are_sentences, n_left=len(lines))
+        )
 
     def call(self, function: Callable[[], Any], n_lines: int = 1) -> "Future[Any]":
         """Have a function called in a worker, which has its share of torch's threads. Raises Busy.

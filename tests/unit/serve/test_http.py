@@ -319,3 +319,10 @@ def test_an_address_that_is_taken_or_not_ours_is_refused() -> None:
             bind("127.0.0.1", port)
     with pytest.raises(ConfigError, match=r"^--host 192.0.2.1 --port 0: .*; choose another port or address"):
         bind("192.0.2.1", 0)
+
+
+def test_each_sentence_waits_like_a_line(single: Translator) -> None:
+    with running(single, limits=Limits(waiting=2)) as small:
+        assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund."}).status == 200
+        assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund. Hund."}).status == 503
+        assert small.post("/translate", **{**ASKED, "q": "Hund. Der Hund. Hund.", "split": False}).status == 200

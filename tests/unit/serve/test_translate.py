@@ -86,7 +86,7 @@ def test_the_only_source_language_is_detected(served: Running, single: Translato
 
 def test_a_server_has_a_longest_line_of_its_own(single: Translator) -> None:
     with running(single, limits=Limits(tokens=3)) as small:
-        answer = small.post("/translate", q=["Hund", "Der Hund singt."], source="de", target="en")
+        answer = small.post("/translate", q=["Hund", "Der Hund singt."], source="de", target="en", split=False)
     assert (answer.status, answer.body) == (
         400,
         {"error": "line 2: 4 tokens, but this server takes at most 3; split the sentence"},
@@ -123,7 +123,10 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
             "request (100500) exceeds text limit (100000) of characters; send it in parts",
         ),
         ({"q": "Hund\n" + "x " * 2001}, "line 2: more than 4,000 characters; split the sentence"),
-        ({"q": ["Hund", "Hund " * 20]}, f"line 2: {TOO_LONG}"),
+        ({"q": ["Hund", "Hund " * 20], "split": False}, f"line 2: {TOO_LONG}"),
+        ({"q": ["Hund.", "Hund. " + "(" * 20]}, f"line 2: {TOO_LONG}"),
+        ({"q": ["Hund. " * 600] * 4}, "request (2400) exceeds text limit (2000) of sentences; send it in parts"),
+        ({"split": "perhaps"}, "split parameter: Input should be a valid boolean"),
         # what is asked about one sentence
         ({"path": "", "q": "a\nb"}, "q parameter: String should match pattern '^[^\\n]*$'"),
         ({"path": "", "q": ["a"]}, "q parameter: Input should be a valid string"),
@@ -192,4 +195,43 @@ def test_a_body_that_cannot_be_read_is_refused(served: Running, body: bytes, kin
 @pytest.mark.parametrize("q", ["\0", "Hund\0Hund", "\ufeff", "\u2028", "😀" * 5, "x" * 500, "()" * 7])
 def test_any_text_has_a_translation(served: Running, translator: Translator, q: str) -> None:
     answer = served.post("/translate", q=q, source="de", target="en")
-    assert answer.body == {"translatedText": translator.translate([q])[0]}
+    assert answer.body == {"translatedText": translator.with_options(split_sentences=True).translate([q])[0]}
+
+
+@pytest.mark.parametrize("by", ["post", "post_form"])
+def test_sentences_are_translated_one_by_one_and_what_stands_between_them_stays(
+    served: Running, translator: Translator, expected: list[str], by: str
+) -> None:
+    post = getattr(served, by)
+    dog, _, woman = LINES
+    text = f"  {dog}  {woman}\n\n{woman} "
+    answer = post("/translate", q=text, source="de", target="en", sentences="true").body
+    assert answer["translatedText"] == f"  {expected[0]}  {expected[2]}\n\n{expected[2]} "
+    lines = text.split("\n")
+    assert [lines[each["line"]][each["start"] : each["end"]] for each in answer["sentences"]] == [dog, woman, woman]
+    assert [each["source"] for each in answer["sentences"]] == [dog, woman, woman]
+    assert [each["translation"] for each in answer["sentences"]] == [expected[0], expected[2], expected[2]]
+    whole = post("/translate", q=f"{dog} Hund.", source="de", target="en", split="false").body
+    assert whole == {"translatedText": translator.translate([f"{dog} Hund."])[0]}
+
+
+def test_alternatives_of_a_paragraph_are_those_of_its_sentences(served: Running) -> None:
+    def ask(q: str | list[str]) -> Any:
+        return served.post("/translate", q=q, source="de", target="en", alternatives=2).body["alternatives"]
+
+    assert ask(f"{LINES[0]} {LINES[2]}") == [" ".join(pair) for pair in zip(*ask([LINES[0], LINES[2]]), strict=True)]
+
+
+def test_a_sentence_beyond_the_servers_limit_is_cut(single: Translator) -> None:
+    with running(single, limits=Limits(tokens=3)) as small:
+        answer = small.post("/translate", q="Der Hund, der singt. Hund.", source="de", target="en", sentences=True).body
+    assert [each["source"] for each in answer["sentences"]] == ["Der Hund, der singt.", "Hund."]
+    assert answer["translatedText"] == " ".join(single.translate(["Der Hund,", "der singt.", "Hund."]))
+
+
+def test_samples_of_sentences_are_those_of_the_command(tiny: Run) -> None:
+    sampling = Translator(tiny, torch.device("cpu"), batches_at_a_time=1).with_options(sample=True, temperature=3.0)
+    text = ["Hund.", "Der Hund singt. Der Hund singt."]
+    with running(sampling) as server:
+        answer = server.post("/translate", q=text, source="de", target="en").body
+    assert answer["translatedText"] == sampling.with_options(split_sentences=True).translate(text)
