@@ -92,11 +92,31 @@ def test_a_text_is_translated_as_one_pauses(page: Any, deep: Translator) -> None
     page.locator("#input").press_sequentially("\n".join(lines))
     expected = deep.translate(lines)
     expect(page.locator("#output")).to_have_text("\n".join(expected), timeout=WAIT)
-    page.select_option("#line", label="3: Die junge Frau wartet.")
+    page.select_option("#sentence", label="2: Die junge Frau wartet.")
     expect(page.locator("#source")).to_contain_text("wartet")
     page.fill("#input", "")
     expect(page.locator("#output")).to_be_empty(timeout=WAIT)
     expect(page.locator("#inside")).to_be_hidden()
+
+
+def test_a_click_chooses_the_sentence_of_a_paragraph_that_is_looked_into(page: Any, deep: Translator) -> None:
+    text = " Der alte Mann singt.  Die junge Frau wartet.\nDer Hund springt. "
+    look_into(page, text)
+    expected = deep.with_options(split_sentences=True).translate(text.split("\n"))
+    assert page.locator("#output").text_content() == "\n".join(expected)
+    sentences = page.locator("#output .sentence")
+    expect(sentences).to_have_count(3)
+    expect(sentences.nth(0)).to_have_class("sentence chosen")
+    sentences.nth(1).click()
+    expect(page.locator("#source")).to_contain_text("wartet")
+    expect(sentences.nth(1)).to_have_class("sentence chosen")
+    expect(page.locator("#output .chosen")).to_have_count(1)
+    expect(page.locator("#sentence option:checked")).to_have_text("2: Die junge Frau wartet.")
+    page.locator("#candidates button:not(.written)").first.click()  # its translation changes, and no other
+    expect(page.locator("#undo")).to_be_visible(timeout=WAIT)
+    first, _, last = sentences.all_text_contents()
+    assert page.locator("#output").text_content() == f" {first}  {sentences.nth(1).text_content()}\n{last} "
+    assert [first, last] == deep.translate(["Der alte Mann singt.", "Der Hund springt."])
 
 
 def test_words_that_were_attended_to_light_up(page: Any, server: Running) -> None:
