@@ -26,6 +26,7 @@ MAY_MIX = {  # operation → how many of its tensors, the first ones, have to be
     aten.copy_.default: 1,
     aten.index.Tensor: 1,  # indices may be on the CPU
 }
+WAITS = {aten._local_scalar_dense.default, aten.nonzero.default, aten.masked_select.default}  # for what is computed
 VALUES_BUT_NO_INDICES = {aten.index_put_.default, aten.index_put.default, aten._index_put_impl_.default}
 DEVICE, IS_CPU, IS_CUDA = (getattr(Tensor, name).__get__ for name in ("device", "is_cpu", "is_cuda"))
 
@@ -37,6 +38,8 @@ class PretendedDevice:
         self.device = torch.device(device)
         self.n_operations = 0
         """how many operations have been computed on the device"""
+        self.n_waits = 0
+        """how often the caller has waited for what the device has yet to compute"""
 
     def __enter__(self) -> "PretendedDevice":
         self._modes = (_Operations(self), _Calls(self))
@@ -111,6 +114,7 @@ class _Calls(TorchFunctionMode):
         dtype = dtype or tensor.dtype
         if is_moved(tensor) == (device.type != "cpu") and dtype == tensor.dtype:
             return tensor
+        self.pretended.n_waits += device.type == "cpu" and is_moved(tensor)
         there = Tensor.to(tensor, dtype=dtype, copy=True)
         _mark(there, device.type != "cpu")
         return there
@@ -145,6 +149,8 @@ class _Operations(TorchDispatchMode):
         fresh = [each for each in _tensors(result) if id(each) not in inputs]
         if any(moved):
             self.pretended.n_operations += 1
+            by_mask = function == aten.index.Tensor and any(each.dtype == torch.bool for each in given[1:])
+            self.pretended.n_waits += by_mask or function in WAITS
             if self.pretended.device.type == "mps" and any(each.dtype == torch.float64 for each in fresh):
                 raise TypeError(f"{function}: mps has no float64")
             _mark(fresh, True)

@@ -17,11 +17,13 @@ from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.find import find_dataset
+from transformer_cli.data.vocabulary import EOS, PAD, SOS
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.inspection.numbers import inspect_sentence
 from transformer_cli.model.fast import fused_loss
+from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.layers import FeedForward
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import train
@@ -144,6 +146,18 @@ def test_no_padding_and_no_logits_of_a_whole_batch_are_computed_there(
         sum(rows) == text.source.lengths.sum() + 2 * len(text) + line["target_tokens"]
     )  # <sos> and <eos> of the source
     assert max(widest) == 100
+
+
+@pytest.mark.parametrize("gpu", ["cuda:0"], indirect=True)
+def test_the_forward_pass_waits_for_nothing_there(tiny: Run, gpu: PretendedDevice) -> None:
+    model = Translator(tiny, gpu.device).model.train()
+    ids = torch.tensor([[SOS, 5, 6, EOS], [SOS, 7, EOS, PAD]])
+    assert (gpu.n_operations, gpu.n_waits) == (0, 0)
+    losses = packed_token_losses(model, ids, ids)
+    assert gpu.n_operations > 50
+    assert gpu.n_waits == 0
+    losses.nll.sum().item()
+    assert gpu.n_waits == 1
 
 
 @pytest.mark.parametrize(("gpu", "freeze"), [("cuda:0", "true"), ("mps", "false")], indirect=["gpu"])

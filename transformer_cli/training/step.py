@@ -137,16 +137,17 @@ class Learner:
         self, split: EncodedSplit, parts: Sequence[Rows], weight: int, tokens: int
     ) -> tuple[float, dict[Tensor, Tensor]]:
         """Returns the loss of a lane's parts, summed, and their gradient: weight → gradient."""
-        nll, gradients = 0.0, dict[Tensor, Tensor]()
+        nll, gradients = list[Tensor](), dict[Tensor, Tensor]()
         for index, part in enumerate(parts, start=1):
             batch = collate(split, part)
             with self._room_for(batch), self.world.pass_of(self.token_loss, is_last=index == len(parts)):
                 there = batch if self.settings.fast else batch.to(self.device)  # `Packed` moves what it makes of it
                 with autocast(self.device, self.precision):
                     losses = self.token_loss(there.source, there.target)
-                nll += losses.nll.sum().item() if weight else 0.0  # read before nccl: later it might wait for the dead
+                nll.append(losses.nll.sum())
                 objective = losses.objective * weight / tokens
                 if self.world.size > 1:
+                    nll[-1].item()  # waits for the device before nccl does, which might wait for the dead
                     objective.backward()  # leaves the mean of all processes in the weights
                 else:
                     found = torch.autograd.grad(objective, self._weights, allow_unused=True)
@@ -154,7 +155,7 @@ class Learner:
                         if gradient is not None:
                             so_far = gradients.get(each)
                             gradients[each] = gradient.contiguous() if so_far is None else so_far.add_(gradient)
-        return nll, gradients
+        return sum(each.item() for each in nll) if weight else 0.0, gradients
 
     def _dropout_of(self, lane: int, number: int) -> AbstractContextManager[None]:
         """A block in which dropout draws the numbers of a lane of a step."""

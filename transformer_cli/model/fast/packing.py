@@ -47,11 +47,17 @@ def packed_token_losses(
     device = model.output.weight.device
     encoder_input = Packed(source, source != model.pad_id, device)
     decoder_input = Packed(target[:, :-1], real, device)  # what has a next token: all but <eos>
+    gold = _moved(labels[real], device)
     x = model.source_embedding(encoder_input.ids, encoder_input.positions)  # (source tokens, d_model)
     memory = _encode(model.encoder, x, encoder_input)
     x = model.target_embedding(decoder_input.ids, decoder_input.positions)  # (target tokens, d_model)
     hidden = _decode(model.decoder, x, decoder_input, memory, encoder_input)
-    return projected_losses(hidden, model.output, labels[real].to(device), label_smoothing=label_smoothing)
+    return projected_losses(hidden, model.output, gold, label_smoothing=label_smoothing)
+
+
+def _moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """Returns a tensor on a device, without waiting for what a CUDA device has yet to compute."""
+    return tensor.to(device, non_blocking=device.type == "cuda")
 
 
 def _encode(encoder: Encoder, x: Tensor, source: "Packed") -> Tensor:
@@ -107,22 +113,22 @@ class Packed:
         device: where all of it is wanted.
         """
         size = GROUP if device.type == "cpu" else max(LARGE_GROUP, math.ceil(len(ids) / MOST_GROUPS))
-        self.ids = ids[real].to(device)
-        self.positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)[real].to(device)
+        self.ids = _moved(ids[real], device)
+        self.positions = _moved(torch.arange(ids.shape[1], device=ids.device).expand_as(ids)[real], device)
         tokens = (real.flatten().cumsum(0) - 1).view_as(real)  # [[0 1 2 . .], [3 4 . . .], [5 6 7 8 9]]; dots: junk
         self.real: list[Tensor] = []
         is_real, padded = [], []
         for first in range(0, len(ids), size):
             group = real[first : first + size]
             longest = int(group.sum(dim=1).max())
-            self.real.append(group[:, :longest].to(device))
+            self.real.append(_moved(group[:, :longest], device))
             is_real.append(group[:, :longest].flatten())
             padded.append(tokens[first : first + size, :longest].flatten())
         is_token = torch.cat(is_real)
         # The token in each slot: 0 1 2 3 4 0 5 6 7 8 9. A padding slot holds any token (here 0): as a key it is masked,
         # and what it computes as a query is dropped by `unpad`.
-        self._token_of_slot = torch.cat(padded).masked_fill_(~is_token, 0).to(device)
-        self._slot_of_token = is_token.nonzero()[:, 0].to(device)  # 0 1 2 3 4 6 7 8 9 10
+        self._token_of_slot = _moved(torch.cat(padded).masked_fill_(~is_token, 0), device)
+        self._slot_of_token = _moved(is_token.nonzero()[:, 0], device)  # 0 1 2 3 4 6 7 8 9 10
 
     def pad(self, x: Tensor) -> list[Tensor]:
         """x (heads, tokens, depth) → one (sentences, heads, longest, depth) per group."""
