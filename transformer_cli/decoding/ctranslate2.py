@@ -21,7 +21,7 @@ from transformer_cli.compute.devices import saturates_int8
 from transformer_cli.compute.memory import room_for
 from transformer_cli.data.vocabulary import UNWRITTEN
 from transformer_cli.decoding.decoder import MOST_ROWS
-from transformer_cli.decoding.engine import Batch, longest_first
+from transformer_cli.decoding.engine import BATCH_POSITIONS, Batch, longest_first
 from transformer_cli.decoding.interface import Hypothesis, score
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
@@ -112,7 +112,9 @@ class CTranslate2Engine:
         first = {} if is_greedy or len(sentences) == 1 else self._first_attended(sentences)
         most = max(1, MOST_ROWS // decoding.beam_size)
         batches = [
-            rows[at : at + most].tolist() for rows in longest_first(sentences) for at in range(0, len(rows), most)
+            rows[at : at + most].tolist()
+            for rows in longest_first(sentences, BATCH_POSITIONS)
+            for at in range(0, len(rows), most)
         ]
         begun = [
             self._translator.translate_batch(
@@ -159,7 +161,7 @@ class CTranslate2Engine:
         MemoryShortage.
         """
         longest = [max(pair, key=len) for pair in zip(sentences, targets, strict=True)]
-        batches = [rows.tolist() for rows in longest_first(longest)]
+        batches = [rows.tolist() for rows in longest_first(longest, BATCH_POSITIONS)]
         begun = [
             self._translator.score_batch(
                 [_names(self._source, sentences[row]) for row in rows],

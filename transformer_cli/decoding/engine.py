@@ -17,7 +17,8 @@ from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.transformer import Transformer
 
-BATCH_POSITIONS = 2048  # padded source positions that are decoded together
+BATCH_POSITIONS = 2048  # padded source positions that one thread of a CPU decodes together
+LARGE_BATCH_POSITIONS = 16_384  # other devices: about as many sentences as `decode` takes at once
 
 
 Batch = tuple[Sequence[int], Sequence[list[Hypothesis]]]
@@ -59,8 +60,8 @@ class TransformerEngine:
         threads, elsewhere one). The products of a decoding step are small: if one were split between threads, these
         would mostly wait."""
         self.models = list(models)
-        on_cpu = next(models[0].parameters()).device.type == "cpu"
-        self._batches_at_a_time = batches_at_a_time or (torch.get_num_threads() if on_cpu else 1)
+        self._on_cpu = next(models[0].parameters()).device.type == "cpu"
+        self._batches_at_a_time = batches_at_a_time or (torch.get_num_threads() if self._on_cpu else 1)
 
     @property
     def max_length(self) -> int | None:
@@ -80,7 +81,7 @@ class TransformerEngine:
         keep_attention: bool,
     ) -> Iterator[Batch]:
         """See `Engine`."""
-        batches = longest_first(sentences)
+        batches = longest_first(sentences, BATCH_POSITIONS if self._on_cpu else LARGE_BATCH_POSITIONS)
 
         def decode_batch(rows: NDArray[np.int64]) -> list[list[Hypothesis]]:
             return decode(
@@ -97,10 +98,10 @@ class TransformerEngine:
                 yield rows.tolist(), found
 
 
-def longest_first(sentences: Sequence[Sequence[int]]) -> list[NDArray[np.int64]]:
-    """Returns the rows of batches of sentences of similar length, at most BATCH_POSITIONS padded positions each.
+def longest_first(sentences: Sequence[Sequence[int]], most: int) -> list[NDArray[np.int64]]:
+    """Returns the rows of batches of sentences of similar length, at most `most` padded positions each.
 
     The longest come first, so that batches that are decoded side by side end at about the same time.
     """
     lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
-    return groups_by_length(lengths, BATCH_POSITIONS)[::-1]
+    return groups_by_length(lengths, most)[::-1]

@@ -52,6 +52,8 @@ def _likeliest(shares: Tensor, top_k: int, top_p: float) -> Tensor:
     """
     if shares.device.type == "cpu":
         ranked = torch.from_numpy(-np.sort(-shares.numpy(), axis=1))
+    elif top_k:
+        ranked = shares.topk(min(top_k, shares.shape[1]), dim=1).values
     else:
         ranked = shares.sort(dim=1, descending=True).values
     if top_k:
