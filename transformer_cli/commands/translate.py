@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from transformer_cli.runs.shards import Shard
     from transformer_cli.translator import Translation, Translator
 
-CHUNK = 1000  # lines that are read before they are translated together
+CHUNK = 4000  # lines that are read before they are translated together: enough batches for many cores
 CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
 NAMED = 10  # lines that were too long, of which the numbers are said
 LOOKED_AT = 100  # lines at the beginning, to see whether they have several sentences
@@ -290,6 +290,7 @@ class _Work:
             "options": {key: value for key, value in asdict(options).items() if key != "keep_attention"},
             "form": self.form,
             "version": version("transformer-cli"),
+            "chunk": CHUNK,
             "packed": output.suffix == ".gz",  # as `_as_text` decides
         }
 
