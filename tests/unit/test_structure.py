@@ -32,6 +32,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "h11": "serve.server",
     "matplotlib": "inspection",
     "platformdirs": ("data.multi30k", "system.keyboard"),
+    "py3langid": "serve.languages",
     "pydantic": ("config", "serve"),
     "readline": "system.keyboard",
     "requests": "data.multi30k",

@@ -15,7 +15,11 @@ from transformer_cli.commands import completion
 from transformer_cli.commands.options import DeviceOption, as_text
 from transformer_cli.errors import ConfigError, Interrupted
 
-INSTALL = "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30' 'h11>=0.16' 'python-multipart>=0.0.27'`"
+NEEDED = ("fastapi", "uvicorn", "python_multipart", "py3langid")
+INSTALL = (
+    "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30' 'h11>=0.16' 'python-multipart>=0.0.27' "
+    "'py3langid>=0.2.2'`"
+)
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +72,7 @@ def serve(
     ] = False,
 ) -> None:
     """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /."""
-    if missing := [name for name in ("fastapi", "uvicorn", "python_multipart") if not importlib.util.find_spec(name)]:
+    if missing := [name for name in NEEDED if not importlib.util.find_spec(name)]:
         raise ConfigError(f"tfm serve needs {missing[0]}, which is not installed; {INSTALL}")
     _check(api_key, allow_host or (), cors_origin or ())
     from transformer_cli.serve.server import Server, bind, is_local, log_that_never_waits, url_of

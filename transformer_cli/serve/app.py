@@ -151,7 +151,7 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
     lines = [line for each in lines_of for line in each]
     _refuse_beyond(len(lines), service.limits.lines, "lines")
     _refuse_beyond(sum(map(len, texts)), service.limits.characters, "characters")
-    translator, source = service.directions.choose(asked.source, asked.target)
+    translator, source, confidence = service.directions.choose(asked.source, asked.target, " ".join(texts))
     if asked.format not in (None, "", "text"):
         raise DataError(f"{asked.format[:50]} format is not supported; send plain text, and format text")
     most = asked.alternatives or 0
@@ -187,7 +187,7 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
 
     answer: dict[str, list[Any]] = {"translatedText": ["\n".join(line.text() for line in text) for text in found_of]}
     if asked.source == AUTO:
-        answer["detectedLanguage"] = [{"confidence": 100.0, "language": source}] * len(texts)
+        answer["detectedLanguage"] = [{"confidence": confidence, "language": source}] * len(texts)
     if asked.alternatives is not None:
         answer["alternatives"] = [_alternatives(text, most) for text in found_of]
     if asked.sentences:
@@ -218,9 +218,10 @@ async def languages(request: Request) -> JSONResponse:
 
 @router.post("/detect", response_model=list[Detected], responses=ERRORS, openapi_extra=also_as_form(DetectQuestion))
 async def detect(asked: DetectQuestion, request: Request) -> Response:
-    """Tell the one language that is translated: there is nothing that could detect another."""
-    language = _admitting(request, asked).directions.only_source()
-    return JSONResponse([{"confidence": 100.0, "language": language}])
+    """Tell which of the source languages a text, or a list of texts together, may be in; the likeliest first."""
+    text = " ".join(asked.q) if isinstance(asked.q, list) else asked.q
+    found = _admitting(request, asked).directions.detect(text)
+    return JSONResponse([{"confidence": confidence, "language": language} for language, confidence in found])
 
 
 @router.post("/inspect", responses=ERRORS, openapi_extra=also_as_form(AttentionQuestion))
@@ -307,7 +308,7 @@ async def _looked(request: Request, asked: SentenceQuestion, look: Look) -> Resp
     """Translate a sentence from its prefix on, and return what a worker finds when it looks into that."""
     service = _admitting(request, asked)
     _refuse_beyond(len(asked.q), service.limits.characters, "characters")
-    translator, _ = service.directions.choose(asked.source, asked.target)
+    translator, _, _ = service.directions.choose(asked.source, asked.target, asked.q)
 
     def compute() -> bytes:
         translation = translate_from(translator, asked.q, asked.prefix, most_tokens=service.limits.inspected)

@@ -1,11 +1,18 @@
-"""Which languages a server's runs translate from and into, and what they are called. Knows no HTTP."""
+"""Which languages a server's runs translate from and into, what they are called, and which one a text is in.
 
-from collections.abc import Sequence
+The one owner of py3langid. Knows no HTTP.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+
+import py3langid
 
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.translator import Translator
 
 AUTO = "auto"
+LOOKED_AT = 500  # characters of a text, by which its language is known
 
 _LIST = """
 af:Afrikaans am:Amharic ar:Arabic az:Azerbaijani be:Belarusian bg:Bulgarian bn:Bengali bs:Bosnian ca:Catalan
@@ -35,6 +42,7 @@ class Directions:
                     f"--run: {other.run.folder} and {translator.run.folder} both translate from {data.source} into "
                     f"{data.target}; a request could not say which one it wants, so give one of them"
                 )
+        self.detect("")  # reads py3langid's model, for which no client shall wait
 
     def __str__(self) -> str:
         return ", ".join(f"{source}→{target}" for source, target in self._by_pair)
@@ -47,30 +55,44 @@ class Directions:
             for code in codes
         ]
 
-    def only_source(self, target: str | None = None) -> str:
-        """Returns the one language that is translated (into target, if that is given). Raises DataError."""
+    def detect(self, text: str, target: str | None = None) -> list[tuple[str, float]]:
+        """Returns the source languages that a text may be in (of those that are translated into target, if given).
+
+        Each with its probability in percent, the likeliest first; a language that py3langid does not know has 0.
+        """
         sources = list(dict.fromkeys(of for of, into in self._by_pair if target in (None, into)))
-        if len(sources) > 1:
-            into = "here" if target is None else f"into {target}"
-            raise DataError(
-                f"languages are not detected, and {' and '.join(sources)} are translated {into}; name the source"
-            )
-        return sources[0] if sources else AUTO
+        return [(of, 100.0) for of in sources] if len(sources) < 2 else _shares(text[:LOOKED_AT], sources)
 
-    def choose(self, source: str, target: str) -> tuple[Translator, str]:
-        """Returns the translator for two languages, and the code of the source.
+    def choose(self, source: str, target: str, text: str) -> tuple[Translator, str, float]:
+        """Returns the translator for two languages, the code of the source, and how sure that is, in percent.
 
-        source: a code, or "auto" if only one leads to the target. Raises DataError in LibreTranslate's words, which its
-        clients may look for, and what there is instead.
+        source: a code, or "auto" for the language that the text seems to be in. Raises DataError in LibreTranslate's
+        words, which its clients may look for, and what there is instead.
         """
         known = {code for pair in self._by_pair for code in pair}
         for code in [target] if source == AUTO else [source, target]:
             if code not in known:
                 raise DataError(f"{code[:50]} is not supported; this server translates {self}")
-        if source == AUTO:
-            source = self.only_source(target)
+        confidence = 100.0
+        if source == AUTO and (found := self.detect(text, target)):
+            source, confidence = found[0]
         if (source, target) not in self._by_pair:
             of, into = NAMES.get(source, source), NAMES.get(target, target)
             what = f"{into} ({target}) is not available as a target language from {of} ({source})"
             raise DataError(f"{what}; this server translates {self}")
-        return self._by_pair[source, target], source
+        return self._by_pair[source, target], source, confidence
+
+
+def _shares(text: str, languages: Collection[str]) -> list[tuple[str, float]]:
+    """Returns the probability of each language, in percent, if the text is in one of them; the likeliest first.
+
+    py3langid gives log-probabilities of features as if they were independent. Divided by √length, they make shares that
+    are not all 0 or 100, as py3langid's own `norm_probs` does.
+    """
+    scores = dict.fromkeys(languages, -math.inf)
+    scores.update({code: float(score) for code, score in py3langid.rank(text) if code in scores})
+    best, scale = max(scores.values()), math.sqrt(len(text.encode()) or 1)
+    weights = {code: math.exp((score - best) / scale) if score > -math.inf else 0.0 for code, score in scores.items()}
+    total = sum(weights.values()) or 1.0
+    shares = [(code, round(100 * weight / total, 1)) for code, weight in weights.items()]
+    return sorted(shares, key=lambda pair: -pair[1])

@@ -83,7 +83,7 @@ class DirectedQuestion(Question):
     """What is asked of one direction."""
 
     source: Text = Field(
-        description="A language's code, or auto where only one language is translated into target.", examples=["auto"]
+        description="A language's code, or auto for the one that the text seems to be in.", examples=["auto"]
     )
     target: Text = Field(description="A language's code.", examples=["en"])
 

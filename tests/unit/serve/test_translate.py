@@ -70,18 +70,30 @@ def test_alternatives_are_those_of_a_beam_that_holds_them(served: Running) -> No
     assert text == {"translatedText": answer["translatedText"][0], "alternatives": of_first}
 
 
-def test_the_only_source_language_is_detected(served: Running, single: Translator, tiny: Run) -> None:
+def test_the_only_source_language_is_detected(served: Running) -> None:
     answer = [{"confidence": 100.0, "language": "de"}]
-    assert served.post_form("/detect", q="Hund").body == served.post("/detect", q=["Hund"]).body == answer
+    assert served.post_form("/detect", q="A dog.").body == served.post("/detect", q=["Hund"]).body == answer
     assert LibreTranslateAPI(served.url).detect("Hund") == answer
-    config = tiny.config.model_copy(update={"data": tiny.config.data.model_copy(update={"source": "fr"})})
-    french = Translator(replace(tiny, config=config), torch.device("cpu"), batches_at_a_time=1)
-    with running(single, french) as both:
-        refused = both.post("/detect", q="Hund")
-    assert (refused.status, refused.body) == (
-        400,
-        {"error": "languages are not detected, and de and fr are translated here; name the source"},
-    )
+
+
+def test_the_language_of_a_text_is_detected_among_those_that_are_translated(single: Translator, tiny: Run) -> None:
+    def reads(language: str) -> Translator:
+        config = tiny.config.model_copy(update={"data": tiny.config.data.model_copy(update={"source": language})})
+        return Translator(replace(tiny, config=config), torch.device("cpu"), batches_at_a_time=1)
+
+    with running(single, reads("fr"), reads("hsb")) as several:  # py3langid does not know Upper Sorbian
+        for text, language in (("Ein Mann liest ein Buch.", "de"), ("Un homme est en train de lire un livre.", "fr")):
+            found = several.post("/detect", q=text).body
+            assert [each["language"] for each in found][::2] == [language, "hsb"]
+            assert found[0]["confidence"] > 90
+            assert found[2]["confidence"] == 0
+            assert sum(each["confidence"] for each in found) == pytest.approx(100, abs=0.2)
+            answer = several.post("/translate", q=[text, "Hund"], source="auto", target="en").body
+            assert [each["language"] for each in answer["detectedLanguage"]] == [language] * 2
+            looked = several.post("/inspect/steps", q=text, source="auto", target="en")
+            assert looked.status == 200
+        assert several.post("/detect", q="\0").status == 200  # which no language is known by
+        assert several.post("/translate", q="Hund", source="hsb", target="en").status == 200
 
 
 def test_a_server_has_a_longest_line_of_its_own(single: Translator) -> None:
