@@ -24,6 +24,7 @@ from measure.busy import PROGRAMS, Work, busy_speed
 from measure.commands import large_prepare_speed, prepare_speed, start_up, training_memory
 from measure.decoding import beam_speed, greedy_speed, open_run
 from measure.exported import ours_and_exported_speed
+from measure.feeding import feeding_speed
 from measure.figures import Figure, Unavailable, table
 from measure.padding import padding
 from measure.serving import serving_speed
@@ -47,6 +48,7 @@ SECTIONS = (
     "start",
     "busy",
     "padding",
+    "feeding",
     "profile",
 )
 DECODING = {
@@ -124,6 +126,8 @@ def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
         return DECODING[section](*open_run(run, DATA))
     if section == "padding":
         return padding(sorted(CONFIGS.glob("*.yaml")), DATA)
+    if section == "feeding":
+        return feeding_speed(SMALL, DATA)
     config = load_config()
     prepare(config, data_dir=DATA)
     if section == "busy":

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import benchmark
-from measure import busy, commands, decoding, exported, figures, padding, steady, training, work, zipf
+from measure import busy, commands, decoding, exported, feeding, figures, padding, steady, training, work, zipf
 from measure.figures import Figure, alternate
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import ModelConfig
@@ -123,6 +123,16 @@ def test_padding_and_logits_are_those_of_the_plan(corpus: Path, project: Path, m
     assert logits.ours == target.sum() * padding.MADE_UP_VOCABULARY * 4 / 1e6
     assert logits.reference is not None
     assert logits.reference >= 3 * logits.ours
+
+
+def test_the_speed_at_which_batches_are_prepared(
+    corpus: Path, subword_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeding, "SETTINGS", (*feeding.SETTINGS, "training.batch_size=200"))
+    found = feeding.feeding_speed(corpus / "subwords.yaml", subword_data, batches=2)
+    assert [each.name for each in found] == ["ids as they are", "BPE-dropout"]
+    assert found[0].ours > 0
+    assert found[1].ratio
 
 
 @pytest.mark.skipif(not PROC.exists(), reason="Linux only")
