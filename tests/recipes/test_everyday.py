@@ -156,7 +156,7 @@ def test_a_sentence_is_inspected_as_a_picture_and_as_numbers(tfm: Tfm, workspace
 
 @pytest.mark.parametrize("option", [(), ("--tokens",), ("--json",), ("--on-error", "truncate", "--max-tokens", "3")])
 def test_a_translation_comes_with_a_picture_of_its_attention(tfm: Tfm, workspace: Path, option: tuple[str]) -> None:
-    sentence = "Der alte Zorro singt im Park." + " Hund" * 10 * ("--on-error" in option)
+    sentence = "Der alte Zorro singt im Park" + " Hund" * 10 * ("--on-error" in option)
     _, out, err = tfm("translate", *option, sentence, cwd=workspace)
     said = f"attention.png: what each position of the translation attends to\n{err}"
     assert tfm("translate", *option, "--attention", "attention.png", sentence, cwd=workspace) == (0, out, said)
