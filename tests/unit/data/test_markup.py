@@ -1,0 +1,210 @@
+"""HTML is cut into blocks and put together again: nothing is lost, and inline elements follow their words."""
+
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from transformer_cli.data.markup import Block, Document, Link
+
+Translated = tuple[str, list[Link]]
+
+MARKUP = re.compile(r"<!--.*?-->|<[a-zA-Z/!?][^>]*>", re.DOTALL)
+
+
+def words(text: str) -> list[tuple[int, int]]:
+    return [match.span() for match in re.finditer(r"[^ ]+", text)]
+
+
+def same(block: Block) -> Translated:
+    spans = [match.span() for match in re.finditer(r"\w+|[^\w ]", block.text)]
+    return block.text, list(zip(spans, spans, strict=True))
+
+
+def backwards(block: Block) -> Translated:
+    text = " ".join(reversed(block.text.split(" ")))
+    return text, list(zip(reversed(words(block.text)), words(text), strict=True))
+
+
+def unlinked(block: Block) -> Translated:
+    return block.text.upper(), []
+
+
+def texts(html: str) -> list[str]:
+    return [block.text for block in Document.parse(html).blocks]
+
+
+AS_THEY_ARE = """
+<p>Ein Hund.</p>
+Ein Hund.
+<p>Ein <b>roter</b> Hund.</p>
+<p>Ein <b>sehr <i>roter</i></b> <a href="x">Hund</a>.</p>
+<b><i><u>Hund</u></i></b>
+<b>Ein</b> <i>Hund</i>
+<b>Ein</b>: <i>Hund</i>
+<p> Ein Hund. </p>
+<p>Ein <img src="x"> Hund.</p>
+<p>Ein<img src="x"> Hund.</p>
+<p>Ein <img src="x">Hund.</p>
+<img src=x> Hund
+Hund <img src=x> <br>
+<a href="x"><img src="y"></a>
+<a href="x"><img src="y"> Hund</a>
+<ul><li>Ein<li>Hund</ul>
+<ol><li>Ein <ul><li>Hund</li></ul></li></ol>
+<table><tr><th>Ein</th><td>Hund <b>x</b></td></tr></table>
+<td>Hund</td><td></td>
+<dl><dt>Hund<dd>ein Tier</dl>
+<p>Ein &lt;b&gt; &amp; ein Hund</p>
+<!-- Ein --><p>Hund</p>
+<p>Ein <!-- kleiner > --> Hund</p>
+<!DOCTYPE html><html lang=de><head><title>Hund</title></head><body>Ein</body></html>
+<?xml version="1.0"?><p>Hund</p>
+<p>Ein<p>Hund
+<b>Ein<p>Hund</b> da
+<b>Ein<br> Hund</b> da
+<p>Ein</div> Hund</p>
+</b>Ein</i> Hund
+<b>Ein
+<b></b>
+<p></p>
+&lt;&gt;
+</>
+Ein <a href="x
+<p class="a>b">Hund</p>
+<p class=a title>Hund</p>
+<P CLASS=A>Hund</P>
+<br/>Ein<br />Hund<hr>
+<p>Nimm <code>ls <b>-l</b></code> für Hund</p>
+<pre>Ein
+  Hund</pre>
+<script>if (a < b) "</p>"</script>Hund
+<style>p > b {}</style>Hund
+<p>Von <span translate="no">Ein <span>Hund</span></span> da</p>
+<div translate=no>Ein <div>Hund</div> da</div>Hund
+<textarea>Ein <b></textarea>Hund
+<svg><text>Ein</text></svg> Hund
+<p dir="rtl">رجل <b>يقرأ</b> كتابًا</p>
+<ruby>漢<rp>(</rp><rt>kan</rt></ruby>
+<x-y>Ein</x-y> <unknown>Hund
+<select><option>Ein<option>Hund</select>
+Ein <b>Hund </b>da
+<p>Ein <span/> Hund</p>
+""".strip("\n")
+FRAGMENTS = [each.replace("\0", "\n") for each in AS_THEY_ARE.replace("Ein\n  Hund", "Ein\0  Hund").split("\n")]
+
+
+@pytest.mark.parametrize("html", ["", " \n ", *FRAGMENTS])
+def test_what_is_translated_to_itself_stays_as_it_was_written(html: str) -> None:
+    document = Document.parse(html)
+    found = document.render([same(block) for block in document.blocks])
+    assert found == html.replace("Hund </b>", "Hund</b> ")  # no white space moves but that at the end of an element
+
+
+def test_there_are_fifty_fragments() -> None:
+    assert len(FRAGMENTS) >= 50
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<p>Ein <b>roter</b> Hund</p>", "<p>Hund <b>roter</b> Ein</p>"),
+        ("<b>Ein <i>roter</i></b> Hund", "Hund <b><i>roter</i> Ein</b>"),
+        ("<li><a href=x>Ein Hund</a></li>", "<li><a href=x>Hund Ein</a></li>"),
+        ("Ein <img src=x> Hund", "<img src=x> Hund Ein"),  # it stands before the same word
+        ("Hund<img src=x> ein", "ein Hund<img src=x>"),  # it stands behind the same word
+        ("Nimm <code>a b</code> da", "<code>a b</code> da Nimm"),
+        ("a &lt; b &amp;&#99;&nbsp;&auml; < d", "d &lt; &amp;c\xa0ä b &lt; a"),
+        ("<p>a\n   b</p>\n\n<p>c\td</p>", "<p>b a</p>\n\n<p>d c</p>"),
+        ("<img alt='a &quot;b\"' title=c>", '<img alt="&quot;b&quot; a" title="c">'),
+        ("<a title='a b' href='c d'>e</a>", "<a title=\"b a\" href='c d'>e</a>"),
+        ("<pre title='a b'>a b</pre>", "<pre title='a b'>a b</pre>"),
+        ("<p>a b<br>c d", "<p>b a<br>d c"),
+        ("<p dir=rtl>رجل <b>يقرأ</b> كتابًا</p>", "<p dir=rtl>كتابًا <b>يقرأ</b> رجل</p>"),
+        ("<b>Hu</b>nd ein", "ein <b>Hund</b>"),
+    ],
+)
+def test_elements_go_round_the_words_that_are_linked_to_theirs(html: str, expected: str) -> None:
+    document = Document.parse(html)
+    found = document.render([backwards(block) for block in document.blocks])
+    assert found.replace(" <img src=x>", "<img src=x>").strip() == expected.replace(" <img src=x>", "<img src=x>")
+
+
+def test_an_element_goes_round_the_longest_run_of_its_words() -> None:
+    document = Document.parse("Er <b>steht früh auf</b>.")
+    text = "He gets up early."
+    links: list[Link] = [
+        ((0, 2), (0, 2)),
+        ((3, 8), (3, 7)),
+        ((17, 18), (8, 10)),
+        ((9, 13), (11, 13)),
+        ((14, 17), (13, 16)),
+    ]
+    assert document.render([(text, links)]) == "He gets up <b>early</b>."
+
+
+def test_what_has_no_linked_words_is_kept() -> None:
+    document = Document.parse("<p>Ein <b>roter</b> <img> Hund</p>")
+    (result,) = {document.render([unlinked(block) for block in document.blocks])}
+    assert MARKUP.sub("", result).split() == ["EIN", "ROTER", "HUND"]
+    assert sorted(MARKUP.findall(result)) == ["</b>", "</p>", "<b>", "<img>", "<p>"]
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "<p>" + "Ein <b>Hund</b> da. " * 5_000 + "</p>",
+        "<b>" * 10_000 + "Hund" + "</b>" * 10_000,
+        "<div>" * 10_000 + "Hund" + "</div>" * 10_000,
+        "<i><b>a</b> " * 1_000,
+        "<!-- " * 20_000,
+        "<a " * 30_000,
+        "<a x=" + "=" * 100_000,
+        "<a x='" * 20_000,
+        "<code>" * 20_000,
+        "<script>" * 20_000,
+        "</p" * 30_000,
+        "<![" * 30_000,
+    ],
+)
+def test_long_and_deep_and_broken_documents_stay_as_they_are(html: str) -> None:
+    document = Document.parse(html)
+    assert document.render([same(block) for block in document.blocks]) == html
+
+
+def test_what_is_not_closed_is_read_once() -> None:
+    for text in ("<", "&", "&amp", " "):
+        document = Document.parse(text * 100_000)
+        found = document.render([same(block) for block in document.blocks])
+        assert texts(found) == texts(text * 100_000)
+
+
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other programs may hold a test up
+PIECES = re.split(
+    "[|]",
+    "Ein| | Hund |\n|&amp;|&lt;b>|<|ä\xa0|<b>|</b>|<i>|</i>|<a href='>'>|</a>|<p>|</p>|<br>|<img alt='Ein Hund'>|"
+    "<!-- Ein -->|<code>Ein <b></code>|<script>'<b>'</script>|<td>|<span title=Hund>|</span>|"
+    "<span translate=no>Hund</span>|<pre>\n</pre>|</x>|<span/>",
+)
+
+
+@UNTIMED
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.sampled_from([same, backwards, unlinked]))
+def test_blocks_become_the_translations_of_blocks_and_no_markup_is_lost(html: str, translate: object) -> None:
+    document = Document.parse(html)
+    translations = [translate(block) for block in document.blocks]  # type: ignore[operator]
+    result = document.render(translations)
+    assert sorted(texts(result)) == sorted(text for text, _ in translations)
+    without_texts = [re.sub("(alt|title)=(['\"]?).*?\\2(?=>)", "", each) for each in MARKUP.findall(html)]
+    found = [re.sub("(alt|title)=(['\"]?).*?\\2(?=>)", "", each) for each in MARKUP.findall(result)]
+    assert Counter(found) == Counter(without_texts)
+
+
+@UNTIMED
+@given(st.text(max_size=200))
+def test_any_text_is_a_document(text: str) -> None:
+    document = Document.parse(text)
+    for translate in (same, backwards, unlinked):
+        document.render([translate(block) for block in document.blocks])
