@@ -4,6 +4,7 @@ Knows nothing of tables or pictures.
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
@@ -19,7 +20,8 @@ from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting, Line, OnError
 from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.data.sentences import join
+from transformer_cli.data.markup import Document, Link, word_links
+from transformer_cli.data.sentences import Span, join, sentences
 from transformer_cli.data.vocabulary import EOS, UNK, UNWRITTEN
 from transformer_cli.decoding.engine import TransformerEngine
 from transformer_cli.decoding.interface import Hypothesis
@@ -37,6 +39,8 @@ PARTS = 1 << 32  # part n of line k of a text has the key k + n·PARTS, so the f
 
 Done = Callable[[int], object]
 """Is told how many more lines have been translated"""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -186,6 +190,35 @@ class Translator:
         """
         job = self._job(options, settings)
         return self._translate_all(list(self._read(sentences, job, first_line)), job, first_line - 1)
+
+    def translate_html(self, html: str, options: Options | None = None, settings: SearchSettings | None = None) -> str:
+        """Returns a page, or a fragment of one, with its text translated, sentence by sentence.
+
+        options, settings: as in `translate`. Raises DataError for a block of text that is too long, and ConfigError for
+        options that are about one sentence.
+        """
+        document = Document.parse(html)
+        texts = [block.text for block in document.blocks]
+        language = self.run.config.data.source
+        spans = [sentences(text, language) if is_too_long(text) else [(0, len(text))] for text in texts]
+        lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
+        with progress.bar("translate", len(lines), " texts") as bar:
+            found = list(
+                self.stream(
+                    lines,
+                    replace(options or self.options, split_sentences=True),
+                    replace(settings or self.settings, scores=False),
+                    chunk=max(1, len(lines)),
+                    name="blocks of text, one a line",
+                    done=bar.update,
+                )
+            )
+        if n_too_long := sum(each.was_too_long for each in found):
+            log.warning("blocks of text that were too long, of %d: %d", len(lines), n_too_long)
+        left = iter(found)
+        return document.render(
+            [whole(text, cuts, [next(left) for _ in cuts]) for text, cuts in zip(texts, spans, strict=True)]
+        )
 
     def translate_encoded(
         self,
@@ -362,6 +395,28 @@ class Translator:
             attention=found.attention,
             start=line.start,
         )
+
+
+def whole(text: str, spans: Sequence[Span], translations: Sequence[Translation]) -> tuple[str, list[Link]]:
+    """Returns the translation of a text, and which characters of both belong to each other, in the latter's order.
+
+    spans: which parts of the text the translations are of.
+    """
+    translated = join(text, spans, [each.text for each in translations])
+    links: list[Link] = []
+    last = 0
+    for (origin, _), translation in zip(spans, translations, strict=True):
+        for each in [translation] if translation.sentences is None else translation.sentences:
+            first = translated.index(each.text, last)
+            last = first + len(each.text)
+            place = origin + each.start
+            links += (
+                ((place + start, place + end), (first + begin, first + stop))
+                for (start, end), (begin, stop) in word_links(
+                    each.source, each.source_tokens, each.text, each.tokens, each.alignment
+                )
+            )
+    return translated, links
 
 
 def _joined(line: Line, parts: list[Translation]) -> Translation:

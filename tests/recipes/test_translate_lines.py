@@ -175,6 +175,19 @@ def test_paragraphs_are_split_if_that_is_asked_for(tfm: Tfm, project: Path) -> N
     assert blank["sentences"] == []
 
 
+def test_a_document_is_translated_as_html(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    dog, cat = SENTENCES[0], SENTENCES[2]
+    page = tmp_path / "page.html"
+    page.write_bytes(f"<!DOCTYPE html>\r\n<p class=a>{dog}\n <b>{cat}</b></p>\r\n".encode())
+    expected = f"<!DOCTYPE html>\r\n<p class=a>{DOG} <b>{CAT}</b></p>\r\n"
+    html = ("translate", "--format", "html", "--input", page)
+    assert tfm(*html, "--output", tmp_path / "out.html", cwd=project) == (0, "", "")
+    assert (tmp_path / "out.html").read_bytes().decode() == expected
+    page.write_bytes(b"<p>\xff")
+    code, _, err = tfm(*html, cwd=project)
+    assert (code, err) == (1, f"tfm: error: {page}: byte 4 is not UTF-8; save the document in UTF-8\n")
+
+
 def test_lines_that_seem_to_be_paragraphs_are_warned_of_once(tfm: Tfm, project: Path) -> None:
     lines = [f"{SENTENCES[4]} {SENTENCES[4]}" if n % 4 == 0 else "Hund" for n in range(300)]
     _, _, err = tfm("translate", stdin="\n".join(lines).encode(), cwd=project)

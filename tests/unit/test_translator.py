@@ -27,7 +27,7 @@ from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.runs.run import Run
-from transformer_cli.translator import Options, Translation, Translator
+from transformer_cli.translator import Options, Translation, Translator, whole
 
 log = logging.getLogger(__name__)  # pytest --log-cli-level=INFO shows what is said here
 
@@ -472,6 +472,32 @@ def test_a_sentence_that_is_too_long_is_cut_where_it_can_be(translator: Translat
     with pytest.raises(DataError, match="line 1: more than 4,000 characters"):
         split.translate([line])
     assert split.translate([line], Options(on_error="blank", split_sentences=True)) == [""]
+
+
+def test_the_text_of_a_document_is_translated_and_its_markup_goes_along(translator: Translator) -> None:
+    dog, cat = "Der alte Hund singt im Park.", "Die junge Katze schläft zu Hause."
+    one, other = translator.with_options(split_sentences=True).translations([f"{dog} {cat}", "Hund"])
+    html = f"<!-- x -->\n<p title=Hund>{dog} <b>{cat}</b> <br></p>\n<pre>Hund</pre>"
+    assert one.sentences is not None
+    first, second = (each.text for each in one.sentences)
+    expected = f'<!-- x -->\n<p title="{other.text}">{first} <b>{second}</b> <br></p>\n<pre>Hund</pre>'
+    assert translator.translate_html(html) == expected
+    assert translator.translate_html("") == ""
+    text, links = whole(f"{dog} {cat}", [(0, len(dog) + 1 + len(cat))], [one])
+    assert text == one.text
+    assert len(links) > len(one.tokens) // 2
+    for (start, end), (begin, stop) in links:
+        assert one.source[start:end].lower() in one.source_tokens
+        assert one.text[begin:stop].lower() in one.tokens
+    long = translator.translate_html(f"<p>{dog} <b>{f'{dog} ' * 200}</b>{dog}")  # of more than 4,000 characters
+    assert long == f"<p>{first} <b>{' '.join([first] * 200)}</b> {first}"
+    with pytest.raises(DataError, match="blocks of text, one a line: line 2: more than 4,000 characters"):
+        translator.translate_html(f"<p>{dog}<p>{'Hund ' * 1000}")
+
+
+def test_blocks_that_are_too_long_are_counted(translator: Translator, caplog: pytest.LogCaptureFixture) -> None:
+    assert translator.translate_html(f"<p>{'Hund ' * 1000}</p>", Options(on_error="blank")) == "<p> </p>"
+    assert caplog.messages == ["blocks of text that were too long, of 1: 1"]
 
 
 def test_what_is_about_one_sentence_is_refused_for_several(translator: Translator) -> None:

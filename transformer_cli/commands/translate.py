@@ -105,6 +105,13 @@ def translate(
             show_default="only in a conversation",
         ),
     ] = None,
+    text_format: Annotated[
+        Literal["text", "html"],
+        typer.Option(
+            "--format",
+            help="What the --input is: lines of text, or one HTML document, of which only the text is translated.",
+        ),
+    ] = "text",
     keep_unk: Annotated[
         bool,
         typer.Option(
@@ -122,7 +129,8 @@ def translate(
 ) -> None:
     """Translate sentences, one line of output for each line of input.
 
-    A line is one sentence; with --split-sentences it may be a paragraph. Markup such as <b> is read as text.
+    A line is one sentence; with --split-sentences it may be a paragraph. Markup such as <b> is read as text, unless
+    --format html says what it is.
     """
     if sentences and input_file:
         raise typer.BadParameter("sentences and --input cannot be used together")
@@ -137,6 +145,16 @@ def translate(
     of_one_sentence = {"--n-best": n_best is not None, "--prefix": prefix != "", "--attention": attention is not None}
     if split_sentences and (given := [name for name, is_given in of_one_sentence.items() if is_given]):
         raise typer.BadParameter(f"{given[0]} is about one sentence, so --split-sentences cannot be used with it")
+    if text_format == "html":
+        of_lines = {
+            "sentences": sentences, "--shard": shard, "--tokens": tokens, "--json": as_json,
+            "--no-split-sentences": split_sentences is False,
+        }  # fmt: skip
+        if given := [name for name, is_given in {**of_lines, **of_one_sentence}.items() if is_given]:
+            raise typer.BadParameter(f"--format html translates one document, so {given[0]} cannot be used with it")
+        if not input_file:
+            raise typer.BadParameter("--format html needs --input FILE (- for standard input)")
+        split_sentences = True
     converses = not sentences and not input_file and not output and sys.stdin.isatty()
     is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
     if split_sentences is None:
@@ -145,6 +163,8 @@ def translate(
 
     world = World.from_environment()
     part = _choose_shard(shard, world, input_file, output)
+    if part and text_format == "html":
+        raise typer.BadParameter("--format html translates one document: start one process, without torchrun")
     if world.size > 1:
         from transformer_cli.compute.devices import choose_device_of
 
@@ -173,6 +193,9 @@ def translate(
         work.translate_shard(part, input_file, output)
     elif converses:
         work.converse()
+    elif text_format == "html" and input_file:
+        with _opened(output) as out:
+            out.write(translator.translate_html(_document(input_file)))
     else:
         name, lines, n_lines = _named_lines(sentences, input_file)
         with _opened(output) as out:
@@ -382,6 +405,18 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
             ) from None
 
     return "standard input", standard_input(), None
+
+
+def _document(path: Path) -> str:
+    """Returns the text of a file. Raises DataError if it cannot be read, or is not UTF-8."""
+    from transformer_cli.data.lines import unreadable
+
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise unreadable(path, error) from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start + 1} is not UTF-8; save the document in UTF-8") from None
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""HTML → blocks of plain text, and back with the translation of each. Knows characters, but no tokens and no models.
+"""HTML → blocks of plain text, and back with the translation of each. Knows characters and tokens, but no models.
 
 What is not translated stays as it was written, byte by byte, however broken it is. So HTML is cut into tags and text
 as the HTML standard says (13.2.5), but no tree is made of it, from which it would have to be written anew. Each step is
@@ -24,6 +24,7 @@ VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|param|source|tr
 RAW = re.compile("script|style|textarea|xmp|iframe|noembed|noframes")  # there, < begins no other tag
 KEPT = re.compile(f"code|pre|svg|math|{RAW.pattern}")  # what is inside is not translated
 BETWEEN_WORDS = re.compile(f"code|svg|math|script|style|{INLINE.pattern}")  # of what is kept; a sentence goes on there
+NEAR = 40  # characters within which the next token is looked for
 DEEPEST = 16  # elements inside each other that go round words; an inner one begins and ends a block
 
 # No alternative can fail far behind the place where it has begun, so nothing is read twice.
@@ -37,6 +38,34 @@ _TOKEN = re.compile(
 _IN_TAG = re.compile(r"""(?P<end>>)|={2,}|=[ \t\n\f\r]*(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z))?""")
 _ATTRIBUTE = re.compile(r"([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>][^\s>]*)))?")
 _SPACE = re.compile(r"[ \t\n\f\r]+")  # what HTML shows as one space; a no-break space is none of it
+
+
+def word_links(
+    source: str, source_tokens: Sequence[str], text: str, tokens: Sequence[str], alignment: Sequence[int]
+) -> list[Link]:
+    """Returns which characters of a sentence and of its translation belong to each other, in the latter's order.
+
+    alignment: for each token of the translation, the index of the one of the source that it belongs to. Tokens are
+    looked for in the text, without case; one that is not written there, such as <unk>, has no link.
+    """
+    if text == source:  # a name, a number, or what was copied
+        return [(each.span(), each.span()) for each in re.finditer(r"\S+", text)]
+    sources, targets = _spans(source, source_tokens), _spans(text, tokens)
+    pairs = ((sources[index], target) for index, target in zip(alignment, targets, strict=False))
+    return [(one, other) for one, other in pairs if one and other]
+
+
+def _spans(text: str, tokens: Sequence[str]) -> list[Span | None]:
+    """Returns where each token stands in a text; None for one that is not found."""
+    lower = text.lower() if len(text.lower()) == len(text) else text
+    found: list[Span | None] = []
+    place = 0
+    for token in tokens:
+        word = token.strip() if lower is text else token.strip().lower()
+        start = lower.find(word, place, place + len(word) + NEAR) if word else -1
+        found.append((start, start + len(word)) if start >= 0 else None)
+        place = place if start < 0 else start + len(word)
+    return found
 
 
 @dataclass
