@@ -71,7 +71,8 @@ def set_up() -> None:
     if sys.stdin is None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)
     if sys.stdout in (None, sys.__stdout__):
-        sys.stdout = _text(_Results(1, "w", closefd=False), Terminal, errors="surrogateescape", line_buffering=False)
+        by_line = getattr(sys.stdout, "write_through", False)  # PYTHONUNBUFFERED
+        sys.stdout = _text(_Results(1, "w", closefd=False), Terminal, errors="surrogateescape", line_buffering=by_line)
     if sys.stderr in (None, sys.__stderr__):
         sys.stderr = _text(_Messages(2, "w", closefd=False), TerminalWithBars, errors="replace", line_buffering=True)
 

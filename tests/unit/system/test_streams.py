@@ -1,6 +1,7 @@
 """Standard streams that are closed, full, or whose reader leaves; output files that are the name of a stream."""
 
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -211,3 +212,21 @@ def test_a_reader_that_leaves_is_noticed_once_and_only_by_results() -> None:
 )
 def test_which_stream_a_path_names(name: str, number: int | None) -> None:
     assert streams.stream_named(Path(name)) == number
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"), [({}, "message\nresult\n"), ({"PYTHONUNBUFFERED": "1"}, "result\nmessage\n")]
+)
+def test_results_wait_for_their_reader_unless_python_is_told_not_to(environment: dict[str, str], expected: str) -> None:
+    program = (
+        "import sys; from transformer_cli.system.streams import set_up; set_up()\n"
+        "print('result'); print('message', file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**{k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"}, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.stdout == expected
