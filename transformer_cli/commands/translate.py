@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from transformer_cli.translator import Translation, Translator
 
 CHUNK = 4000  # lines that are read before they are translated together: enough batches for many cores
+CHUNK_OF_PIPE = 1000  # the same of a pipe: the program that writes it may wait for its answers
 CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
 NAMED = 10  # lines that were too long, of which the numbers are said
 LOOKED_AT = 100  # lines at the beginning, to see whether they have several sentences
@@ -224,6 +225,7 @@ class _Work:
         """
         too_long: list[int] = []
         first: list[str] = []
+        chunk = CHUNK_OF_PIPE if n_lines is None else CHUNK
         is_watched = out.isatty()  # then somebody sees the lines appear, and needs no bar
         if is_watched or n_lines == 1:  # for which there is no bar either
             terminal.note("translating")
@@ -231,7 +233,7 @@ class _Work:
             with nullcontext() if is_watched else progress.bar("translate", n_lines, " sentences") as bar:
                 stream = self.translator.stream(
                     lines,
-                    chunk=CHUNK_TO_WATCH if is_watched else CHUNK,
+                    chunk=CHUNK_TO_WATCH if is_watched else chunk,
                     name=name,
                     first_line=first_line,
                     done=(lambda n_lines: None) if bar is None else bar.update,
@@ -244,7 +246,7 @@ class _Work:
                     if self.attention:
                         self._draw_attention(translation, self.attention)
                     print(_rendered(number, translation, self.form), file=out)
-                    if number % CHUNK == 0:
+                    if number % chunk == 0:
                         out.flush()  # a program that has sent as many lines may wait for them
         finally:
             if first:
