@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from transformer_cli.config.load import override_decoding
 from transformer_cli.data.lines import TOO_LONG, is_too_long
+from transformer_cli.data.markup import Document, Link
 from transformer_cli.data.sentences import Span, join, sentences
 from transformer_cli.errors import DataError, MemoryShortage, TfmError
 from transformer_cli.inspection.choices import decoder_choices, translate_from
@@ -46,7 +47,7 @@ from transformer_cli.serve.questions import (
     words_for,
 )
 from transformer_cli.serve.waiting import SPLIT, Busy, Workers
-from transformer_cli.translator import PARTS, Translation, Translator
+from transformer_cli.translator import PARTS, Translation, Translator, whole
 
 PAGE = Path(__file__).with_name("page.html")
 PAGE_HEADERS = {  # the page loads nothing from elsewhere, and no other page may show it as a part of itself
@@ -144,16 +145,24 @@ def create_app(
 # Addresses are looked for in the order in which they stand here: the one that most requests are for comes first.
 @router.post("/translate", response_model=Translated, responses=ERRORS, openapi_extra=also_as_form(TranslateQuestion))
 async def translate(asked: TranslateQuestion, request: Request) -> Response:
-    """Translate a text or a list of texts, line by line."""
+    """Translate a text or a list of texts, line by line; or HTML, block by block."""
     service = _admitting(request, asked)
     texts = asked.q if isinstance(asked.q, list) else [asked.q]
-    lines_of = [[line.removesuffix("\r") for line in text.split("\n")] for text in texts]
+    _refuse_beyond(sum(map(len, texts)), service.limits.characters, "characters")
+    if asked.format not in (None, "", "text", "html"):
+        raise DataError(f"{asked.format[:50]} format is not supported; send text or html")
+    is_html = asked.format == "html"
+    documents: list[Document] = []
+    if is_html:
+        documents = await asyncio.to_thread(lambda: [Document.parse(text) for text in texts])
+        lines_of = [[block.text for block in document.blocks] for document in documents]
+    else:
+        lines_of = [[line.removesuffix("\r") for line in text.split("\n")] for text in texts]
     lines = [line for each in lines_of for line in each]
     _refuse_beyond(len(lines), service.limits.lines, "lines")
-    _refuse_beyond(sum(map(len, texts)), service.limits.characters, "characters")
-    translator, source, confidence = service.directions.choose(asked.source, asked.target, " ".join(texts))
-    if asked.format not in (None, "", "text"):
-        raise DataError(f"{asked.format[:50]} format is not supported; send plain text, and format text")
+    translator, source, confidence = service.directions.choose(
+        asked.source, asked.target, " ".join(lines if is_html else texts)
+    )
     most = asked.alternatives or 0
     if not 0 <= most <= service.limits.alternatives:
         what = f"alternatives parameter ({most}) exceeds limit ({service.limits.alternatives})"
@@ -165,7 +174,7 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
             decoding = override_decoding(decoding, beam_size=max(decoding.beam_size, most + 1))
         settings = replace(settings, n_best=most + 1, decoding=decoding)
     if asked.split:
-        spans_of = await asyncio.to_thread(_split, lines, source)
+        spans_of = await asyncio.to_thread(_split, lines, source, are_blocks=is_html)
     else:
         spans_of = [[(0, len(line))] for line in lines]
     keys = [row + n * PARTS for row, spans in enumerate(spans_of) for n in range(len(spans))]
@@ -185,11 +194,22 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
     )
     found_of = [[next(found_lines) for _ in each] for each in lines_of]
 
-    answer: dict[str, list[Any]] = {"translatedText": ["\n".join(line.text() for line in text) for text in found_of]}
+    def written(number: int, alternative: int | None = None) -> str:
+        found = found_of[number]
+        if is_html:
+            return documents[number].render([line.linked(alternative) for line in found])
+        return "\n".join(line.text(alternative) for line in found)
+
+    answer: dict[str, list[Any]] = {
+        "translatedText": await asyncio.to_thread(lambda: [written(number) for number in range(len(texts))])
+    }
     if asked.source == AUTO:
         answer["detectedLanguage"] = [{"confidence": confidence, "language": source}] * len(texts)
     if asked.alternatives is not None:
-        answer["alternatives"] = [_alternatives(text, most) for text in found_of]
+        n_found = [min(most, _count_alternatives(found)) for found in found_of]
+        answer["alternatives"] = await asyncio.to_thread(
+            lambda: [[written(number, other) for other in range(n)] for number, n in enumerate(n_found)]
+        )
     if asked.sentences:
         answer["sentences"] = [[each for n, line in enumerate(text) for each in line.sentences(n)] for text in found_of]
     is_list = isinstance(asked.q, list)
@@ -367,11 +387,17 @@ class _Found:
 
     def text(self, alternative: int | None = None) -> str:
         """Returns its translation, or a further one. A sentence that has fewer of them, or no words, stays."""
-        chosen = [
+        return join(self.line, self.spans, [each.text for each in self._chosen(alternative)])
+
+    def linked(self, alternative: int | None = None) -> tuple[str, list[Link]]:
+        """The same, with the words that belong to each other."""
+        return whole(self.line, self.spans, self._chosen(alternative))
+
+    def _chosen(self, alternative: int | None) -> list[Translation]:
+        return [
             each if alternative is None or alternative >= len(each.alternatives) else each.alternatives[alternative]
             for each in self.translations
         ]
-        return join(self.line, self.spans, [each.text for each in chosen])
 
     def sentences(self, number: int) -> Iterator[dict[str, Any]]:
         """Yields each sentence as JSON. number: that of the line."""
@@ -379,18 +405,22 @@ class _Found:
             yield {"line": number, "start": start, "end": end, "source": each.source, "translation": each.text}
 
 
-def _split(lines: Sequence[str], language: str) -> list[list[Span]]:
-    """Returns where the sentences of each line are. Raises DataError for a line that is too long."""
+def _split(lines: Sequence[str], language: str, *, are_blocks: bool) -> list[list[Span]]:
+    """Returns where the sentences of each line are. Raises DataError for a line, or a block's sentence, too long."""
+    spans_of = []
     for number, line in enumerate(lines, start=1):
-        if is_too_long(line):
+        spans = [(0, len(line))]
+        if are_blocks or not is_too_long(line):
+            spans = sentences(line, language)
+        if any(is_too_long(line[start:end]) for start, end in spans):
             raise DataError(f"line {number}: {TOO_LONG}; {SPLIT}")
-    return [sentences(line, language) for line in lines]
+        spans_of.append(spans)
+    return spans_of
 
 
-def _alternatives(lines: Sequence[_Found], most: int) -> list[str]:
-    """Returns further translations of a text."""
-    n_found = max((len(each.alternatives) for line in lines for each in line.translations), default=0)
-    return ["\n".join(line.text(n) for line in lines) for n in range(min(most, n_found))]
+def _count_alternatives(lines: Sequence[_Found]) -> int:
+    """Returns how many further translations of a text there are."""
+    return max((len(each.alternatives) for line in lines for each in line.translations), default=0)
 
 
 async def _computed(request: Request, future: "Future[Result]") -> Result:

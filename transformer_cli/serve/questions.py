@@ -92,7 +92,7 @@ class TranslateQuestion(DirectedQuestion):
     """`POST /translate`."""
 
     q: Text | Texts = Field(description="The text, or texts. Each line is translated by itself.")
-    format: str | None = Field(None, description="text, or left out.")
+    format: str | None = Field(None, description="text or html. Of HTML, each block is a line.")
     alternatives: int | None = Field(None, description="How many further translations of each text are wanted.")
     split: bool = Field(True, description="Whether the sentences of each line are translated one by one.")
     sentences: bool = Field(False, description="Whether the sentences, and where they stand, are wanted too.")
