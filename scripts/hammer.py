@@ -7,6 +7,7 @@ requests; later no honest one may wait longer than ten times the 99th percentile
 """
 
 import argparse
+import html
 import http.client
 import json
 import os
@@ -16,7 +17,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,6 +111,15 @@ class Client:
         if [text[start:end] for start, end in sentences(text, self.pair[0])] != q:
             return self.one()  # random words may look like an abbreviation
         return self.check(self.ask(q=text), "  ".join(self.expected[each] for each in q))
+
+    def markup(self) -> str:
+        """Ask for a document."""
+        q = self.chance.choices([each for each in self.expected if " ".join(each.split()) == each != "\0"], k=3)
+
+        def document(texts: Iterable[str]) -> str:
+            return "<ul class=a>\n" + "".join(f"<li>{html.escape(each, quote=False)}</li>" for each in texts) + "</ul>"
+
+        return self.check(self.ask(q=document(q), format="html"), document(self.expected[each] for each in q))
 
     def inspection(self) -> str:
         """Look inside."""
@@ -272,8 +282,8 @@ class Client:
 
 
 HONEST: list[tuple[int, Callable[[Client], str]]] = [  # how many of a thousand requests
-    *((520, Client.one), (150, Client.as_form), (40, Client.several), (20, Client.lines), (40, Client.inspection)),
-    *((10, Client.nul), (10, Client.slow), (40, Client.paragraph)),
+    *((500, Client.one), (150, Client.as_form), (40, Client.several), (20, Client.lines), (40, Client.inspection)),
+    *((10, Client.nul), (10, Client.slow), (40, Client.paragraph), (20, Client.markup)),
 ]
 HOSTILE: list[tuple[int, Callable[[Client], str]]] = [
     *((30, Client.bad_json), (25, Client.wrong_key), (25, Client.wrong_question), (5, Client.large)),
