@@ -153,16 +153,17 @@ def judge(
     split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
     translations = translator.translate_encoded(text.sources, sources, Options(on_error="truncate"), settings)
     losses = _losses(translator, text.name, split)
-    texts = [each.text for each in translations]
+    scored = np.flatnonzero(is_judged(split)).tolist()  # a blank pair would only widen the intervals
+    texts, wanted = [translations[row].text for row in scored], [text.references[row] for row in scored]
     if data.tokens == "words":
-        tokens = [each.tokens for each in translations], [line.tokens for line in references]
+        tokens = [translations[row].tokens for row in scored], [references[row].tokens for row in scored]
     else:
         tokenizer = nearest_tokenizer(data.target, lowercase=data.lowercased)
-        tokens = [tokenizer.tokens(line) for line in texts], [tokenizer.tokens(line) for line in text.references]
-    bleu, chrf = score_text(texts, text.references, language=data.target, lowercase=data.lowercased)
+        tokens = [tokenizer.tokens(line) for line in texts], [tokenizer.tokens(line) for line in wanted]
+    bleu, chrf = score_text(texts, wanted, language=data.target, lowercase=data.lowercased)
     result = Result(
         split=text.name,
-        sentences=len(text.sources),
+        sentences=len(scored),
         tokens=losses.tokens,
         loss=losses.loss,
         loss_batch_mean=losses.loss_batch_mean,
@@ -174,7 +175,7 @@ def judge(
         chrf=chrf.score,
         chrf_interval=chrf.interval,
         chrf_signature=chrf.signature,
-        bleu_by_source_length=bleu_by_source_length(text.sources, texts, text.references, data),
+        bleu_by_source_length=bleu_by_source_length([text.sources[row] for row in scored], texts, wanted, data),
         seconds=round(time.monotonic() - started, 3),
     )
     return Judged(result, translations)
@@ -213,7 +214,7 @@ def read_text(source: Path, reference: Path) -> ParallelText:
 
 
 def is_judged(split: EncodedSplit) -> NDArray[np.bool_]:
-    """Which pairs have a loss, (sentences,): all but those of two blank lines, which are never translated."""
+    """Which pairs are judged, (sentences,): all but those of two blank lines, which are never translated."""
     return (split.source.lengths > 0) | (split.target.lengths > 0)
 
 
