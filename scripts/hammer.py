@@ -149,7 +149,7 @@ class Client:
             {"source": "xx"},
             {"q": []},
             {"q": "x" * 4001},
-            {"format": "html"},
+            {"format": "xml"},
             {"alternatives": -1},
             {"q": {"a": 1}},
         ]
