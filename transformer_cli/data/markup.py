@@ -16,28 +16,33 @@ Span = tuple[int, int]
 Link = tuple[Span, Span]
 """Where a word of the source stands, and where one of its translation that belongs to it"""
 
-INLINE = re.compile(  # they go round words; all others begin and end blocks
-    "a|abbr|acronym|b|bdi|bdo|big|cite|del|dfn|em|font|i|img|ins|kbd|label|mark|nobr|q|s|samp|small|span|strike|strong|"
-    "sub|sup|tt|u|var|wbr"
+
+def _names(of_elements: str) -> frozenset[str]:
+    return frozenset(of_elements.split())
+
+
+INLINE = _names(  # they go round words; all others begin and end blocks
+    "a abbr acronym b bdi bdo big cite del dfn em font i img ins kbd label mark nobr q s samp small span strike strong "
+    "sub sup tt u var wbr"
 )
-VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr")
-RAW = re.compile("script|style|textarea|xmp|iframe|noembed|noframes")  # there, < begins no other tag
-KEPT = re.compile(f"code|pre|svg|math|{RAW.pattern}")  # what is inside is not translated
-BETWEEN_WORDS = re.compile(f"code|svg|math|script|style|{INLINE.pattern}")  # of what is kept; a sentence goes on there
+VOID = _names("area base br col embed hr img input link meta param source track wbr")
+RAW = _names("script style textarea xmp iframe noembed noframes")  # there, < begins no other tag
+KEPT = RAW | _names("code pre svg math")  # what is inside is not translated
+BETWEEN_WORDS = INLINE | _names("code svg math script style")  # of what is kept; a sentence goes on there
+SPACE = " \t\n\f\r"  # what HTML shows as one space; a no-break space is none of it
 NEAR = 40  # characters within which the next token is looked for
 DEEPEST = 16  # elements inside each other that go round words; an inner one begins and ends a block
 
 # No alternative can fail far behind the place where it has begun, so nothing is read twice.
-_TOKEN = re.compile(
-    r"<!--(?:-?>|.*?(?:--!?>|\Z))"  # a comment; what is not closed goes on to the end
-    r"|<(?P<slash>/?)(?P<name>[a-zA-Z][^\s/>]*)"
-    r"|<(?:[!?]|/[^a-zA-Z>])[^>]*(?:>|\Z)|</>"  # a doctype, and what browsers take for a comment
-    r"|(?P<text>[^<]+|<+(?=<)|<)",
+_MARKUP = re.compile(
+    r"<(?:!--(?:-?>|.*?(?:--!?>|\Z))"  # a comment; what is not closed goes on to the end
+    r"|(?P<slash>/?)(?P<name>[a-zA-Z][^\s/>]*)(?:[^>=]*>)?"  # all of a tag, or what stands before its first value
+    r"|(?:[!?]|/[^a-zA-Z>])[^>]*(?:>|\Z)|/>)",  # a doctype, and what browsers take for a comment
     re.DOTALL,
 )
 _IN_TAG = re.compile(r"""(?P<end>>)|={2,}|=[ \t\n\f\r]*(?:"[^"]*(?:"|\Z)|'[^']*(?:'|\Z))?""")
 _ATTRIBUTE = re.compile(r"([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>][^\s>]*)))?")
-_SPACE = re.compile(r"[ \t\n\f\r]+")  # what HTML shows as one space; a no-break space is none of it
+_SPACES = re.compile(f"[{SPACE}]+")
 
 
 def word_links(
@@ -68,7 +73,7 @@ def _spans(text: str, tokens: Sequence[str]) -> list[Span | None]:
     return found
 
 
-@dataclass
+@dataclass(slots=True)
 class Element:
     """An inline element of a block, or (of no length) something that stands between words."""
 
@@ -84,7 +89,7 @@ class Element:
     name: str = ""
 
 
-@dataclass
+@dataclass(slots=True)
 class Block:
     """Text that is translated by itself: a paragraph, a cell, an attribute."""
 
@@ -126,111 +131,124 @@ class _Parser:
 
     def __init__(self) -> None:
         self.document = Document([], [])
-        self.open: list[int] = []  # the elements of the block that are open, from the first to the innermost
         self.begin([])
 
-    def begin(self, names: list[str]) -> None:
+    def begin(self, outer: list[Element]) -> None:
         """Begin a block inside elements that have begun before it."""
         self.text: list[str] = []
         self.length = 0
         self.raw: list[str | Block] = []  # what the block is made from
         self.space = ""  # white space after the text
-        self.elements: list[Element] = []
-        self.open = []
-        for name in ["", *names]:
-            self.element([], name)
+        self.elements = [Element(0, -1, -1, 0), *outer]
+        self.open = [*range(len(self.elements))]  # those that are open, from the first to the innermost
+        self.n_outer = len(outer)  # how many of them have begun before the block, and are as they were
 
     def element(self, opening: list[str | Block], name: str) -> None:
         place = self.length + bool(self.space)  # a space before it belongs to the text before it
-        self.elements.append(Element(place, -1, self.open[-1] if self.open else -1, len(self.open), opening, "", name))
-        self.open.append(len(self.elements) - 1)
+        self.open.append(len(self.elements))
+        self.elements.append(Element(place, -1, self.open[-2], len(self.open) - 1, opening, "", name))
 
     def end(self) -> None:
         """End the block at something that does not go round words."""
         if not self.raw:
             return
-        names = [self.elements[index].name for index in self.open[1:]]
-        while self.open:
-            self.close("")
+        if self.n_outer and self.elements[self.n_outer].opening:  # white space of this block
+            self.n_outer -= 1
+        outer = self.elements[1 : self.n_outer + 1]
+        for each in [self.elements[index] for index in self.open[self.n_outer + 1 :]]:
+            each.end = max(each.start, self.length)
+            outer.append(Element(0, -1, len(outer), len(outer) + 1, name=each.name))
         text = "".join(self.text)
-        if not text.strip():
-            self.document.parts.extend(self.raw)
-        else:
-            behind = next((each for each in self.elements if each.start > len(text)), None)
-            if behind:
-                behind.opening.insert(0, self.space)
-            else:
-                self.elements[0].closing = self.space
-            for each in self.elements:
-                each.start, each.end = min(each.start, len(text)), min(each.end, len(text))
-            block = Block(text, self.elements)
+        if text.strip():
+            block = self.block(text)
             self.document.blocks.append(block)
             self.document.parts.append(block)
-        self.begin(names)
+        else:
+            self.document.parts.extend(self.raw)
+        self.begin(outer)
+
+    def block(self, text: str) -> Block:
+        """Returns the block, without the elements that begin before it and end behind it: they move nothing."""
+        elements = [self.elements[0], *self.elements[self.n_outer + 1 :]]
+        elements[0].end = len(text)
+        behind = next((each for each in elements if each.start > len(text)), None)
+        if behind:
+            behind.opening.insert(0, self.space)
+        else:
+            elements[0].closing = self.space
+        for each in elements[1:]:
+            each.start, each.end = min(each.start, len(text)), min(each.end, len(text))
+            each.parent = max(0, each.parent - self.n_outer)
+        return Block(text, elements)
 
     def close(self, tag: str) -> None:
         """End the innermost element."""
         element = self.elements[self.open.pop()]
         element.end, element.closing = max(element.start, self.length), tag
+        self.n_outer = min(self.n_outer, len(self.open) - 1)
 
     def parse(self, source: str) -> Document:
         """See `Document.parse`."""
         place = 0
-        while place < len(source):
-            start, token = place, _TOKEN.match(source, place)
-            assert token  # the last alternative takes any character
-            place = token.end()
-            if token["text"]:
-                self.raw.append(token["text"])
-                self.add(html.unescape(token["text"]))
-            elif not token["name"]:
+        while token := _MARKUP.search(source, place):
+            self.add(source[place : token.start()])
+            start, place = token.span()
+            if not token["name"]:
                 self.point([token[0]])
-            else:
+                continue
+            has_values = not token[0].endswith(">")
+            if has_values:
                 place = _end_of_tag(source, place)
-                tag, name = source[start:place], token["name"].lower()
-                if token["slash"]:
-                    self.end_tag(tag, name)
-                    continue
-                attributes = {each[1].lower(): each for each in reversed([*_ATTRIBUTE.finditer(tag, len(token[0]))])}
-                no = attributes.get("translate")  # of two with one name, the first one counts
-                is_kept = bool(KEPT.fullmatch(name) or (no and (no[2] or no[3] or no[4] or "").lower() == "no"))
-                if is_kept and not VOID.fullmatch(name) and (RAW.fullmatch(name) or not tag.endswith("/>")):
-                    place = _end_of_element(source, place, name)
-                    if BETWEEN_WORDS.fullmatch(name):
-                        self.point([source[start:place]])
-                    else:
-                        self.end()
-                        self.document.parts.append(source[start:place])
+            tag, name = source[start:place], token["name"].lower()
+            if token["slash"]:
+                self.end_tag(tag, name)
+                continue
+            attributes: dict[str, re.Match[str]] = {}
+            if has_values:
+                found = _ATTRIBUTE.finditer(tag, token.end("name") - start)
+                attributes = {each[1].lower(): each for each in reversed([*found])}
+            no = attributes.get("translate")  # of two with one name, the first one counts
+            is_kept = name in KEPT or bool(no and (no[2] or no[3] or no[4] or "").lower() == "no")
+            if is_kept and name not in VOID and (name in RAW or not tag.endswith("/>")):
+                place = _end_of_element(source, place, name)
+                if name in BETWEEN_WORDS:
+                    self.point([source[start:place]])
                 else:
-                    self.start_tag(tag, name, [tag] if is_kept else self.with_texts(tag, attributes))
+                    self.end()
+                    self.document.parts.append(source[start:place])
+            else:
+                self.start_tag(tag, name, self.with_texts(tag, attributes) if attributes and not is_kept else [tag])
+        self.add(source[place:])
         self.end()
         return self.document
 
-    def add(self, text: str) -> None:
-        """Add characters to the block; white space becomes one space between words."""
-        last = 0
-        for space in _SPACE.finditer(text):
-            self.word(text[last : space.start()])
-            self.white(space[0])
-            last = space.end()
-        self.word(text[last:])
+    def add(self, source: str) -> None:
+        """Add text to the block; white space becomes one space between words."""
+        if not source:
+            return
+        self.raw.append(source)
+        text = html.unescape(source)
+        start = len(text) - len(text.lstrip(SPACE))
+        end = len(text.rstrip(SPACE))
+        if start:
+            self.white(text[:start])
+        if start < end:
+            words = _SPACES.sub(" ", self.space + text[start:end])
+            self.text.append(words)
+            self.length += len(words)
+            self.space = ""
+            if end < len(text):
+                self.white(text[end:])
 
     def white(self, space: str) -> None:
         """Add white space, which belongs to an element where it stands beside it, before all words or the next one."""
         element = self.elements[-1]
         if self.length and (not self.space or len(self.elements) == 1 or element.start <= self.length):
             self.space += space
-        elif len(self.elements) - 1 in self.open:
+        elif self.open[-1] == len(self.elements) - 1:
             element.opening.append(space)
         else:
             element.closing += space
-
-    def word(self, word: str) -> None:
-        if word:
-            if self.space:
-                word, self.space = f" {word}", ""
-            self.text.append(word)
-            self.length += len(word)
 
     def with_texts(self, tag: str, attributes: "dict[str, re.Match[str]]") -> list[str | Block]:
         """Returns a tag whose texts are blocks."""
@@ -254,8 +272,8 @@ class _Parser:
         self.close("")
 
     def start_tag(self, tag: str, name: str, markup: list[str | Block]) -> None:
-        is_void = VOID.fullmatch(name) or tag.endswith("/>")
-        if not INLINE.fullmatch(name) or (len(self.open) > DEEPEST and not is_void):
+        is_void = name in VOID or tag.endswith("/>")
+        if name not in INLINE or (len(self.open) > DEEPEST and not is_void):
             self.end()
             self.document.parts.extend(markup)
         elif is_void:
@@ -283,22 +301,21 @@ def _end_of_tag(source: str, place: int) -> int:
 
 def _end_of_element(source: str, place: int, name: str) -> int:
     """Returns where an element ends whose inside is kept; one that is not closed goes on to the end."""
-    if RAW.fullmatch(name):
+    if name in RAW:
         found = re.compile(rf"</{name}(?=[\s/>])[^>]*(?:>|\Z)", re.IGNORECASE).search(source, place)
         return found.end() if found else len(source)
     n_open = 1
-    while n_open and place < len(source):
-        token = _TOKEN.match(source, place)
-        assert token
+    while n_open and (token := _MARKUP.search(source, place)):
         place = token.end()
         if token["name"]:
-            place = _end_of_tag(source, place)
+            if not token[0].endswith(">"):
+                place = _end_of_tag(source, place)
             inner = token["name"].lower()
-            if not token["slash"] and RAW.fullmatch(inner):
+            if not token["slash"] and inner in RAW:
                 place = _end_of_element(source, place, inner)
             elif inner == name:
                 n_open += -1 if token["slash"] else 1
-    return place
+    return len(source) if n_open else place
 
 
 def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
@@ -307,6 +324,8 @@ def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
     What has no such words stands beside a word that is linked to a neighbour of it. For example, "<b>rotes</b> Auto"
     with "voiture rouge", and links from rotes to rouge and from Auto to voiture: b is at (8, 13).
     """
+    if len(block.elements) == 1:  # as in most blocks
+        return [(0, len(text))]
     runs = _runs(block, links)
     links = sorted(links)
     places: list[Span] = []

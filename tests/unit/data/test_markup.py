@@ -174,6 +174,25 @@ def test_long_and_deep_and_broken_documents_stay_as_they_are(html: str) -> None:
     assert document.render([same(block) for block in document.blocks]) == html
 
 
+@pytest.mark.parametrize(
+    ("piece", "n_blocks"),
+    [
+        (f"<p>Ein <b>roter</b> Hund läuft{' am Strand' * 15}, <a href='x'>eine Frau</a> lacht.</p>\n", 4_566),
+        ("<b>Ein Hund läuft am Strand, und eine Frau mit einem Hut steht daneben und lacht laut. ", 11_479),
+        ("<p><br>", 0),
+        ("&amp; ", 1),
+    ],
+)
+def test_of_a_megabyte_no_element_is_held_twice_and_nothing_is_lost(piece: str, n_blocks: int) -> None:
+    html = piece * (1_000_000 // len(piece))
+    document = Document.parse(html)
+    n_elements = sum(len(block.elements) for block in document.blocks)
+    is_same = document.render([same(block) for block in document.blocks]) == html
+    n_found = len(document.blocks)
+    assert (n_found, is_same) == (n_blocks, True)  # values without documents, which pytest would take minutes to show
+    assert n_elements <= n_blocks + html.count("<")
+
+
 def test_what_is_not_closed_is_read_once() -> None:
     for text in ("<", "&", "&amp", " "):
         document = Document.parse(text * 100_000)
