@@ -20,7 +20,7 @@ OPENING = "\"'„“”«»‹›‘’([{（「『【¿¡*–—-"  # what may 
 NEAR = 20  # characters on either side of an end that are looked at
 
 # Ends that it leaves out: "(Like this.) And then", "What follows… And then", 他走了……天黑了, "weil er Hunde mag."
-_FURTHER = re.compile(r"[.!?…]+[)\]»”“\"']+(?=\s)|…(?=\s)|(?:[。！？｡]|……)(?=\w)|\b(?:art|mag)\.(?=\s)")
+_FURTHER = re.compile(r"(?<=[.!?…])[)\]»”“\"']+(?=\s)|…(?=\s)|(?:[。！？｡]|……)(?=\w)|\b(?:art|mag)\.(?=\s)")
 _UNSPACED = re.compile(r"(?:[。！？｡]|……)[”’」』）)】\"']*$")  # ends after which the next sentence follows at once
 _CUTS = (re.compile(r"[;:,](?=\s)|[；：，、،؛]"), re.compile(r"(?<!\s)(?=\s)"))  # the better ones first
 
@@ -88,6 +88,6 @@ def join(line: str, spans: Sequence[Span], translations: Sequence[str]) -> str:
     text, place = "", 0
     for (start, end), translation in zip(spans, translations, strict=True):
         gap = line[place:start]
-        text += (gap if gap or not place or _UNSPACED.search(text) else " ") + translation
+        text += (gap if gap or not place or _UNSPACED.search(text[-NEAR:]) else " ") + translation
         place = end
     return text + line[place:]

@@ -89,6 +89,16 @@ def test_white_space_stays_around_translations() -> None:
     assert join(" ", [], []) == " "
 
 
+def test_a_long_text_of_marks_is_read_once() -> None:
+    for text in ("." * 100_000, "Ein Hund." + '"' * 100_000, ".)" * 50_000):
+        assert cut(text) == [text]
+    line = "狗。" * 5_000
+    spans = [(place, place + 2) for place in range(0, len(line), 2)]
+    assert sentences(line, "zh") == spans
+    assert join(line, spans, ["A dog."] * 5_000) == " ".join(["A dog."] * 5_000)
+    assert join(line, spans, ["犬。"] * 5_000) == "犬。" * 5_000
+
+
 def test_what_is_too_long_is_cut_at_a_mark_or_else_at_a_space() -> None:
     def parts(text: str, most: int) -> list[str]:
         return [text[start:end] for start, end in pieces(text, (0, len(text)), lambda piece: len(piece) <= most)]
