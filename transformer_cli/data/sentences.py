@@ -22,6 +22,7 @@ NEAR = 20  # characters on either side of an end that are looked at
 # Ends that it leaves out: "(Like this.) And then", "What follows… And then", 他走了……天黑了, "weil er Hunde mag."
 _FURTHER = re.compile(r"(?<=[.!?…])[)\]»”“\"']+(?=\s)|…(?=\s)|(?:[。！？｡]|……)(?=\w)|\b(?:art|mag)\.(?=\s)")
 _UNSPACED = re.compile(r"(?:[。！？｡]|……)[”’」』）)】\"']*$")  # ends after which the next sentence follows at once
+_STOPPED_SPACE = re.compile(r"\s(?=\.)")  # sentencex panics if it is another one than " " and a capital stands before
 _CUTS = (re.compile(r"[;:,](?=\s)|[；：，、،؛]"), re.compile(r"(?<!\s)(?=\s)"))  # the better ones first
 
 
@@ -31,7 +32,8 @@ def sentences(line: str, language: str) -> list[Span]:
     language: a code such as de; one that sentencex does not know is cut by common rules.
     """
     last = len(line.rstrip())
-    found = {each["end_index"] for each in sentencex.get_sentence_boundaries(language, line)}
+    readable = _STOPPED_SPACE.sub(" ", line)
+    found = {each["end_index"] for each in sentencex.get_sentence_boundaries(language, readable)}
     found.update(match.end() for match in _FURTHER.finditer(line))
     spans, start = [], 0
     for end in sorted({last, *(len(line[:end].rstrip()) for end in found)}):

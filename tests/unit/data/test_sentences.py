@@ -89,6 +89,13 @@ def test_white_space_stays_around_translations() -> None:
     assert join(" ", [], []) == " "
 
 
+@pytest.mark.parametrize("language", ["de", "fr", "ja", "kk", "xx"])
+def test_any_white_space_may_stand_between_a_capital_and_a_full_stop(language: str) -> None:
+    for space in "\u0085\u00a0\u2003\u2028\u202f\u3000":
+        assert cut(f"Vitamin C{space}. Vitamin D.", language)[-1].endswith("D.")
+        assert cut(f"A{space}{space}.{space}.", language)
+
+
 def test_a_long_text_of_marks_is_read_once() -> None:
     for text in ("." * 100_000, "Ein Hund." + '"' * 100_000, ".)" * 50_000):
         assert cut(text) == [text]
