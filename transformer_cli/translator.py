@@ -18,10 +18,10 @@ from transformer_cli.compute.devices import choose_device
 from transformer_cli.config.load import checked, override_decoding
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import Encoded
-from transformer_cli.data.fitting import Fitting, Line, OnError
+from transformer_cli.data.fitting import Fitting, Line, OnError, readable
 from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.data.markup import Document, Link, word_links
-from transformer_cli.data.sentences import Span, join, sentences
+from transformer_cli.data.sentences import Span, join
 from transformer_cli.data.vocabulary import EOS, UNK, UNWRITTEN
 from transformer_cli.decoding.engine import TransformerEngine
 from transformer_cli.decoding.interface import Hypothesis
@@ -194,13 +194,13 @@ class Translator:
     def translate_html(self, html: str, options: Options | None = None, settings: SearchSettings | None = None) -> str:
         """Returns a page, or a fragment of one, with its text translated, sentence by sentence.
 
-        options, settings: as in `translate`. Raises DataError for a block of text that is too long, and ConfigError for
-        options that are about one sentence.
+        options, settings: as in `translate`. Raises DataError for a word that is too long, and ConfigError for options
+        that are about one sentence.
         """
         document = Document.parse(html)
         texts = [block.text for block in document.blocks]
         language = self.run.config.data.source
-        spans = [sentences(text, language) if is_too_long(text) else [(0, len(text))] for text in texts]
+        spans = [readable(text, language) if is_too_long(text) else [(0, len(text))] for text in texts]
         lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
         with progress.bar("translate", len(lines), " texts") as bar:
             found = list(
@@ -213,12 +213,14 @@ class Translator:
                     done=bar.update,
                 )
             )
-        if n_too_long := sum(each.was_too_long for each in found):
-            log.warning("blocks of text that were too long, of %d: %d", len(lines), n_too_long)
+        if (options or self.options).on_error == "copy":  # all of it, also what was not read
+            copied = zip(found, lines, strict=True)
+            found = [replace(each, source=line, text=line) if is_too_long(line) else each for each, line in copied]
         left = iter(found)
-        return document.render(
-            [whole(text, cuts, [next(left) for _ in cuts]) for text, cuts in zip(texts, spans, strict=True)]
-        )
+        parts = [[next(left) for _ in cuts] for cuts in spans]
+        if n_too_long := sum(any(each.was_too_long for each in of_block) for of_block in parts):
+            log.warning("blocks of text that were too long, of %d: %d", len(texts), n_too_long)
+        return document.render(list(map(whole, texts, spans, parts)))
 
     def translate_encoded(
         self,

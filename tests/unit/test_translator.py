@@ -491,13 +491,19 @@ def test_the_text_of_a_document_is_translated_and_its_markup_goes_along(translat
         assert one.text[begin:stop].lower() in one.tokens
     long = translator.translate_html(f"<p>{dog} <b>{f'{dog} ' * 200}</b>{dog}")  # of more than 4,000 characters
     assert long == f"<p>{first} <b>{' '.join([first] * 200)}</b> {first}"
+    assert translator.translate_html(f"<p>{'Hund ' * 1000}")  # without an end, it is cut at spaces
     with pytest.raises(DataError, match="blocks of text, one a line: line 2: more than 4,000 characters"):
-        translator.translate_html(f"<p>{dog}<p>{'Hund ' * 1000}")
+        translator.translate_html(f"<p>{dog}<p>{'Hund' * 1001}")
 
 
-def test_blocks_that_are_too_long_are_counted(translator: Translator, caplog: pytest.LogCaptureFixture) -> None:
-    assert translator.translate_html(f"<p>{'Hund ' * 1000}</p>", Options(on_error="blank")) == "<p> </p>"
-    assert caplog.messages == ["blocks of text that were too long, of 1: 1"]
+def test_blocks_with_a_word_that_is_too_long_are_counted(
+    translator: Translator, caplog: pytest.LogCaptureFixture
+) -> None:
+    html = f"<p>Hund <b>{'Hund' * 2500}</b></p>"
+    (hund,) = translator.translate(["Hund"])
+    assert translator.translate_html(html, Options(on_error="blank")) == f"<p>{hund}<b></b> </p>"
+    assert translator.translate_html(html, Options(on_error="copy")) == html.replace("Hund", hund, 1)
+    assert caplog.messages == ["blocks of text that were too long, of 1: 1"] * 2
 
 
 def test_what_is_about_one_sentence_is_refused_for_several(translator: Translator) -> None:

@@ -41,6 +41,15 @@ class Line:
         return (self,) if self.parts is None else self.parts
 
 
+def readable(text: str, language: str) -> list[Span]:
+    """Returns where the sentences of a text of any length stand; one with too many characters is cut into `pieces`."""
+    return [
+        piece
+        for span in sentences(text, language)
+        for piece in pieces(text, span, lambda sentence: not is_too_long(sentence))
+    ]
+
+
 @dataclass(frozen=True)
 class Fitting:
     """Makes lines fit for translation."""

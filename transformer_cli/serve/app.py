@@ -23,9 +23,10 @@ from starlette.exceptions import HTTPException
 from torch import Tensor, nn
 
 from transformer_cli.config.load import override_decoding
+from transformer_cli.data.fitting import readable
 from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.data.markup import Document, Link
-from transformer_cli.data.sentences import Span, join, sentences
+from transformer_cli.data.sentences import Span, join
 from transformer_cli.errors import DataError, MemoryShortage, TfmError
 from transformer_cli.inspection.choices import decoder_choices, translate_from
 from transformer_cli.inspection.numbers import in_the_plane, inspect_translation, rounded
@@ -411,7 +412,7 @@ def _split(lines: Sequence[str], language: str, *, are_blocks: bool) -> list[lis
     for number, line in enumerate(lines, start=1):
         spans = [(0, len(line))]
         if are_blocks or not is_too_long(line):
-            spans = sentences(line, language)
+            spans = readable(line, language)
         if any(is_too_long(line[start:end]) for start, end in spans):
             raise DataError(f"line {number}: {TOO_LONG}; {SPLIT}")
         spans_of.append(spans)
