@@ -155,7 +155,6 @@ def translate(
             raise typer.BadParameter(f"--format html translates one document, so {given[0]} cannot be used with it")
         if not input_file:
             raise typer.BadParameter("--format html needs --input FILE (- for standard input)")
-        split_sentences = True
     converses = not sentences and not input_file and not output and sys.stdin.isatty()
     is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
     if split_sentences is None:
