@@ -201,16 +201,16 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
             return documents[number].render([line.linked(alternative) for line in found])
         return "\n".join(line.text(alternative) for line in found)
 
-    answer: dict[str, list[Any]] = {
-        "translatedText": await asyncio.to_thread(lambda: [written(number) for number in range(len(texts))])
-    }
+    def all_written() -> dict[str, list[Any]]:
+        answer: dict[str, list[Any]] = {"translatedText": [written(number) for number in range(len(texts))]}
+        if asked.alternatives is not None:
+            n_found = [min(most, _count_alternatives(found)) for found in found_of]
+            answer["alternatives"] = [[written(number, k) for k in range(n)] for number, n in enumerate(n_found)]
+        return answer
+
+    answer = await asyncio.to_thread(all_written) if is_html else all_written()
     if asked.source == AUTO:
         answer["detectedLanguage"] = [{"confidence": confidence, "language": source}] * len(texts)
-    if asked.alternatives is not None:
-        n_found = [min(most, _count_alternatives(found)) for found in found_of]
-        answer["alternatives"] = await asyncio.to_thread(
-            lambda: [[written(number, other) for other in range(n)] for number, n in enumerate(n_found)]
-        )
     if asked.sentences:
         answer["sentences"] = [[each for n, line in enumerate(text) for each in line.sentences(n)] for text in found_of]
     is_list = isinstance(asked.q, list)
