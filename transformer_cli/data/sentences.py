@@ -17,6 +17,7 @@ ORDINALS = re.compile("cs|da|de|et|fi|hr|hsb|hu|is|lb|lv|nb|nn|no|pl|sk|sl|sr|tr
 BEFORE_NAMES = re.compile("dr|mr|mrs|ms|prof")
 BEFORE_NUMBERS = re.compile("abs|art|fig|no|nr|pag|pp|vol|рис|стр")
 OPENING = "\"'„“”«»‹›‘’([{（「『【¿¡*–—-"  # what may stand before the first word of a sentence
+WINDOW = 5_000  # characters that sentencex reads at a time, whose square its time may grow with
 NEAR = 20  # characters on either side of an end that are looked at
 
 # Ends that it leaves out: "(Like this.) And then", "What follows… And then", 他走了……天黑了, "weil er Hunde mag."
@@ -32,9 +33,15 @@ def sentences(line: str, language: str) -> list[Span]:
     language: a code such as de; one that sentencex does not know is cut by common rules.
     """
     last = len(line.rstrip())
-    readable = _STOPPED_SPACE.sub(" ", line)
-    found = {each["end_index"] for each in sentencex.get_sentence_boundaries(language, readable)}
-    found.update(match.end() for match in _FURTHER.finditer(line))
+    found = {match.end() for match in _FURTHER.finditer(line)}
+    readable, start = _STOPPED_SPACE.sub(" ", line), 0
+    while start < len(line):
+        window = readable[start : start + WINDOW]
+        ends = [start + each["end_index"] for each in sentencex.get_sentence_boundaries(language, window)]
+        if start + WINDOW < len(line):
+            ends = ends[:-2] or ends[:1]  # what follows a window may move the last two
+        found.update(ends)
+        start = ends[-1] if ends else start + WINDOW
     spans, start = [], 0
     for end in sorted({last, *(len(line[:end].rstrip()) for end in found)}):
         if end == last or _is_end(line, end, language):

@@ -89,6 +89,13 @@ def test_white_space_stays_around_translations() -> None:
     assert join(" ", [], []) == " "
 
 
+def test_a_long_text_is_cut_as_a_short_one_is() -> None:
+    piece = 'Am 3. Oktober kam Dr. Meier an. "Komm her!", rief sie. Zwei Frauen (mit Hut) kochen. '
+    assert cut(piece * 300, "de") == cut(piece, "de") * 300
+    assert cut("狗。" * 10_000, "zh") == ["狗。"] * 10_000
+    assert cut("«" * 12_000) == ["«" * 12_000]
+
+
 @pytest.mark.parametrize("language", ["de", "fr", "ja", "kk", "xx"])
 def test_any_white_space_may_stand_between_a_capital_and_a_full_stop(language: str) -> None:
     for space in "\u0085\u00a0\u2003\u2028\u202f\u3000":
