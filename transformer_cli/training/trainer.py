@@ -204,7 +204,7 @@ class Trainer:
         unit, number = self.settings.end
         end = len(plan) if unit == "epochs" else state.batch + (number - state.step) * self.settings.accumulate
         with progress.bar(
-            f"epoch {state.epoch}/{number}" if unit == "epochs" else f"step {state.step + 1:,}/{number:,}",
+            self._how_far(),
             total=n_tokens(plan[:end]),
             unit=" tokens",
             unit_scale=True,
@@ -216,6 +216,7 @@ class Trainer:
                 self.step(batches)
                 now = time.monotonic()
                 running.seconds = seconds_before + now - started
+                bar.set_description_str(self._how_far(), refresh=False)
                 bar.set_postfix_str(f"loss {running.nll / max(1, running.target_tokens):.3f}", refresh=False)
                 bar.update(n_tokens(batches))
                 is_asked_to_stop, save_is_due = self._agreed(now - self._saved_at >= self.settings.save_minutes * 60)
@@ -224,6 +225,11 @@ class Trainer:
                     raise self.stop.interrupted()
                 if save_is_due and not self._validation_is_due():  # which saves
                     self._save()
+
+    def _how_far(self) -> str:
+        """Returns the epoch in progress, or the steps that have been taken, of how many."""
+        unit, number = self.settings.end
+        return f"epoch {self.state.epoch}/{number}" if unit == "epochs" else f"step {self.state.step:,}/{number:,}"
 
     def step(self, batches: Sequence[Rows]) -> None:
         """Take one optimiser step on these batches of the training sentences; the state counts them as done.

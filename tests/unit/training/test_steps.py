@@ -18,6 +18,7 @@ from transformer_cli.errors import ConfigError
 from transformer_cli.runs.listing import list_runs
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import RunningLoss, TrainingState, load_average
+from transformer_cli.system import progress
 from transformer_cli.training.trainer import Trainer
 
 TrainTiny = Callable[..., Run]
@@ -195,3 +196,17 @@ def test_a_validation_is_due(training: dict[str, Any], state: dict[str, Any], du
 
 def test_the_default_counts_epochs() -> None:
     assert Config().training.end == ("epochs", 10)
+
+
+def test_the_bar_counts_steps(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    bars: list[progress.Bar] = []
+    make = progress.bar
+
+    def noted(*arguments: Any, **options: Any) -> progress.Bar:
+        bars.append(make(*arguments, **options))
+        return bars[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "bar", noted)
+        train_tiny(tmp_path, "training.batch_size=40", "training.steps=7")  # of 5 steps an epoch
+    assert [each.desc for each in bars] == ["step 5/7", "step 7/7"]
