@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -31,33 +32,22 @@ class TableDecoder:
     """
 
     sentences: list[int]
-    widths: list[int] = field(default_factory=list)  # rows of each sentence, at each step
-    n_rows: list[int] = field(default_factory=list)  # rows of all sentences, at each step
+    n_rows: list[list[int]] = field(default_factory=list)  # rows of each sentence that goes on, at each step
 
     def __post_init__(self) -> None:
         self.rows: list[tuple[int, ...]] = [()] * len(self.sentences)
+        self.of = self.sentences  # the sentence of each row
 
     def step(self, tokens: Tensor) -> Step:
         self.rows = [(*row, token) for row, token in zip(self.rows, tokens.tolist(), strict=True)]
-        width = len(self.rows) // len(self.sentences)
-        self.widths.append(width)
-        self.n_rows.append(len(self.rows))
-        of = [sentence for sentence in self.sentences for _ in range(width)]
-        logits = torch.tensor([table(sentence, row[1:]) for sentence, row in zip(of, self.rows, strict=True)])
-        read = [(sentence, *(0, *row)[-2:]) for sentence, row in zip(of, self.rows, strict=True)]
+        self.n_rows.append([len([*rows]) for _, rows in groupby(self.of)])
+        logits = torch.tensor([table(sentence, row[1:]) for sentence, row in zip(self.of, self.rows, strict=True)])
+        read = [(sentence, *(0, *row)[-2:]) for sentence, row in zip(self.of, self.rows, strict=True)]
         return Step(logits, torch.tensor(read)[:, None].float(), torch.tensor([10 * one + two for _, one, two in read]))
 
-    def keep(self, sentences: Tensor) -> None:
-        width = len(self.rows) // len(self.sentences)
-        self.rows = [self.rows[width * one + column] for one in sentences.tolist() for column in range(width)]
-        self.sentences = [self.sentences[one] for one in sentences.tolist()]
-
-    def reorder(self, rows: Tensor) -> None:
-        width = len(self.rows) // len(self.sentences)
-        new_width = len(rows) // len(self.sentences)
-        for place, row in enumerate(rows.tolist()):
-            assert row // width == place // new_width, "a row continues a row of its own sentence"
+    def select(self, rows: Tensor) -> None:
         self.rows = [self.rows[row] for row in rows.tolist()]
+        self.of = [self.of[row] for row in rows.tolist()]
 
 
 def everything(sentence: int, limit: int, never: Sequence[int] = (SOS,)) -> Iterator[tuple[list[int], float, int]]:

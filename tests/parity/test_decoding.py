@@ -64,39 +64,40 @@ def test_one_pass_gives_the_logits_of_step_by_step_decoding(model: Transformer) 
 
 
 def test_kept_sentences_go_on_as_if_they_had_always_stood_there(model: Transformer) -> None:
-    kept = torch.tensor([4, 1])
+    kept = torch.tensor([1, 4])
     source, target = padded(SOURCES), padded([row + [8] * 6 for row in TARGETS])[:, :4]
     cache = model.start(source)
     for position in range(3):
         model.step(target[:, position], cache)
-    cache.keep(kept)
+    cache.select(kept)
     assert cache.length == 3
     assert_close(model.step(target[kept, 3], cache), model(source[kept], target[kept])[:, 3])
 
 
 def test_hypotheses_of_two_sentences_with_beam_3_are_those_decoded_alone(model: Transformer) -> None:
-    """The example of cache.py: three of each sentence, then others go on, then only the second sentence."""
+    """The example of cache.py: three of each sentence or fewer, then others go on, then only the second sentence."""
     source = padded(SOURCES[:2])
     cache = model.start(source)
     tokens = torch.full((2, 1), SOS)  # of each hypothesis so far
     of_sentence = torch.tensor([0, 1])
     for rows, newest in [
         ([0, 0, 0, 1, 1, 1], [4, 5, 6, 7, 8, 9]),
-        ([2, 0, 0, 3, 3, 4], [5, 6, 7, 8, 9, 10]),
-        ([1, 1, 2, 5, 4, 3], [4, 11, 4, 11, 4, 11]),
+        ([2, 0, 0, 3, 3], [5, 6, 7, 8, 9]),
+        ([1, 4, 3, 4], [4, 11, 4, 11]),
     ]:
         assert_close(model.step(tokens[:, -1], cache), model(source[of_sentence], tokens)[:, -1])
-        cache.reorder(torch.tensor(rows))
+        cache.select(torch.tensor(rows))
         tokens = torch.cat((tokens[rows], torch.tensor(newest)[:, None]), dim=1)
         of_sentence = of_sentence[rows]
-    assert of_sentence.tolist() == [0, 0, 0, 1, 1, 1]
-    cache.keep(torch.tensor([1]))
+    assert of_sentence.tolist() == [0, 1, 1, 1]
+    assert_close(model.step(tokens[:, -1], cache), model(source[of_sentence], tokens)[:, -1])
+    cache.select(torch.tensor([1, 2, 3]))
+    tokens = torch.cat((tokens, torch.tensor([[4], [5], [6], [7]])), dim=1)
     whole = AttentionRecord()
     step: list[RecordedAttention] = []
-    assert_close(model.step(tokens[3:, -1], cache, step), model(source[[1, 1, 1]], tokens[3:])[:, -1])
-    model.decode(tokens[3:], model.encode(source[[1, 1, 1]]), source[[1, 1, 1]], whole)
-    by_hypothesis = step[0].weights.transpose(1, 2).flatten(0, 1)  # (1 sentence, heads, 3, source) → (3, heads, source)
-    assert_close(by_hypothesis, whole.cross[-1].weights[:, :, -1])
+    assert_close(model.step(tokens[1:, -1], cache, step), model(source[[1, 1, 1]], tokens[1:])[:, -1])
+    model.decode(tokens[1:], model.encode(source[[1, 1, 1]]), source[[1, 1, 1]], whole)
+    assert_close(cache.apart(step[0].weights), whole.cross[-1].weights[:, :, -1:])
 
 
 def greedily(model: Transformer, source: Sequence[int], max_tokens: int) -> list[int]:

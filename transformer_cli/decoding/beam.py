@@ -30,7 +30,7 @@ def beam_search(decoder: Decoder, rules: Rules, *, beam_size: int, n_best: int) 
     """
     live, finished = _begin(rules), _Finished(rules, beam_size, n_best)
     for length in range(1, int(rules.max_tokens.max()) + 1):
-        step = decoder.step(live.newest.flatten())
+        step = decoder.step(live.newest)
         finished.record(step)
         continuations = _continuations(step.logits, live, rules, beam_size)
         places = _ranked(continuations, live, length, finished, rules)
@@ -47,28 +47,29 @@ def beam_search(decoder: Decoder, rules: Rules, *, beam_size: int, n_best: int) 
 
 @dataclass(frozen=True)
 class _Live:
-    """Hypotheses that go on, in `width` columns, the best first.
-
-    `width` is as many as the sentence with the most has; columns that a sentence does not fill have log_probs of -inf.
-    For example, if sentence 0 has two of three places for live ones, and sentence 1 has one, the decoder's rows are
-    0 1 | 2 3, and row 3 is not filled.
-    """
+    """Hypotheses that go on: the decoder's rows. Those of a sentence are neighbours, the best first."""
 
     sentences: Tensor
     """int64 (sentences that go on,), counted from 0 among all of the batch"""
+    is_row: Tensor
+    """bool (sentences that go on, width): each sentence has as many as it has rows, on the left
+
+    For example, if sentence 0 has two of three places for live ones, and sentence 1 has one: [[True, True],
+    [True, False]]; the decoder's rows are 0 1 | 2.
+    """
     log_probs: Tensor
-    """(sentences, width)"""
+    """(rows,)"""
     newest: Tensor
-    """int64 (sentences, width): the token to be read next"""
+    """int64 (rows,): the token to be read next"""
     tokens: Tensor
-    """int64 (sentences, width, length): all tokens, without <sos>"""
+    """int64 (rows, length): all tokens, without <sos>"""
     path: Tensor
-    """int64 (sentences, width, length): for each token, the decoder's row in the step that chose it"""
+    """int64 (rows, length): for each token, the decoder's row in the step that chose it"""
 
     def extended(self, rows: Tensor, newest: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the tokens and the path of what continues these of the decoder's rows, int64 (n,), by a token."""
-        tokens, path = self.tokens.flatten(0, 1)[rows], self.path.flatten(0, 1)[rows]
-        return torch.cat((tokens, newest[:, None]), dim=1), torch.cat((path, rows[:, None]), dim=1)
+        tokens = torch.cat((self.tokens[rows], newest[:, None]), dim=1)
+        return tokens, torch.cat((self.path[rows], rows[:, None]), dim=1)
 
 
 @dataclass(frozen=True)
@@ -152,26 +153,29 @@ class _Finished:
 def _begin(rules: Rules) -> _Live:
     """One hypothesis of each sentence, which has read nothing yet."""
     sentences = torch.arange(len(rules.max_tokens), device=rules.max_tokens.device)
-    newest = torch.full_like(sentences[:, None], rules.sos)
-    nothing = newest.new_empty(len(sentences), 1, 0)
-    return _Live(sentences, torch.zeros_like(newest, dtype=torch.float32), newest, nothing, nothing)
+    newest, nothing = torch.full_like(sentences, rules.sos), sentences.new_empty(len(sentences), 0)
+    is_row = torch.ones_like(sentences[:, None], dtype=torch.bool)
+    return _Live(sentences, is_row, torch.zeros_like(sentences, dtype=torch.float32), newest, nothing, nothing)
 
 
 def _continuations(logits: Tensor, live: _Live, rules: Rules, beam_size: int) -> tuple[Tensor, Tensor]:
     """Returns the best continuations of each live hypothesis: log-probabilities and tokens, (sentences, width, n).
 
-    logits (rows, vocabulary) are overwritten. n is beam_size, because no more can get a place, or the vocabulary.
+    logits (rows, vocabulary) are overwritten. n is beam_size, because no more can get a place, or the vocabulary. Where
+    a sentence has no row, log-probabilities are -inf.
     """
     logits = logits.float()
     log_totals = torch.cat([block.logsumexp(dim=1) for block in logits.split(IN_CACHE)])
     logits.index_fill_(1, rules.never, NOTHING)
-    width = live.newest.shape[1]
     if rules.constraints:
-        sentences = live.sentences.repeat_interleave(width)
-        rules.constraints.restrict(logits, log_totals, live.tokens.flatten(0, 1), sentences, rules.eos)
+        sentences = live.sentences.repeat_interleave(live.is_row.sum(dim=1))
+        rules.constraints.restrict(logits, log_totals, live.tokens, sentences, rules.eos)
     largest, ids = _largest(logits, min(beam_size, logits.shape[1]))
-    log_probs = live.log_probs.flatten()[:, None] + (largest - log_totals[:, None])
-    return log_probs.unflatten(0, (-1, width)), ids.unflatten(0, (-1, width))
+    log_probs = largest.new_full((*live.is_row.shape, ids.shape[1]), NOTHING)
+    log_probs[live.is_row] = live.log_probs[:, None] + (largest - log_totals[:, None])
+    tokens = ids.new_zeros(log_probs.shape)
+    tokens[live.is_row] = ids
+    return log_probs, tokens
 
 
 def _largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -218,8 +222,8 @@ def _ranked(
     is_new = (order >= beam_size) & (scores > NOTHING)
     # With beam 3 and two live ones: 0 1 2 continue the first, 3 4 5 the second.
     which = (order - beam_size).clamp(min=0)
-    first_row = torch.arange(len(held), device=held.device)[:, None] * live.newest.shape[1]
-    return _Places(is_new, first_row + which // n_each, tokens.gather(1, which), log_probs.gather(1, which), scores)
+    rows = (live.is_row.flatten().cumsum(0) - 1).view_as(live.is_row).gather(1, which // n_each)
+    return _Places(is_new, rows, tokens.gather(1, which), log_probs.gather(1, which), scores)
 
 
 def _continued(decoder: Decoder, live: _Live, places: _Places, goes_on: Tensor) -> _Live:
@@ -227,28 +231,11 @@ def _continued(decoder: Decoder, live: _Live, places: _Places, goes_on: Tensor) 
 
     For example, three sentences with two live ones each have the rows 0 1 | 2 3 | 4 5. Sentence 1 has ended. In
     sentence 0 the best continues row 1, and the next one row 0; in sentence 2 only one goes on, which continues row 5.
-    Then kept is [0, 2], width is 2, and rows are [[1, 0], [5, 4]]: row 4, the first one of sentence 2, stands in the
-    column that is not filled. When the decoder has dropped sentence 1, they are numbered [1, 0, 3, 2].
+    Then the decoder selects [1, 0, 5], and the rows are 0 1 | 2.
     """
-    kept = goes_on.any(dim=1).nonzero()[:, 0]
-    goes_on = goes_on[kept]
-    width = int(goes_on.sum(dim=1).max())
-    columns = goes_on.byte().sort(dim=1, descending=True, stable=True).indices[:, :width]  # live ones, best first
-    is_filled = goes_on.gather(1, columns)
-    rows, newest, log_probs = (each[kept].gather(1, columns) for each in (places.rows, places.tokens, places.log_probs))
-    first_row = (kept * live.newest.shape[1])[:, None]
-    rows = torch.where(is_filled, rows, first_row)
-    tokens, path = live.extended(rows.flatten(), newest.flatten())
-    if len(kept) < len(live.sentences):
-        decoder.keep(kept)
-    before = torch.arange(len(kept), device=kept.device)[:, None] * live.newest.shape[1]
-    rows = (rows - first_row + before).flatten()  # as they are numbered now that sentences were dropped
-    if not rows.equal(torch.arange(len(kept) * live.newest.shape[1], device=kept.device)):
-        decoder.reorder(rows)
-    return _Live(
-        live.sentences[kept],
-        log_probs.masked_fill(~is_filled, NOTHING),
-        newest,
-        tokens.unflatten(0, (-1, width)),
-        path.unflatten(0, (-1, width)),
-    )
+    rows, newest = places.rows[goes_on], places.tokens[goes_on]
+    decoder.select(rows)
+    counts = goes_on.sum(dim=1)
+    is_kept = counts > 0
+    is_row = torch.arange(int(counts.max()), device=counts.device) < counts[is_kept, None]
+    return _Live(live.sentences[is_kept], is_row, places.log_probs[goes_on], newest, *live.extended(rows, newest))

@@ -108,9 +108,9 @@ def _decode_together(
 def _samples(
     decoder: Decoder, tasks: Sequence[_Task], settings: SearchSettings, keep_attention: bool, device: torch.device
 ) -> list[list[Hypothesis]]:
-    """Draw n_best samples of each sentence, each as a sentence of its own that is encoded only once."""
+    """Draw n_best samples of each sentence: its rows."""
     decoding, count = settings.decoding, settings.n_best
-    decoder.keep(torch.arange(len(tasks), device=device).repeat_interleave(count))  # 0 0 0 1 1 1 with 3 samples
+    decoder.select(torch.arange(len(tasks), device=device).repeat_interleave(count))  # 0 0 0 1 1 1 with 3 samples
     repeated = [task for task in tasks for _ in range(count)]
     rules = _rules(repeated, settings, keep_attention, device)
     seeds = [(decoding.seed, task.key, number) for task in tasks for number in range(count)]
@@ -146,24 +146,20 @@ class TransformerDecoder:
         """Encodes source: int64 (sentences, source), from <sos> to <eos>, padded at the end."""
         self._model = model
         self._cache = model.start(source)
-        self._is_word = _is_word(source)
+        self._is_word = _is_word(source)  # (rows, source)
 
     def step(self, tokens: Tensor) -> Step:
         """See `interface.Decoder`."""
         before_each_step.get()()
         record: list[RecordedAttention] = []
         logits = self._model.step(tokens, self._cache, record)
-        attention = record[0].weights.transpose(1, 2)  # the last layer's: (sentences, rows of each, heads, source)
-        return Step(logits, attention.flatten(0, 1), _attended(attention, self._is_word))
+        attention = self._cache.apart(record[0].weights)[:, :, 0]  # the last layer's: (rows, heads, source)
+        return Step(logits, attention, _attended(attention, self._is_word))
 
-    def keep(self, sentences: Tensor) -> None:
+    def select(self, rows: Tensor) -> None:
         """See `interface.Decoder`."""
-        self._cache.keep(sentences)
-        self._is_word = self._is_word[sentences]
-
-    def reorder(self, rows: Tensor) -> None:
-        """See `interface.Decoder`."""
-        self._cache.reorder(rows)
+        self._cache.select(rows)
+        self._is_word = self._is_word[rows]
 
 
 class EnsembleDecoder:
@@ -184,19 +180,14 @@ class EnsembleDecoder:
         attention = steps[0].attention
         if len({each.attention.shape for each in steps}) == 1:
             attention = torch.stack([each.attention for each in steps]).mean(dim=0)
-        attended = _attended(attention.unflatten(0, (len(self._is_word), -1)), self._is_word)
+        attended = _attended(attention, self._is_word)
         return Step(log_probs.logsumexp(dim=0) - math.log(len(steps)), attention, attended)
 
-    def keep(self, sentences: Tensor) -> None:
+    def select(self, rows: Tensor) -> None:
         """See `interface.Decoder`."""
-        self._is_word = self._is_word[sentences]
+        self._is_word = self._is_word[rows]
         for decoder in self._decoders:
-            decoder.keep(sentences)
-
-    def reorder(self, rows: Tensor) -> None:
-        """See `interface.Decoder`."""
-        for decoder in self._decoders:
-            decoder.reorder(rows)
+            decoder.select(rows)
 
 
 def _is_word(source: Tensor) -> Tensor:
@@ -206,10 +197,9 @@ def _is_word(source: Tensor) -> Tensor:
 def _attended(attention: Tensor, is_word: Tensor) -> Tensor:
     """Returns the word with the most weight over all heads: int64 (rows,).
 
-    attention (sentences, rows of each, heads, source); is_word bool (sentences, source).
+    attention (rows, heads, source); is_word bool (rows, source).
     """
-    of_words = attention.mean(dim=2).masked_fill(~is_word[:, None], -1.0)  # (sentences, rows of each, source)
-    return of_words.argmax(dim=2).flatten()
+    return attention.mean(dim=1).masked_fill(~is_word, -1.0).argmax(dim=1)
 
 
 def _without_padding(found: Hypothesis, length: int) -> Hypothesis:

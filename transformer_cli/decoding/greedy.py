@@ -48,7 +48,7 @@ def one_at_a_time(decoder: Decoder, rules: Rules, choose: Choose) -> list[Hypoth
             if not len(kept):
                 break
             alive, newest = alive[kept], newest[kept]
-            decoder.keep(kept)
+            decoder.select(kept)
     rows = zip(tokens.tolist(), attended.tolist(), log_probs.tolist(), attention, max_tokens.tolist(), strict=True)
     return [_hypothesis(*row, eos, rules.length_penalty) for row in rows]
 

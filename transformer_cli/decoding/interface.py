@@ -1,8 +1,8 @@
 """What every search for a translation works with: a decoder that is run step by step, and the hypotheses it yields.
 
 Knows token ids and positions. Knows no text, no files and no class of model: any object with these methods can be
-searched. A row is one hypothesis in the making. Rows of a sentence are neighbours, and every sentence has the same
-number of them: one in greedy search, up to `beam_size` in beam search.
+searched. A row is one hypothesis in the making. Rows of a sentence are neighbours: one in greedy search, up to
+`beam_size` in beam search, where sentences may have different numbers of them.
 """
 
 from dataclasses import dataclass
@@ -34,15 +34,14 @@ class Decoder(Protocol):
     def step(self, tokens: Tensor) -> Step:
         """Read the newest token of each row, int64 (rows,). In the first call these are one <sos> for each sentence."""
 
-    def keep(self, sentences: Tensor) -> None:
-        """Continue with these sentences only, in this order, renumbered from 0: int64 (sentences that stay,).
+    def select(self, rows: Tensor) -> None:
+        """Let row i continue what is now row rows[i]: int64 (rows from now on,), at least one.
 
-        For example, when the second of four sentences is finished: [0, 2, 3]. If then the old sentence 2 is finished:
-        [0, 2]. Before the first step a sentence may be named several times: each copy is a sentence of its own.
+        A row may be continued more than once, or not at all. Sentences stay in their order; one without rows is
+        dropped. For example, in greedy search, when the second of four sentences is finished: [0, 2, 3]. If then the
+        old sentence 2 is finished: [0, 2]. When [0, 0, 0, 1, 1] follows, the one row of the first sentence becomes
+        three, and that of the other one two.
         """
-
-    def reorder(self, rows: Tensor) -> None:
-        """Let row i continue what is now row rows[i], of the same sentence: int64 (rows from now on,)."""
 
 
 @dataclass(frozen=True)

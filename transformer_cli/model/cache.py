@@ -1,14 +1,15 @@
 """Keys and values that decoding need not compute twice. Knows no layers, no tokens and no search.
 
 Decoding has one row for each hypothesis, and each hypothesis belongs to a sentence. The hypotheses of a sentence are
-neighbours, and every sentence has the same number of them: one in greedy search, `beam` in beam search. For example, a
-batch of 2 sentences with beam 3 has these rows:
+neighbours: one in greedy search, up to `beam` in beam search. For example, a batch of 2 sentences with beam 3, where
+the second sentence has two hypotheses left, has these rows:
 
     encoder side, one row per sentence        0 1
-    decoder side, one row per hypothesis      0 1 2 | 3 4 5
+    decoder side, one row per hypothesis      0 1 2 | 3 4
 
 The encoder side is not repeated for each hypothesis: it takes the memory of 2 sentences, and attention reads it once
-for 3 hypotheses, as if these were 3 positions of one target (`DecoderLayer`).
+for 3 hypotheses, as if these were 3 positions of one target. There, and nowhere else, the second sentence has a third
+row, of zeros.
 """
 
 import torch
@@ -32,7 +33,9 @@ class Cache:
         # Which rows of a layer's past go on, in which order, if that is not done yet. It is done together with the
         # next `append`: one copy instead of two or three.
         self._order: list[Tensor | None] = [None] * len(memory)
-        self._n_hypotheses = len(may_attend)
+        self._sentence = torch.arange(len(may_attend), device=may_attend.device)  # (hypotheses,): its encoder side
+        self._beam = 1
+        self._column: Tensor | None = None  # (hypotheses,): which of its sentence's it is; None: all have equally many
 
     @property
     def length(self) -> int:
@@ -50,28 +53,46 @@ class Cache:
         self._past[layer], self._order[layer] = new, None
         return new
 
-    def keep(self, sentences: Tensor) -> None:
-        """Keep only these sentences, in this order, with all of their hypotheses: int64 (kept,).
+    def select(self, hypotheses: Tensor) -> None:
+        """Let row i continue what is now row hypotheses[i], int64 (rows,). Sentences stay in their order.
 
-        In the example above, [1] keeps row 1 of the encoder side and rows 3 4 5 of the decoder side.
+        On the encoder side nothing changes, but that sentences without hypotheses are dropped. With beam 3, after the
+        first step, [0, 0, 0, 1, 1] makes the rows of the example above. Later, in [2, 0, 0, 4], the first sentence
+        continues its third hypothesis once and its first one twice; [3, 4] drops the first sentence.
         """
-        n_sentences = len(self.may_attend)
-        self.may_attend = self.may_attend.index_select(0, sentences)
-        self.memory = [_rows(each, sentences) for each in self.memory]
-        beam = self._n_hypotheses // n_sentences
-        of_each = torch.arange(beam, device=sentences.device)
-        self.reorder((sentences[:, None] * beam + of_each).flatten())  # [1] → [[3]] + [0 1 2] → [3 4 5]
-
-    def reorder(self, hypotheses: Tensor) -> None:
-        """Let row i continue what is now row hypotheses[i], int64 (rows,). Changes only the decoder side.
-
-        Every sentence gets the same number of rows, and they continue hypotheses of that sentence. With beam 3, after
-        the first step, [0, 0, 0, 1, 1, 1] makes three hypotheses out of each sentence's only one. Later, in
-        [2, 0, 0, 3, 3, 4], sentence 0 continues its third hypothesis once and its first one twice, and sentence 1
-        continues its first one twice and its second one once.
-        """
-        self._n_hypotheses = len(hypotheses)
+        if len(hypotheses) == len(self._sentence) and hypotheses.equal(
+            torch.arange(len(hypotheses), device=hypotheses.device)
+        ):
+            return
+        sentences, self._sentence, counts = self._sentence[hypotheses].unique_consecutive(
+            return_inverse=True, return_counts=True
+        )
+        if len(sentences) < len(self.may_attend):
+            self.may_attend = self.may_attend.index_select(0, sentences)
+            self.memory = [_rows(each, sentences) for each in self.memory]
+        self._beam = int(counts.max())
+        first = counts.cumsum(0) - counts
+        column = torch.arange(len(hypotheses), device=hypotheses.device) - first[self._sentence]
+        self._column = column if len(hypotheses) < len(sentences) * self._beam else None
         self._order = [hypotheses if order is None else order[hypotheses] for order in self._order]
+
+    def together(self, queries: Tensor) -> Tensor:
+        """The queries of a sentence's hypotheses as positions of one target.
+
+        (hypotheses, heads, 1, depth) → (sentences, heads, beam, depth), with zeros where there is no hypothesis.
+        """
+        if self._column is None:
+            return queries.unflatten(0, (len(self.may_attend), -1)).squeeze(3).transpose(1, 2)
+        _, n_heads, _, depth = queries.shape
+        spread = queries.new_zeros(len(self.may_attend), self._beam, n_heads, depth)
+        spread[self._sentence, self._column] = queries[:, :, 0]
+        return spread.transpose(1, 2)
+
+    def apart(self, found: Tensor) -> Tensor:
+        """The way back from `together`: (sentences, heads, beam, n) → (hypotheses, heads, 1, n)."""
+        found = found.transpose(1, 2)
+        rows = found.flatten(0, 1) if self._column is None else found[self._sentence, self._column]
+        return rows[:, :, None]
 
 
 def _joined(past: Tensor, order: Tensor | None, new: Tensor) -> Tensor:

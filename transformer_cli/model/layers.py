@@ -85,17 +85,19 @@ class DecoderLayer(nn.Module):
         may_attend_source: Tensor,
         *,
         remember: Callable[[KeysValues], KeysValues] = lambda new: new,
+        together: Callable[[Tensor], Tensor] = lambda queries: queries,
+        apart: Callable[[Tensor], Tensor] = lambda heads: heads,
         self_record: list[RecordedAttention] | None = None,
         cross_record: list[RecordedAttention] | None = None,
     ) -> Tensor:
         """x (batch, target, d_model). Returns a tensor shaped like x.
 
         may_attend_target: bool (batch, 1, target, target); None: to everything that `remember` returns.
-        memory: `cross_attention.keys_values` of the encoder's output, each (batch, heads, source, depth). If it has
-        fewer rows than x, each of its rows serves the same number of neighbouring rows of x, in order (model/cache.py
-        has an example).
+        memory: `cross_attention.keys_values` of the encoder's output, each (batch, heads, source, depth).
         may_attend_source: bool, broadcast to (memory's rows, 1, 1, source).
         remember: turns the keys and values of x into the keys and values of all target positions so far.
+        together, apart: where several rows of x attend to one row of memory (model/cache.py), turn their queries into
+        those of one row, and what these found into rows again.
         self_record, cross_record: lists to which the layer's attention is appended.
         """
 
@@ -104,9 +106,9 @@ class DecoderLayer(nn.Module):
             return self.self_attention(query, remember(new), may_attend_target, self_record)
 
         def attend_to_memory(x: Tensor) -> Tensor:
-            # Hypotheses of a sentence read its memory together, like positions: with beam 3, (6, 1, d) → (2, 3, d).
-            query = self.cross_attention.queries(x.reshape(len(memory.keys), -1, x.shape[-1]))
-            return self.cross_attention(query, memory, may_attend_source, cross_record).view_as(x)
+            query = together(self.cross_attention.queries(x))
+            found = self.cross_attention.attend(query, memory, may_attend_source, cross_record)
+            return self.cross_attention.join_heads(apart(found))
 
         x = self.residuals[0](x, attend_to_target)
         x = self.residuals[1](x, attend_to_memory)

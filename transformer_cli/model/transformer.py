@@ -97,7 +97,7 @@ class Transformer(nn.Module):
         tokens int64 (hypotheses,): the newest token of each; the cache remembers those before. The result equals the
         last position of `forward` over all tokens so far, if none of them is <pad>: searches never write it.
         cross_record: a list to which the last layer's attention to the source is appended, (sentences, heads, beam,
-        source).
+        source); `cache.apart` turns that into (hypotheses, heads, 1, source).
         """
         x = self.target_embedding(tokens[:, None], torch.full_like(tokens[:, None], cache.length))
         return self.output(self.decoder.step(x, cache, cross_record)[:, 0])
@@ -207,6 +207,8 @@ class Decoder(nn.Module):
                 cache.memory[index],
                 cache.may_attend,
                 remember=partial(cache.append, index),
+                together=cache.together,
+                apart=cache.apart,
                 cross_record=cross_record if index == last else None,
             )
         return self.norm(x)

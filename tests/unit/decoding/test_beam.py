@@ -53,7 +53,7 @@ def test_the_first_of_many_is_the_one_alone(beam_size: int, length_penalty: floa
         decoder = TableDecoder(SENTENCES)
         limits = rules(*[7] * len(SENTENCES), length_penalty=length_penalty)
         found.append(beam_search(decoder, limits, beam_size=beam_size, n_best=n_best))
-        steps.append(sum(decoder.n_rows))
+        steps.append(sum(map(sum, decoder.n_rows)))
     one, two, many = found
     assert [each[:1] for each in many] == one
     assert [each[:2] for each in many] == two
@@ -117,10 +117,11 @@ def test_attention_and_what_was_attended_travel_with_the_hypothesis() -> None:
 def test_rows_are_only_as_many_as_there_are_live_hypotheses() -> None:
     decoder = TableDecoder(SENTENCES)
     beam_search(decoder, rules(*[9] * 12), beam_size=6, n_best=6)
-    assert decoder.widths[0] == 1
-    assert decoder.widths[1] <= 3  # of five tokens, <sos> never comes, and <eos> ends
-    assert max(decoder.widths) <= 6
-    assert decoder.n_rows[-1] < decoder.n_rows[3]
+    assert decoder.n_rows[0] == [1] * 12
+    assert max(decoder.n_rows[1]) <= 3  # of five tokens, <sos> never comes, and <eos> ends
+    assert max(map(max, decoder.n_rows)) <= 6
+    assert any(min(each) < max(each) for each in decoder.n_rows)  # sentences have different numbers of them
+    assert sum(decoder.n_rows[-1]) < sum(decoder.n_rows[3])
 
 
 class Undecided(TableDecoder):

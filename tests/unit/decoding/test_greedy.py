@@ -24,7 +24,7 @@ class Scripted:
 
     script: list[list[int]]
     fed: list[list[int]] = field(default_factory=list)
-    kept: list[list[int]] = field(default_factory=list)
+    selected: list[list[int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.rows = torch.arange(len(self.script))
@@ -38,12 +38,9 @@ class Scripted:
         attention = torch.stack([self.rows, torch.full_like(self.rows, position)], dim=1)[:, None].float()
         return Step(logits, attention, 10 * self.rows + position)
 
-    def keep(self, rows: Tensor) -> None:
-        self.kept.append(rows.tolist())
+    def select(self, rows: Tensor) -> None:
+        self.selected.append(rows.tolist())
         self.rows = self.rows[rows]
-
-    def reorder(self, rows: Tensor) -> None:
-        raise AssertionError("greedy search has one row per sentence")
 
 
 def search(decoder: Scripted, max_tokens: list[int], never: Tensor = NEVER) -> list[Hypothesis]:
@@ -56,14 +53,14 @@ def test_finished_rows_are_dropped_and_results_keep_their_order() -> None:
     assert [row.tokens for row in found] == [[A, B], [], [C], [B, B, B]]
     assert [row.attended for row in found] == [[0, 1], [], [20], [30, 31, 32]]
     assert decoder.fed == [[SOS] * 4, [A, C, B], [B, B], [B]]
-    assert decoder.kept == [[0, 2, 3], [0, 2], [1]]
+    assert decoder.selected == [[0, 2, 3], [0, 2], [1]]
 
 
 def test_no_row_is_dropped_while_all_rows_go_on_and_nothing_is_asked_after_the_last() -> None:
     decoder = Scripted([[A, B, EOS, A], [B, A, EOS, A]])
     search(decoder, [9, 9])
     assert decoder.fed == [[SOS, SOS], [A, B], [B, A]]
-    assert decoder.kept == []
+    assert decoder.selected == []
 
 
 def test_each_row_stops_at_its_own_limit() -> None:

@@ -105,11 +105,8 @@ class AlwaysTheSame:
     def step(self, tokens: Tensor) -> Step:
         return Step(self._logits.clone(), torch.ones(len(tokens), 1, 1), torch.zeros_like(tokens))
 
-    def keep(self, sentences: Tensor) -> None:
-        self._logits = self._logits[sentences]
-
-    def reorder(self, rows: Tensor) -> None:
-        raise AssertionError("only beams are reordered")
+    def select(self, rows: Tensor) -> None:
+        self._logits = self._logits[rows]
 
 
 def test_top_p_is_a_share_of_what_top_k_leaves() -> None:

@@ -1,5 +1,6 @@
 """The cache by itself: which rows go where, and what is not copied. tests/parity/test_decoding.py has it in a model."""
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -40,15 +41,15 @@ def test_each_step_adds_a_position_to_each_layer() -> None:
 def test_sentences_are_kept_on_both_sides() -> None:
     cache = make_cache(3)
     step(cache, 3)
-    cache.keep(torch.tensor([2, 0]))
-    assert [numbers(memory.keys) for memory in cache.memory] == [[[2] * 3, [0] * 3]] * 2
-    assert cache.may_attend.sum(dim=-1).flatten().tolist() == [3, 1]
-    assert [numbers(each.keys) for each in step(cache, 2)] == [[[2, 0], [0, 1]]] * 2
+    cache.select(torch.tensor([0, 2]))
+    assert [numbers(memory.keys) for memory in cache.memory] == [[[0] * 3, [2] * 3]] * 2
+    assert cache.may_attend.sum(dim=-1).flatten().tolist() == [1, 3]
+    assert [numbers(each.keys) for each in step(cache, 2)] == [[[0, 0], [2, 1]]] * 2
 
 
 def test_sentences_may_be_kept_before_the_first_step() -> None:
     cache = make_cache(3)
-    cache.keep(torch.tensor([1]))
+    cache.select(torch.tensor([1]))
     assert cache.length == 0
     assert numbers(cache.memory[0].keys) == [[1] * 3]
     assert numbers(step(cache, 1)[1].keys) == [[0]]
@@ -59,22 +60,33 @@ def test_hypotheses_are_reordered_on_the_decoder_side_alone() -> None:
     cache = make_cache(2)
     memory, may_attend = cache.memory, cache.may_attend
     step(cache, 2)
-    cache.reorder(torch.tensor([0, 0, 0, 1, 1, 1]))
-    assert numbers(step(cache, 6)[0].keys) == [[0, 0], [0, 1], [0, 2], [1, 3], [1, 4], [1, 5]]
-    cache.reorder(torch.tensor([2, 0, 0, 3, 3, 4]))
-    (first, second) = step(cache, 6)
-    assert numbers(first.keys) == [[0, 2, 0], [0, 0, 1], [0, 0, 2], [1, 3, 3], [1, 3, 4], [1, 4, 5]]
+    cache.select(torch.tensor([0, 0, 0, 1, 1]))
+    assert numbers(step(cache, 5)[0].keys) == [[0, 0], [0, 1], [0, 2], [1, 3], [1, 4]]
+    cache.select(torch.tensor([2, 0, 0, 4]))
+    (first, second) = step(cache, 4)
+    assert numbers(first.keys) == [[0, 2, 0], [0, 0, 1], [0, 0, 2], [1, 4, 3]]
     assert numbers(second.keys) == numbers(first.keys)
     assert second.values.equal(-second.keys)
     assert cache.memory is memory
     assert cache.may_attend is may_attend
 
 
-def test_a_sentence_is_kept_with_all_its_hypotheses() -> None:
+def test_a_sentence_without_hypotheses_is_dropped() -> None:
     cache = make_cache(2)
     step(cache, 2)
-    cache.reorder(torch.tensor([0, 0, 0, 1, 1, 1]))
-    step(cache, 6)
-    cache.keep(torch.tensor([1]))
+    cache.select(torch.tensor([0, 0, 0, 1, 1]))
+    step(cache, 5)
+    cache.select(torch.tensor([3, 4]))
     assert numbers(cache.memory[0].keys) == [[1] * 3]
-    assert numbers(step(cache, 3)[0].keys) == [[1, 3, 0], [1, 4, 1], [1, 5, 2]]
+    assert numbers(step(cache, 2)[0].keys) == [[1, 3, 0], [1, 4, 1]]
+
+
+@pytest.mark.parametrize("selected", [[0, 1], [0, 0, 1, 1], [0, 0, 0, 1, 1], [0, 1, 1], [1, 1, 1]])
+def test_hypotheses_of_a_sentence_are_put_together_and_apart_again(selected: list[int]) -> None:
+    cache = make_cache(2)
+    cache.select(torch.tensor(selected))
+    queries = torch.randn(len(selected), 4, 1, 5)
+    together = cache.together(queries)
+    assert together.shape == (len(set(selected)), 4, max(map(selected.count, selected)), 5)
+    assert together[-1, :, 0].equal(queries[selected.index(selected[-1]), :, 0])
+    assert cache.apart(together).equal(queries)
