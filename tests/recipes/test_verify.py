@@ -110,7 +110,7 @@ def test_latest_names_a_run_that_is_there(tfm: Tfm, workspace: Path, content: by
     (workspace / "runs/latest").write_bytes(content)
     code, out, err = tfm("translate", "Hallo", cwd=workspace)
     assert (code, out, err.count("\n")) == (1, "", 1)
-    assert "runs/latest" in err or "runs/gone: no such run; runs/ has tiny" in err
+    assert "runs/latest" in err
 
 
 def test_curves_of_a_damaged_history_are_refused(tfm: Tfm, workspace: Path) -> None:

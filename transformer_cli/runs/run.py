@@ -248,6 +248,8 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
             raise CheckpointError(f"{runs_dir}/: no run yet; `tfm train` makes one (or name one with --run)") from None
         if not NAME.fullmatch(name):
             raise CheckpointError(f"{latest} names {shown(name)}, which is not a run; {other}")
+        if not (runs_dir / name).is_dir() and (known := known_runs(runs_dir)):
+            raise CheckpointError(f"{latest} names {name}, which is not there; {other}: {', '.join(known)}")
     folder = next((path for path in (runs_dir / name, *places) if path.is_dir()), None)
     if folder is None:
         known = known_runs(runs_dir)
