@@ -23,6 +23,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from forked import Forks
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # what nohup starts ignores it
+
+# Other programs may hold a test up.
+hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("untimed")
 
 NOUNS = {"der Hund": "dog", "der Mann": "man", "die Frau": "woman", "die Katze": "cat", "das Kind": "child"}
 ADJECTIVES = {"kleine": "small", "große": "big", "junge": "young", "alte": "old"}
