@@ -32,7 +32,7 @@ class Decoder(Protocol):
     """A batch of sentences being decoded, one step at a time. It owns what has been computed so far (the cache)."""
 
     def step(self, tokens: Tensor) -> Step:
-        """Read the newest token of each row, int64 (rows,). In the first call these are one <sos> for each sentence."""
+        """Read the newest token of each row, int64 (rows,): <sos> in the first call."""
 
     def select(self, rows: Tensor) -> None:
         """Let row i continue what is now row rows[i]: int64 (rows from now on,), at least one.

@@ -60,10 +60,6 @@ class Cache:
         first step, [0, 0, 0, 1, 1] makes the rows of the example above. Later, in [2, 0, 0, 4], the first sentence
         continues its third hypothesis once and its first one twice; [3, 4] drops the first sentence.
         """
-        if len(hypotheses) == len(self._sentence) and hypotheses.equal(
-            torch.arange(len(hypotheses), device=hypotheses.device)
-        ):
-            return
         sentences, self._sentence, counts = self._sentence[hypotheses].unique_consecutive(
             return_inverse=True, return_counts=True
         )
