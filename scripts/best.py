@@ -1,10 +1,11 @@
 """The best translators of Multi30k's 29,000 pairs: trains and judges them. docs/results.md has the table and its terms.
 
-    make best                                                         both directions, seeds 0 to 2
+    make best                                                         both directions, seeds 0 to 2, and diversify.py
     python scripts/best.py --config my.yaml --seeds 0 --judge valid   to choose: greedy and beam on the validation split
 
-Trains a run for each seed (an interrupted one goes on), then translates each split with each of them, and with all
-seeds together, as an ensemble: greedily and by the config's own search. Scores the text in the ways that others report.
+Says how long training will take. Trains a run for each seed (an interrupted one goes on), then translates each split
+with each of them, and with all seeds together, as an ensemble: greedily and by the config's own search. Scores the text
+in the ways that others report.
 Prints one row per translator, split and search as JSON to standard output, and progress to standard error. A test set
 is looked at once for each published row, when all has been chosen.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmark import machine
+from hours import estimate
 from measure.figures import say
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DecodingConfig
@@ -42,13 +44,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--config", type=Path, action="append", help="repeatable; without it, both shipped ones")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--judge", nargs="*", default=list(TESTS), metavar="SPLIT", help="none: train only")
+    parser.add_argument("--diverse", action="store_true", help="also train and judge the model of diversify.py")
     parser.add_argument("--worst", type=int, default=0, metavar="N", help="also print the N worst translations (chrF)")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are, or will be")
     parser.add_argument("--data", type=Path, default=Path("data"), help="where the dataset is, or will be")
     options = parser.parse_args(arguments)
-    for path in options.config or CONFIGS:
-        config = load_config(path)
+    configs = {path: load_config(path) for path in options.config or CONFIGS}
+    for config in configs.values():
         prepare(config, data_dir=options.data)
+    work = [
+        (config, sum(left(options.runs / f"{config.run_name}-{seed}") for seed in options.seeds))
+        for config in configs.values()
+    ]
+    if options.diverse:
+        import diversify  # which imports this module
+
+        work.append((load_config(CONFIGS[0]), diversify.SHARE * left(options.runs / f"{CONFIGS[0].stem}-diverse")))
+    say_how_long(work, options.data)
+    for path, config in configs.items():
         runs = {seed: trained(config, seed, options.data, options.runs).folder for seed in options.seeds}
         texts = read_splits(config.data, options.judge, options.data) if options.judge else []
         ensemble = [list(runs)] if len(runs) > 1 else []
@@ -56,6 +69,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
             translator = Translator.load(*(runs[seed] for seed in seeds))
             for row in rows(translator, texts, worst=options.worst):
                 print(json.dumps({"config": path.stem, "seeds": seeds, **row}, ensure_ascii=False), flush=True)
+    if options.diverse:
+        folders = ["--runs", str(options.runs), "--data", str(options.data)]
+        diversify.main([*folders, "--judge", *options.judge])
+
+
+def left(folder: Path) -> float:
+    """Returns the share of a run's training that is left: 1 if it has not validated yet, or is not there."""
+    if not (folder / "history.jsonl").exists():
+        return 1.0
+    run = Run.open(folder)
+    history, (unit, number) = run.history(), run.config.training.end
+    return 1 - history[-1][unit.removesuffix("s")] / number if history else 1.0
+
+
+def say_how_long(work: Sequence[tuple[Config, float]], data_dir: Path) -> None:
+    """Say how long training will take: configs, and how many trainings of each are left."""
+    hours = 0.0
+    for config, trainings in work:
+        if trainings:
+            found = estimate(config, data_dir)
+            hours += trainings * found.hours
+            what = f"{trainings:.1f} × {found.tokens:,} target tokens, at {found.tokens_per_second:,.0f} a second"
+            say(f"{config.run_name}: {what}: {trainings * found.hours:.1f} hours")
+    say(f"training will take about {hours:.1f} hours, if nothing else runs on this machine")
 
 
 def trained(config: Config, seed: int, data_dir: Path, runs_dir: Path) -> Run:

@@ -31,14 +31,17 @@ from transformer_cli.system.files import new_file
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
+SEEDS, EPOCHS = (0, 1), 2
+SHARE = (1 + 2 * len(SEEDS)) * EPOCHS / 12  # of a training of the config, which has 12 epochs: what the new model reads
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train all models, and judge the last. arguments: None uses the arguments of the process."""
     parser = argparse.ArgumentParser(description="Train a model on the translations of several, and judge it.")
     parser.add_argument("--config", type=Path, default=CONFIGS[0])
     parser.add_argument("--reverse", type=Path, default=CONFIGS[1], help="the config of the other direction")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1], help="of the models that translate")
-    parser.add_argument("--epochs", type=int, default=2, help="of the new model, over all pairs")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="of the models that translate")
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help="of the new model, over all pairs")
     parser.add_argument("--dropout", type=float, default=0.15, help="of the new model")
     parser.add_argument("--judge", nargs="*", default=list(TESTS), metavar="SPLIT", help="none: train only")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are, or will be")

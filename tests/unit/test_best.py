@@ -5,9 +5,12 @@ from pathlib import Path
 import pytest
 
 import best
+import hours
+from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import judge, read_splits
+from transformer_cli.runs.run import Run
 from transformer_cli.translator import Translator
 
 
@@ -42,3 +45,27 @@ def test_rows_hold_greedy_and_another_search(translator: Translator, project: Pa
     assert (greedy["bleu"], greedy["chrf"]) == (result.bleu, result.chrf)
     characters = sum(map(len, text.references))
     assert greedy["nats_per_character"] == pytest.approx(result.loss * result.tokens / characters)
+
+
+def test_it_says_how_long_what_is_left_will_take(
+    corpus: Path, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert best.left(tmp_path / "nothing") == 1.0
+    assert best.left(project / "runs/tiny") == 0.0
+    config = load_config(corpus / "tiny.yaml")
+    best.say_how_long([(config, 1.5), (config, 0.0)], project / "data")
+    plan, total = capsys.readouterr().err.splitlines()
+    (tokens,) = {sum(line["target_tokens"] for line in Run.open(project / "runs/tiny").history())}
+    assert plan.startswith(f"tiny: 1.5 × {tokens:,} target tokens, at ")
+    assert total == "training will take about 0.0 hours, if nothing else runs on this machine"
+
+
+def test_hours_prepares_and_prints_a_row_for_each_config(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hours.main([str(corpus / "tiny.yaml"), "--threads", "1", "--seconds", "0.01", "--data", str(tmp_path)])
+    *_, header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == ["config", "target", "tokens/s", "target", "tokens", "hours"]
+    name, rate, tokens, taken = row.replace(",", "").split()
+    assert name == "tiny"
+    assert float(taken) == pytest.approx(int(tokens) / int(rate) / 3600, abs=0.06)
