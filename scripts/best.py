@@ -29,11 +29,13 @@ from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, read_splits
 from transformer_cli.evaluation.metrics import bleu_of_text, sentence_chrf
 from transformer_cli.runs.run import Run
+from transformer_cli.runs.state import load_state
 from transformer_cli.system.progress import LineHandler
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
 CONFIGS = tuple(Path(__file__).parents[1] / f"configs/multi30k-best{twin}.yaml" for twin in ("", "-en-de"))
+SEEDS = [0, 1, 2]
 TESTS = ("test_2016_flickr", "test_2017_flickr")
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Train the seeds, judge them, and print the rows. arguments: None uses the arguments of the process."""
     parser = argparse.ArgumentParser(description="Train the best translators of Multi30k, and judge them.")
     parser.add_argument("--config", type=Path, action="append", help="repeatable; without it, both shipped ones")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--judge", nargs="*", default=list(TESTS), metavar="SPLIT", help="none: train only")
     parser.add_argument("--diverse", action="store_true", help="also train and judge the model of diversify.py")
     parser.add_argument("--worst", type=int, default=0, metavar="N", help="also print the N worst translations (chrF)")
@@ -57,9 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for config in configs.values()
     ]
     if options.diverse:
+        if options.config or options.seeds != SEEDS:
+            parser.error("--diverse is about the shipped configs and seeds: leave out --config and --seeds")
         import diversify  # which imports this module
 
-        work.append((load_config(CONFIGS[0]), diversify.SHARE * left(options.runs / f"{CONFIGS[0].stem}-diverse")))
+        (config, trainings), *others = work
+        new = left(options.runs / f"{CONFIGS[0].stem}-diverse")
+        work = [(config, trainings + new * diversify.share_of_a_training(config)), *others]
     say_how_long(work, options.data)
     for path, config in configs.items():
         runs = {seed: trained(config, seed, options.data, options.runs).folder for seed in options.seeds}
@@ -75,12 +81,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def left(folder: Path) -> float:
-    """Returns the share of a run's training that is left: 1 if it has not validated yet, or is not there."""
-    if not (folder / "history.jsonl").exists():
+    """Returns the share of a run's training that is left: 1 if nothing has been saved yet."""
+    if not (folder / "last").exists():
         return 1.0
     run = Run.open(folder)
-    history, (unit, number) = run.history(), run.config.training.end
-    return 1 - history[-1][unit.removesuffix("s")] / number if history else 1.0
+    state, (unit, number) = load_state(run), run.config.training.end
+    if state.has_ended(run.config.training):
+        return 0.0
+    return 1 - (state.epoch - 1 if unit == "epochs" else state.step) / number
 
 
 def say_how_long(work: Sequence[tuple[Config, float]], data_dir: Path) -> None:

@@ -32,7 +32,6 @@ from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
 SEEDS, EPOCHS = (0, 1), 2
-SHARE = (1 + 2 * len(SEEDS)) * EPOCHS / 12  # of a training of the config, which has 12 epochs: what the new model reads
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -59,6 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     texts = read_splits(load_config(options.config).data, options.judge, options.data) if options.judge else []
     for row in rows(translator, texts):
         print(json.dumps({"config": config.run_name, "translations_of_seeds": options.seeds, **row}), flush=True)
+
+
+def share_of_a_training(config: Config) -> float:
+    """Returns how much the new model reads, beside what one of the config's own models does."""
+    return (1 + 2 * len(SEEDS)) * EPOCHS / config.training.epochs
 
 
 def write_corpus(

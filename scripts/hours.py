@@ -7,18 +7,22 @@ first. Validation, which takes some per cent more, is not counted, and neither i
 """
 
 import argparse
-import time
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 
+from measure.steady import speed
+from transformer_cli.compute.devices import choose_device
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.find import find_dataset
+from transformer_cli.data.lengths import Rows
 from transformer_cli.data.prepare import prepare
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import Trainer
@@ -56,26 +60,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def estimate(config: Config, data_dir: Path, *, seconds: float = 20.0) -> Estimate:
-    """Train for some seconds in a folder that is deleted again, and count what is left of the config's training."""
-    if config.training.num_threads is not None:
-        torch.set_num_threads(config.training.num_threads)
+    """Train for some seconds in a folder that is deleted again, and count what the config's training has in all."""
+    training = config.training
+    if training.num_threads is not None:
+        torch.set_num_threads(training.num_threads)
     dataset = Dataset.open(find_dataset(config.data, data_dir))
     with TemporaryDirectory() as folder:
-        trainer = Trainer.begin(Run.create(Path(folder) / "run", config, dataset), dataset, torch.device("cpu"))
-        plan, n_batches = trainer.plan(), config.training.accumulate
-        steps = [plan[first : first + n_batches] for first in range(0, len(plan), n_batches)]
-        trainer.step(steps[0])  # the first one takes memory
-        count = trainer.train_sentences.target_tokens
-        started, tokens = time.monotonic(), 0
-        for step in steps[1:] or steps:
-            trainer.step(step)
-            tokens += count(step)
-            taken = time.monotonic() - started
-            if taken >= seconds:
-                break
-    unit, number = config.training.end
-    total = count(plan) * number if unit == "epochs" else count(plan) * number // len(steps)
-    return Estimate(tokens / taken, total)
+        run = Run.create(Path(folder) / "run", config, dataset)
+        trainer = Trainer.begin(run, dataset, choose_device(training.device))
+        plan, count = trainer.plan(), trainer.train_sentences.target_tokens
+        starts = range(0, len(plan), training.accumulate)
+        with trainer.train_sentences.sampled or nullcontext():
+            steps = itertools.cycle(plan[start : start + training.accumulate] for start in starts)
+            tokens_per_second = speed(taken(trainer, steps), seconds)
+    unit, number = training.end
+    total = count(plan) * number if unit == "epochs" else count(plan) * number // len(starts)
+    return Estimate(tokens_per_second, total)
+
+
+def taken(trainer: Trainer, steps: Iterable[Sequence[Rows]]) -> Iterator[int]:
+    """Take steps; yields the target tokens of each but the first, which takes memory."""
+    for number, step in enumerate(steps):
+        trainer.step(step)
+        if number:
+            yield trainer.train_sentences.target_tokens(step)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """scripts/best.py: tokens as the figures beside ours have them, and the rows of a tiny run."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -48,11 +49,21 @@ def test_rows_hold_greedy_and_another_search(translator: Translator, project: Pa
 
 
 def test_it_says_how_long_what_is_left_will_take(
-    corpus: Path, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    corpus: Path,
+    project: Path,
+    train_tiny: Callable[..., Run],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert best.left(tmp_path / "nothing") == 1.0
     assert best.left(project / "runs/tiny") == 0.0
+    train_tiny(tmp_path, "training.epochs=3")
+    assert best.left(tmp_path / "tiny") == 0.0
+    config_file = tmp_path / "tiny/config.yaml"
+    config_file.write_text(config_file.read_text("utf-8").replace("epochs: 3", "epochs: 4"), "utf-8")
+    assert best.left(tmp_path / "tiny") == 0.25
     config = load_config(corpus / "tiny.yaml")
+    capsys.readouterr()
     best.say_how_long([(config, 1.5), (config, 0.0)], project / "data")
     plan, total = capsys.readouterr().err.splitlines()
     (tokens,) = {sum(line["target_tokens"] for line in Run.open(project / "runs/tiny").history())}
@@ -69,3 +80,4 @@ def test_hours_prepares_and_prints_a_row_for_each_config(
     name, rate, tokens, taken = row.replace(",", "").split()
     assert name == "tiny"
     assert float(taken) == pytest.approx(int(tokens) / int(rate) / 3600, abs=0.06)
+    assert hours.Estimate(tokens_per_second=2.0, tokens=14_400).hours == 2.0
