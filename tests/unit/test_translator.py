@@ -18,7 +18,7 @@ from transformer_cli import translator as module
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import WordCodec
-from transformer_cli.data.fitting import Fitting
+from transformer_cli.data.fitting import Fitting, readable
 from transformer_cli.data.vocabulary import EOS, PAD, SOS
 from transformer_cli.decoding import engine
 from transformer_cli.decoding.decoder import decode
@@ -491,7 +491,11 @@ def test_the_text_of_a_document_is_translated_and_its_markup_goes_along(translat
         assert one.text[begin:stop].lower() in one.tokens
     long = translator.translate_html(f"<p>{dog} <b>{f'{dog} ' * 200}</b>{dog}")  # of more than 4,000 characters
     assert long == f"<p>{first} <b>{' '.join([first] * 200)}</b> {first}"
-    assert translator.translate_html(f"<p>{'Hund ' * 1000}")  # without an end, it is cut at spaces
+    endless = translator.translate_html(f"<p>{'Hund ' * 1000}")  # cut at spaces
+    hounds = "Hund " * 999 + "Hund"
+    pieces = [hounds[start:end] for start, end in readable(hounds, "de")]
+    assert [len(piece) for piece in pieces] == [3999, 999]
+    assert endless == f"<p>{' '.join(translator.translate(pieces, Options(split_sentences=True)))} "
     with pytest.raises(DataError, match="blocks of text, one a line: line 2: more than 4,000 characters"):
         translator.translate_html(f"<p>{dog}<p>{'Hund' * 1001}")
 

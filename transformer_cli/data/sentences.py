@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import sentencex
 
+from transformer_cli.data.lines import LONGEST_LINE
+
 Span = tuple[int, int]
 """Where a sentence begins in its line and where it ends, without the white space around it"""
 
@@ -85,7 +87,8 @@ def pieces(line: str, span: Span, fits: Callable[[str], bool]) -> Iterator[Span]
 
 def _last_cut(line: str, start: int, end: int, marks: re.Pattern[str], fits: Callable[[str], bool]) -> int:
     """Returns the last place after one of the marks up to which a piece fits; 0 if there is none."""
-    places = [match.end() for match in marks.finditer(line, start, end) if match.end() < end]
+    reach = min(end, start + LONGEST_LINE + 2)  # nothing longer fits; a mark is followed by one character
+    places = [match.end() for match in marks.finditer(line, start, reach) if match.end() < end]
     return [0, *places][bisect_left(places, True, key=lambda place: not fits(line[start:place]))]
 
 
