@@ -172,9 +172,10 @@ def _continuations(logits: Tensor, live: _Live, rules: Rules, beam_size: int) ->
         rules.constraints.restrict(logits, log_totals, live.tokens, sentences, rules.eos)
     largest, ids = _largest(logits, min(beam_size, logits.shape[1]))
     log_probs = largest.new_full((*live.is_row.shape, ids.shape[1]), NOTHING)
-    log_probs[live.is_row] = live.log_probs[:, None] + (largest - log_totals[:, None])
     tokens = ids.new_zeros(log_probs.shape)
-    tokens[live.is_row] = ids
+    rows = live.is_row.nonzero(as_tuple=True)
+    log_probs[rows] = live.log_probs[:, None] + (largest - log_totals[:, None])
+    tokens[rows] = ids
     return log_probs, tokens
 
 
@@ -233,9 +234,9 @@ def _continued(decoder: Decoder, live: _Live, places: _Places, goes_on: Tensor) 
     sentence 0 the best continues row 1, and the next one row 0; in sentence 2 only one goes on, which continues row 5.
     Then the decoder selects [1, 0, 5], and the rows are 0 1 | 2.
     """
-    rows, newest = places.rows[goes_on], places.tokens[goes_on]
+    where = goes_on.nonzero(as_tuple=True)
+    rows, newest = places.rows[where], places.tokens[where]
     decoder.select(rows)
-    counts = goes_on.sum(dim=1)
-    is_kept = counts > 0
-    is_row = torch.arange(int(counts.max()), device=counts.device) < counts[is_kept, None]
-    return _Live(live.sentences[is_kept], is_row, places.log_probs[goes_on], newest, *live.extended(rows, newest))
+    kept, counts = where[0].unique_consecutive(return_counts=True)
+    is_row = torch.arange(int(counts.max()), device=counts.device) < counts[:, None]
+    return _Live(live.sentences[kept], is_row, places.log_probs[where], newest, *live.extended(rows, newest))
