@@ -56,6 +56,7 @@ FORMAT_VERSION = 4
 EXPORTED = "export.json"  # what an exported run has in place of run.json (exported.py)
 HISTORY = "history.jsonl"
 UNSAVED = "unsaved"
+NO_RUN = "no run yet; `tfm train` makes one (or name one with --run)"
 STEP, AVERAGE = (rf"{kind}-(?:\d{{7}}|[1-9]\d{{7,}})" for kind in ("step", "average"))
 CHECKPOINT = re.compile(f"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what a pointer may name
 POINTERS = ("best", "last", "average")
@@ -245,11 +246,13 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
         except FileError as error:
             if known := known_runs(runs_dir):
                 raise CheckpointError(f"{error}; {other}: {', '.join(known)}") from None
-            raise CheckpointError(f"{runs_dir}/: no run yet; `tfm train` makes one (or name one with --run)") from None
+            raise CheckpointError(f"{runs_dir}/: {NO_RUN}") from None
         if not NAME.fullmatch(name):
             raise CheckpointError(f"{latest} names {shown(name)}, which is not a run; {other}")
-        if not (runs_dir / name).is_dir() and (known := known_runs(runs_dir)):
-            raise CheckpointError(f"{latest} names {name}, which is not there; {other}: {', '.join(known)}")
+        if not (runs_dir / name).is_dir():
+            known = known_runs(runs_dir)
+            what = f"{other}: {', '.join(known)}" if known else NO_RUN
+            raise CheckpointError(f"{latest} names {name}, which is not there; {what}")
     folder = next((path for path in (runs_dir / name, *places) if path.is_dir()), None)
     if folder is None:
         known = known_runs(runs_dir)

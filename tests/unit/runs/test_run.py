@@ -197,6 +197,9 @@ def test_a_wrong_name_lists_the_known(run: Run) -> None:
         find_run(None, runs_dir)
     with pytest.raises(CheckpointError, match=r"has none$"):
         find_run("first", runs_dir / "no-run")
+    (runs_dir / "no-run/latest").write_text("gone\n")
+    with pytest.raises(CheckpointError, match=f"^{runs_dir}/no-run/latest names gone, which is not there; no run yet"):
+        find_run(None, runs_dir / "no-run")
 
 
 def test_run_json_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
