@@ -48,6 +48,7 @@ class TableDecoder:
     def select(self, rows: Tensor) -> None:
         self.rows = [self.rows[row] for row in rows.tolist()]
         self.of = [self.of[row] for row in rows.tolist()]
+        assert self.of == sorted(self.of), "rows of a sentence are neighbours, and sentences stay in their order"
 
 
 def everything(sentence: int, limit: int, never: Sequence[int] = (SOS,)) -> Iterator[tuple[list[int], float, int]]:

@@ -40,7 +40,6 @@ END = st.sampled_from(["\n", "\n", "\n", "\r\n"])
 FEW, ALL = (
     settings(
         max_examples=n,
-        deadline=None,
         database=None,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),

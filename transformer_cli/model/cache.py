@@ -31,7 +31,7 @@ class Cache:
         self.may_attend = may_attend
         self._past: list[KeysValues | None] = [None] * len(memory)  # (hypotheses, heads, length, depth)
         # Which rows of a layer's past go on, in which order, if that is not done yet. It is done together with the
-        # next `append`: one copy instead of two or three.
+        # next `append`: one copy instead of two.
         self._order: list[Tensor | None] = [None] * len(memory)
         self._sentence = torch.arange(len(may_attend), device=may_attend.device)  # (hypotheses,): its encoder side
         self._beam = 1

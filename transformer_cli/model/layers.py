@@ -93,7 +93,8 @@ class DecoderLayer(nn.Module):
         """x (batch, target, d_model). Returns a tensor shaped like x.
 
         may_attend_target: bool (batch, 1, target, target); None: to everything that `remember` returns.
-        memory: `cross_attention.keys_values` of the encoder's output, each (batch, heads, source, depth).
+        memory: `cross_attention.keys_values` of the encoder's output, each (batch, heads, source, depth); the batch of
+        memory and of may_attend_source may be smaller, see `together`.
         may_attend_source: bool, broadcast to (memory's rows, 1, 1, source).
         remember: turns the keys and values of x into the keys and values of all target positions so far.
         together, apart: where several rows of x attend to one row of memory (model/cache.py), turn their queries into

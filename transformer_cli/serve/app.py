@@ -407,7 +407,7 @@ class _Found:
 
 
 def _split(lines: Sequence[str], language: str, *, are_blocks: bool) -> list[list[Span]]:
-    """Returns where the sentences of each line are. Raises DataError for a line, or a block's sentence, too long."""
+    """Returns where the sentences of each line are. Raises DataError for a line, or a word of a block, too long."""
     spans_of = []
     for number, line in enumerate(lines, start=1):
         spans = [(0, len(line))]

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer_cli.data.markup import Block, Document, Link
@@ -200,7 +200,6 @@ def test_what_is_not_closed_is_read_once() -> None:
         assert texts(found) == texts(text * 100_000)
 
 
-UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # other programs may hold a test up
 PIECES = re.split(
     "[|]",
     "Ein| | Hund |\n|&amp;|&lt;b>|<|ä\xa0|<b>|</b>|<i>|</i>|<a href='>'>|</a>|<p>|</p>|<br>|<img alt='Ein Hund'>|"
@@ -209,7 +208,6 @@ PIECES = re.split(
 )
 
 
-@UNTIMED
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join), st.sampled_from([same, backwards, unlinked]))
 def test_blocks_become_the_translations_of_blocks_and_no_markup_is_lost(html: str, translate: object) -> None:
     document = Document.parse(html)
@@ -221,7 +219,6 @@ def test_blocks_become_the_translations_of_blocks_and_no_markup_is_lost(html: st
     assert Counter(found) == Counter(without_texts)
 
 
-@UNTIMED
 @given(st.text(max_size=200))
 def test_any_text_is_a_document(text: str) -> None:
     document = Document.parse(text)
