@@ -21,7 +21,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -31,6 +31,7 @@ from forked import Forks
 if TYPE_CHECKING:
     from served import Running
     from transformer_cli.runs.run import Run
+    from transformer_cli.system import progress
     from transformer_cli.translator import Translator
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
@@ -227,6 +228,23 @@ def train_tiny(corpus: Path, project: Path) -> "Callable[..., Run]":
         return train(config, data_dir=project / "data", runs_dir=runs_dir, fresh=fresh)
 
     return train_with
+
+
+@pytest.fixture
+def bars() -> "Iterator[list[progress.Bar]]":
+    """All bars that are shown during the test."""
+    from transformer_cli.system import progress
+
+    shown: list[progress.Bar] = []
+    make = progress.bar
+
+    def noted(*arguments: Any, **options: Any) -> progress.Bar:
+        shown.append(make(*arguments, **options))
+        return shown[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "bar", noted)
+        yield shown
 
 
 def _pairs() -> list[tuple[str, str]]:

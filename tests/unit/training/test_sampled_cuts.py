@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -114,17 +113,8 @@ def test_a_run_cut_off_within_an_epoch_goes_on_with_the_same_cuts(train_subwords
     assert outcome(train_subwords(tmp_path / "cut", SAMPLED)) == expected
 
 
-def test_the_bar_ends_at_its_total(train_subwords: Train, tmp_path: Path) -> None:
-    bars: list[progress.Bar] = []
-    make = progress.bar
-
-    def noted(*arguments: Any, **options: Any) -> progress.Bar:
-        bars.append(make(*arguments, **options))
-        return bars[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(progress, "bar", noted)
-        run = train_subwords(tmp_path, SAMPLED)
+def test_the_bar_ends_at_its_total(train_subwords: Train, tmp_path: Path, bars: list[progress.Bar]) -> None:
+    run = train_subwords(tmp_path, SAMPLED)
     assert [each.desc for each in bars] == ["epoch 1/2", "epoch 2/2"]
     assert [each.n for each in bars] == [each.total for each in bars]
     assert all(entry["target_tokens"] > each.total for entry, each in zip(run.history(), bars, strict=True))

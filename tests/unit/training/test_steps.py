@@ -198,15 +198,6 @@ def test_the_default_counts_epochs() -> None:
     assert Config().training.end == ("epochs", 10)
 
 
-def test_the_bar_counts_steps(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    bars: list[progress.Bar] = []
-    make = progress.bar
-
-    def noted(*arguments: Any, **options: Any) -> progress.Bar:
-        bars.append(make(*arguments, **options))
-        return bars[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(progress, "bar", noted)
-        train_tiny(tmp_path, "training.batch_size=40", "training.steps=7")  # of 5 steps an epoch
+def test_the_bar_counts_steps(train_tiny: TrainTiny, tmp_path: Path, bars: list[progress.Bar]) -> None:
+    train_tiny(tmp_path, "training.batch_size=40", "training.steps=7")  # of 5 steps an epoch
     assert [each.desc for each in bars] == ["step 5/7", "step 7/7"]
