@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from measure.steady import speed
-from transformer_cli.compute.devices import choose_device
+from transformer_cli.compute.devices import choose_device, choose_precision
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.dataset import Dataset
@@ -61,13 +61,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def estimate(config: Config, data_dir: Path, *, seconds: float = 20.0) -> Estimate:
     """Train for some seconds in a folder that is deleted again, and count what the config's training has in all."""
-    training = config.training
+    device = choose_device(config.training.device)
+    training = config.training.model_copy(update={"precision": choose_precision(config.training.precision, device)})
+    config = config.model_copy(update={"training": training})
     if training.num_threads is not None:
         torch.set_num_threads(training.num_threads)
     dataset = Dataset.open(find_dataset(config.data, data_dir))
     with TemporaryDirectory() as folder:
         run = Run.create(Path(folder) / "run", config, dataset)
-        trainer = Trainer.begin(run, dataset, choose_device(training.device))
+        trainer = Trainer.begin(run, dataset, device)
         plan, count = trainer.plan(), trainer.train_sentences.target_tokens
         starts = range(0, len(plan), training.accumulate)
         with trainer.train_sentences.sampled or nullcontext():
