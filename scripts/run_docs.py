@@ -14,8 +14,9 @@ then: COMMAND       what is run afterwards
 server: yes         the first command goes on until the block ends
 differs: N          so many lines are words or verdicts of a model, which may differ on another machine
 
-Numbers, dates and precisions may always differ. Multi30k is found as `tfm prepare` finds it (TFM_MULTI30K_DIR); the
-pages show its test sets of 2016 and 2017. All runs of all pages are trained, which takes about half an hour.
+Dates, seconds and precisions may always differ, and other numbers by a factor of ten. Multi30k is found as `tfm
+prepare` finds it (TFM_MULTI30K_DIR); the pages show its test sets of 2016 and 2017. All runs of all pages are trained,
+which takes about half an hour.
 """
 
 import argparse
@@ -34,6 +35,9 @@ BLOCK = re.compile(r"(?:<!--((?:(?!-->).)*)-->\n+)?^```(\w*)\n(.*?)^```", re.DOT
 KEYS = {"not run", "folder", "before", "file", "then", "server", "differs"}
 QUICK = re.compile(r"tfm( config .*| --help| \w+ --help)?$")  # what needs neither text nor a model
 NOT_COMPARED = re.compile(r"epoch \d+/\d+: |warning: .* lacks test_")  # progress; what the folder of Multi30k has not
+NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?![\w.-]|,\d| m?s\b)")  # seconds are the machine's
+FACTOR = 10  # by which a number may differ, if one of the two is not small
+SMALL = 0.05  # a p-value, a weight that is nearly 0
 MACHINE = (  # what a machine decides, and what stands for it
     (r"-[0-9a-f]{8}\b", "-#"),
     (r"bfloat16|float32", "#"),
@@ -145,16 +149,27 @@ def failure(command: str, code: int, printed: list[str]) -> str:
 
 def difference(page: list[str], printed: list[str], allowed: int) -> str:
     """Returns the lines that differ, but for what a machine decides, or "" where they are no more than is allowed."""
-    left, right = [[plain(line) for line in lines if line.strip()] for lines in (page, printed)]
+    left_lines, right_lines = [[line for line in lines if line.strip()] for lines in (page, printed)]
+    left, right = [[plain(line) for line in lines] for lines in (left_lines, right_lines)]
     count = 0
     for tag, start, stop, first, last in difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
-        if tag != "equal":
+        if tag == "equal":
+            count += sum(map(are_far_apart, left_lines[start:stop], right_lines[first:last]))
+        else:
             given = [line for line in left[start:stop] if line != "…"]
             count += max(len(given), 0 if "…" in left[start:stop] else last - first)
     if count <= allowed:
         return ""
     lines = difflib.unified_diff(page, printed, "page", "now", lineterm="", n=0)
     return "\n".join(line for line in lines if "…" not in page or line.startswith("-")) + "\n"
+
+
+def are_far_apart(line: str, other: str) -> bool:
+    """Whether a number of one line is more than FACTOR times its counterpart in a line that is alike otherwise."""
+    pairs = zip(
+        *([float(each.replace(",", "")) for each in NUMBER.findall(text)] for text in (line, other)), strict=False
+    )
+    return any(max(pair) > max(SMALL, FACTOR * min(pair)) for pair in pairs)
 
 
 def plain(line: str) -> str:
