@@ -115,7 +115,7 @@ def greedily(model: Transformer, source: Sequence[int], max_tokens: int) -> list
 def test_greedy_search_finds_what_the_obvious_search_finds(model: Transformer) -> None:
     sources = [[SOS, a, b, 11, EOS][: 3 + a % 3] for a in range(4, 12) for b in (4, 9)]
     limits = [2 + index % 7 for index in range(len(sources))]
-    found = greedy(TransformerDecoder(model, padded(sources)), Rules(torch.tensor(limits), SOS, EOS, NEVER))
+    found = greedy(TransformerDecoder([model], padded(sources)), Rules(torch.tensor(limits), SOS, EOS, NEVER))
     expected = [greedily(model, source, limit) for source, limit in zip(sources, limits, strict=True)]
     assert [hypothesis.tokens for hypothesis in found] == expected
     assert len({tuple(tokens) for tokens in expected}) > 5

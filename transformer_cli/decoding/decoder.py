@@ -19,6 +19,7 @@ from transformer_cli.decoding.interface import Decoder, Hypothesis, Rules, Step
 from transformer_cli.decoding.sampling import sample, uniform_numbers
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
 from transformer_cli.model.attention import RecordedAttention
+from transformer_cli.model.cache import Cache
 from transformer_cli.model.transformer import Transformer
 
 MOST_ROWS = 1024  # hypotheses that are decoded together
@@ -90,8 +91,7 @@ def _decode_together(
     """Decode these sentences side by side."""
     device, decoding = next(models[0].parameters()).device, settings.decoding
     source = pad_ids([task.ids for task in tasks]).to(device)
-    decoder: Decoder
-    decoder = TransformerDecoder(models[0], source) if len(models) == 1 else EnsembleDecoder(models, source)
+    decoder = TransformerDecoder(models, source)
     if decoding.sample:
         found = _samples(decoder, tasks, settings, keep_attention, device)
     elif decoding.beam_size == 1:
@@ -140,66 +140,46 @@ def _rules(tasks: Sequence[_Task], settings: SearchSettings, keep_attention: boo
 
 
 class TransformerDecoder:
-    """An `interface.Decoder` that decodes a batch of sentences by the Transformer."""
+    """An `interface.Decoder` that decodes a batch of sentences by the Transformer, or by several as an ensemble.
 
-    def __init__(self, model: Transformer, source: Tensor) -> None:
-        """Encodes source: int64 (sentences, source), from <sos> to <eos>, padded at the end."""
-        self._model = model
-        self._cache = model.start(source)
-        self._is_word = _is_word(source)  # (rows, source)
-
-    def step(self, tokens: Tensor) -> Step:
-        """See `interface.Decoder`."""
-        before_each_step.get()()
-        record: list[RecordedAttention] = []
-        logits = self._model.step(tokens, self._cache, record)
-        attention = self._cache.apart(record[0].weights)[:, :, 0]  # the last layer's: (rows, heads, source)
-        return Step(logits, attention, _attended(attention, self._is_word))
-
-    def select(self, rows: Tensor) -> None:
-        """See `interface.Decoder`."""
-        self._cache.select(rows)
-        self._is_word = self._is_word[rows]
-
-
-class EnsembleDecoder:
-    """An `interface.Decoder` whose probabilities are the mean of several models' probabilities.
-
-    Its attention is the mean of the models' attention if all have as many heads, else the first model's.
+    The probabilities of an ensemble are the mean of the models' probabilities, and its logits log-probabilities. Its
+    attention is the mean of the models' attention if all have as many heads, else the first model's.
     """
 
     def __init__(self, models: Sequence[Transformer], source: Tensor) -> None:
         """Encodes source by each model: int64 (sentences, source), from <sos> to <eos>, padded at the end."""
-        self._decoders = [TransformerDecoder(model, source) for model in models]
-        self._is_word = _is_word(source)
+        self._models = models
+        self._caches = [model.start(source) for model in models]
+        self._is_word = (source != PAD) & (source != SOS) & (source != EOS)  # (rows, source)
 
     def step(self, tokens: Tensor) -> Step:
-        """See `interface.Decoder`. The logits are log-probabilities."""
-        steps = [decoder.step(tokens) for decoder in self._decoders]
-        log_probs = torch.stack([each.logits.float().log_softmax(dim=1) for each in steps])
-        attention = steps[0].attention
-        if len({each.attention.shape for each in steps}) == 1:
-            attention = torch.stack([each.attention for each in steps]).mean(dim=0)
-        attended = _attended(attention, self._is_word)
-        return Step(log_probs.logsumexp(dim=0) - math.log(len(steps)), attention, attended)
+        """See `interface.Decoder`."""
+        before_each_step.get()()
+        logits, attention = zip(*map(partial(_step, tokens), self._models, self._caches), strict=True)
+        weights = attention[0]
+        if len({each.shape for each in attention}) == 1 < len(attention):
+            weights = torch.stack(attention).mean(dim=0)
+        attended = weights.mean(dim=1).masked_fill(~self._is_word, -1.0).argmax(dim=1)  # over all heads
+        return Step(logits[0] if len(logits) == 1 else _mean_probability(logits), weights, attended)
 
     def select(self, rows: Tensor) -> None:
         """See `interface.Decoder`."""
         self._is_word = self._is_word[rows]
-        for decoder in self._decoders:
-            decoder.select(rows)
+        for cache in self._caches:
+            cache.select(rows)
 
 
-def _is_word(source: Tensor) -> Tensor:
-    return (source != PAD) & (source != SOS) & (source != EOS)  # (sentences, source)
+def _step(tokens: Tensor, model: Transformer, cache: Cache) -> tuple[Tensor, Tensor]:
+    """Returns a model's logits, (rows, vocabulary), and its last layer's attention, (rows, heads, source)."""
+    record: list[RecordedAttention] = []
+    logits = model.step(tokens, cache, record)
+    return logits, cache.apart(record[0].weights)[:, :, 0]
 
 
-def _attended(attention: Tensor, is_word: Tensor) -> Tensor:
-    """Returns the word with the most weight over all heads: int64 (rows,).
-
-    attention (rows, heads, source); is_word bool (rows, source).
-    """
-    return attention.mean(dim=1).masked_fill(~is_word, -1.0).argmax(dim=1)
+def _mean_probability(logits: Sequence[Tensor]) -> Tensor:
+    """Returns the logarithm of the mean of several models' probabilities, (rows, vocabulary)."""
+    log_probs = torch.stack([each.float().log_softmax(dim=1) for each in logits])
+    return log_probs.logsumexp(dim=0) - math.log(len(logits))
 
 
 def _without_padding(found: Hypothesis, length: int) -> Hypothesis:
