@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 EXPORTED = "export.json"  # what an exported run has in place of run.json (exported.py)
 HISTORY = "history.jsonl"
 UNSAVED = "unsaved"

@@ -147,7 +147,6 @@ def load_state(run: Run) -> TrainingState:
     path = run.checkpoint("last") / "state.json"
     with told_as_damage():
         value = read_checked_json(path)
-    value.setdefault("validations", value["epoch"] - 1)  # older saves: each epoch ended with one
     return TrainingState(**{**value, "running": RunningLoss(**value["running"])})
 
 

@@ -30,7 +30,7 @@ from transformer_cli.data.codec import SIDES
 from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.sampling import SampledText
-from transformer_cli.errors import CheckpointError, ConfigError, DataError, MemoryShortage
+from transformer_cli.errors import ConfigError, DataError, MemoryShortage
 from transformer_cli.evaluation.losses import corpus_losses
 from transformer_cli.model.transformer import count_frozen, count_parameters
 from transformer_cli.runs.checkpoints import (
@@ -41,7 +41,7 @@ from transformer_cli.runs.checkpoints import (
     save_validated,
     set_moments,
 )
-from transformer_cli.runs.run import RESTORE, Run
+from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, load_average
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted, note
@@ -96,8 +96,7 @@ class Trainer:
     def __init__(self, opened: Opened, device: torch.device, world: World = ALONE, *, was_fresh: bool = False) -> None:
         """Train on from where the run stands, with its model. was_fresh: an old run was moved aside for this one.
 
-        Raises DataError if no sentence of the dataset fits the model, CheckpointError if the state says more batches
-        than an epoch has.
+        Raises DataError if no sentence of the dataset fits the model.
         """
         run, dataset, start = opened.run, opened.dataset, opened.start
         self.run = run
@@ -114,10 +113,6 @@ class Trainer:
         self.validations = list(opened.validations)
         self._event_file: EventFile | None = None
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
-        with world.together():
-            if not self.state.has_ended(self.settings) and self.state.batch > len(self.plan()):
-                what = f"batch: {self.state.batch}, but an epoch has {len(self.plan())}"
-                raise CheckpointError(f"{run.checkpoint('last') / 'state.json'}: damaged: {what}; {RESTORE}")
         self._saved = self._place()  # a new run has nothing to save
         self._saved_at = time.monotonic()
         self._are_alike = True  # the weights of all processes, as far as anybody has looked

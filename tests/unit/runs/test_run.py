@@ -214,8 +214,8 @@ def test_run_json_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_run_of_an_older_tfm_is_one_line(run: Run) -> None:
-    edit_sealed(run.folder / "run.json", lambda value: value.update(format_version=3))
-    with pytest.raises(CheckpointError, match=f"^{run.folder}: format version 3, this tfm reads 4; train it again$"):
+    edit_sealed(run.folder / "run.json", lambda value: value.update(format_version=4))
+    with pytest.raises(CheckpointError, match=f"^{run.folder}: format version 4, this tfm reads 5; train it again$"):
         Run.open(run.folder)
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from sealed import reseal
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, TrainingConfig
 from transformer_cli.data.lengths import Rows
@@ -164,18 +163,6 @@ def test_more_validations_than_there_will_be_cannot_be_averaged(
     else:
         with pytest.raises(ConfigError, match="average: 5 validations, but there are only 4; lower it"):
             load_config(None, settings)
-
-
-def test_a_run_of_before_steps_were_counted_goes_on(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    settings = ("training.batch_size=50", "training.epochs=2")
-    run = train_tiny(tmp_path / "old", *settings)
-    path = run.checkpoint("last") / "state.json"
-    state = json.loads(path.read_text(encoding="utf-8"))
-    assert state.pop("validations") == 2
-    path.write_text(json.dumps(state), encoding="utf-8")
-    reseal(path.parent)
-    longer = train_tiny(tmp_path / "old", settings[0], "training.epochs=3")
-    assert outcome(longer) == outcome(train_tiny(tmp_path / "new", settings[0], "training.epochs=3"))
 
 
 @pytest.mark.parametrize(
