@@ -167,9 +167,7 @@ def _continuations(logits: Tensor, live: _Live, rules: Rules, beam_size: int) ->
     logits = logits.float()
     log_totals = torch.cat([block.logsumexp(dim=1) for block in logits.split(IN_CACHE)])
     logits.index_fill_(1, rules.never, NOTHING)
-    if rules.constraints:
-        sentences = live.sentences.repeat_interleave(live.is_row.sum(dim=1))
-        rules.constraints.restrict(logits, log_totals, live.tokens, sentences, rules.eos)
+    rules.constraints.restrict(logits, live.tokens)
     largest, ids = _largest(logits, min(beam_size, logits.shape[1]))
     log_probs = largest.new_full((*live.is_row.shape, ids.shape[1]), NOTHING)
     tokens = ids.new_zeros(log_probs.shape)

@@ -13,7 +13,7 @@ from transformer_cli.compute.memory import room_for
 from transformer_cli.data.batching import pad_ids
 from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS, UNWRITTEN
 from transformer_cli.decoding.beam import beam_search
-from transformer_cli.decoding.constraints import Constraints, forced_prefix, no_repeated_ngram
+from transformer_cli.decoding.constraints import Constraints
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import Decoder, Hypothesis, Rules, Step
 from transformer_cli.decoding.sampling import sample, uniform_numbers
@@ -35,7 +35,7 @@ def decode(
     sentences: Sequence[Sequence[int]],
     settings: SearchSettings,
     *,
-    prefixes: Sequence[Sequence[int]] | None = None,
+    prefix: Sequence[int] = (),
     keys: Sequence[int] | None = None,
     keep_attention: bool = False,
 ) -> list[list[Hypothesis]]:
@@ -43,26 +43,25 @@ def decode(
 
     A sentence that has fewer translations gets fewer. models: one, or several of the same vocabularies and on the same
     device, which predict the mean of their probabilities. sentences: ids without <sos> and <eos>, at least one per
-    sentence, and no more than any model has positions for. prefixes: for each sentence ids, perhaps none, with which
-    its translation has to begin. keys: for each sentence the number that its samples are keyed by (None: 0, 1, …).
-    keep_attention: whether each hypothesis carries its attention weights, (heads, steps, source with <sos> and <eos>).
+    sentence, and no more than any model has positions for. prefix: ids with which each translation has to begin. keys:
+    for each sentence the number that its samples are keyed by (None: 0, 1, …). keep_attention: whether each hypothesis
+    carries its attention weights, (heads, steps, source with <sos> and <eos>).
 
     Raises DataError for a prefix that is longer than the translation may be, MemoryShortage.
     """
-    prefixes = [()] * len(sentences) if prefixes is None else prefixes
     keys = range(len(sentences)) if keys is None else keys
     tasks = []
-    for ids, prefix, key in zip(sentences, prefixes, keys, strict=True):
+    for ids, key in zip(sentences, keys, strict=True):
         limit = min(settings.limit(len(ids), model.config.max_length) for model in models)
         refuse_long_prefix(len(prefix), limit)
-        tasks.append(_Task(ids, prefix, key, limit))
+        tasks.append(_Task(ids, key, limit))
     rows_of_each = settings.n_best if settings.decoding.sample else settings.decoding.beam_size
     size = max(1, MOST_ROWS // rows_of_each)
     found: list[list[Hypothesis]] = []
     for start in range(0, len(tasks), size):
         part = tasks[start : start + size]
         with room_for(partial(_too_large, part, rows_of_each)):
-            found += _decode_together(models, part, settings, keep_attention)
+            found += _decode_together(models, part, settings, prefix, keep_attention)
     return found
 
 
@@ -71,7 +70,6 @@ class _Task:
     """A sentence to be translated."""
 
     ids: Sequence[int]
-    prefix: Sequence[int]
     key: int
     limit: int
     """the most tokens that its translation may have"""
@@ -86,18 +84,30 @@ def _too_large(tasks: Sequence[_Task], rows_of_each: int) -> str:
 
 
 def _decode_together(
-    models: Sequence[Transformer], tasks: Sequence[_Task], settings: SearchSettings, keep_attention: bool
+    models: Sequence[Transformer],
+    tasks: Sequence[_Task],
+    settings: SearchSettings,
+    prefix: Sequence[int],
+    keep_attention: bool,
 ) -> list[list[Hypothesis]]:
     """Decode these sentences side by side."""
     device, decoding = next(models[0].parameters()).device, settings.decoding
     source = pad_ids([task.ids for task in tasks]).to(device)
     decoder = TransformerDecoder(models, source)
+    rules = Rules(
+        max_tokens=torch.tensor([task.limit for task in tasks], device=device),
+        sos=SOS,
+        eos=EOS,
+        never=torch.tensor(UNWRITTEN, device=device),
+        constraints=Constraints(decoding.no_repeat_ngram, prefix),
+        length_penalty=decoding.length_penalty,
+        keep_attention=keep_attention,
+    )
     if decoding.sample:
-        found = _samples(decoder, tasks, settings, keep_attention, device)
+        found = _samples(decoder, rules, tasks, settings)
     elif decoding.beam_size == 1:
-        found = [[each] for each in greedy(decoder, _rules(tasks, settings, keep_attention, device))]
+        found = [[each] for each in greedy(decoder, rules)]
     else:
-        rules = _rules(tasks, settings, keep_attention, device)
         found = beam_search(decoder, rules, beam_size=decoding.beam_size, n_best=settings.n_best)
     return [
         [_without_padding(each, len(task.ids)) for each in alternatives]
@@ -106,37 +116,20 @@ def _decode_together(
 
 
 def _samples(
-    decoder: Decoder, tasks: Sequence[_Task], settings: SearchSettings, keep_attention: bool, device: torch.device
+    decoder: Decoder, rules: Rules, tasks: Sequence[_Task], settings: SearchSettings
 ) -> list[list[Hypothesis]]:
     """Draw n_best samples of each sentence: its rows."""
     decoding, count = settings.decoding, settings.n_best
-    decoder.select(torch.arange(len(tasks), device=device).repeat_interleave(count))  # 0 0 0 1 1 1 with 3 samples
-    repeated = [task for task in tasks for _ in range(count)]
-    rules = _rules(repeated, settings, keep_attention, device)
+    limits = rules.max_tokens
+    rules = replace(rules, max_tokens=limits.repeat_interleave(count))
+    decoder.select(torch.arange(len(tasks), device=limits.device).repeat_interleave(count))  # 0 0 0 1 1 1 for count 3
     seeds = [(decoding.seed, task.key, number) for task in tasks for number in range(count)]
-    uniform = uniform_numbers(seeds, int(rules.max_tokens.max())).to(device)
+    uniform = uniform_numbers(seeds, int(limits.max())).to(limits.device)
     found = sample(
         decoder, rules, uniform, temperature=decoding.temperature, top_k=decoding.top_k, top_p=decoding.top_p
     )
     groups = [found[first : first + count] for first in range(0, len(found), count)]
     return [sorted(group, key=lambda each: -each.score) for group in groups]
-
-
-def _rules(tasks: Sequence[_Task], settings: SearchSettings, keep_attention: bool, device: torch.device) -> Rules:
-    decoding = settings.decoding
-    prefixes = [task.prefix for task in tasks]
-    return Rules(
-        max_tokens=torch.tensor([task.limit for task in tasks], device=device),
-        sos=SOS,
-        eos=EOS,
-        never=torch.tensor(UNWRITTEN, device=device),
-        constraints=Constraints(
-            forbid=[no_repeated_ngram(decoding.no_repeat_ngram)] if decoding.no_repeat_ngram else [],
-            force=[forced_prefix(prefixes, device)] if any(prefixes) else [],
-        ),
-        length_penalty=decoding.length_penalty,
-        keep_attention=keep_attention,
-    )
 
 
 class TransformerDecoder:

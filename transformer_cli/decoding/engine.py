@@ -88,7 +88,7 @@ class TransformerEngine:
                 self.models,
                 [sentences[row] for row in rows],
                 settings,
-                prefixes=[prefix] * len(rows) if prefix else None,
+                prefix=prefix,
                 keys=[keys[row] for row in rows],
                 keep_attention=keep_attention,
             )

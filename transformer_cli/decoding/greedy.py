@@ -38,7 +38,7 @@ def one_at_a_time(decoder: Decoder, rules: Rules, choose: Choose) -> list[Hypoth
         log_total = logits.logsumexp(dim=1)
         logits.index_fill_(1, rules.never, float("-inf"))
         if rules.constraints:
-            rules.constraints.restrict(logits, log_total, tokens[alive, :position], alive, eos)
+            rules.constraints.restrict(logits, tokens[alive, :position])
         newest = choose(logits, alive, position)
         log_probs[alive] += logits.gather(1, newest[:, None])[:, 0] - log_total
         tokens[alive, position], attended[alive, position] = newest, step.attended
