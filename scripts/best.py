@@ -12,16 +12,14 @@ is looked at once for each published row, when all has been chosen.
 
 import argparse
 import json
-import logging
 import re
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmark import machine
 from hours import estimate
-from measure.figures import say
+from measure.figures import as_program, say
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DecodingConfig
 from transformer_cli.data.prepare import prepare
@@ -30,7 +28,6 @@ from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, rea
 from transformer_cli.evaluation.metrics import bleu_of_text, sentence_chrf
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_state
-from transformer_cli.system.progress import LineHandler
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
@@ -54,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     configs = {path: load_config(path) for path in options.config or CONFIGS}
     for config in configs.values():
         prepare(config, data_dir=options.data)
+        judged_texts(config, options.judge, options.data)  # what is missing is told now
     work = [
         (config, sum(left(options.runs / f"{config.run_name}-{seed}") for seed in options.seeds))
         for config in configs.values()
@@ -69,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     say_how_long(work, options.data)
     for path, config in configs.items():
         runs = {seed: trained(config, seed, options.data, options.runs).folder for seed in options.seeds}
-        texts = read_splits(config.data, options.judge, options.data) if options.judge else []
+        texts = judged_texts(config, options.judge, options.data)
         ensemble = [list(runs)] if len(runs) > 1 else []
         for seeds in (*([seed] for seed in runs), *ensemble) if texts else ():
             translator = Translator.load(*(runs[seed] for seed in seeds))
@@ -78,6 +76,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.diverse:
         folders = ["--runs", str(options.runs), "--data", str(options.data)]
         diversify.main([*folders, "--judge", *options.judge])
+
+
+def judged_texts(config: Config, splits: Sequence[str], data_dir: Path) -> Sequence[ParallelText]:
+    """Returns the texts that are judged. Raises DataError or ModuleNotFoundError for what judging lacks."""
+    if not splits:
+        return []
+    moses(config.data.target)
+    return read_splits(config.data, splits, data_dir)
 
 
 def left(folder: Path) -> float:
@@ -110,14 +116,12 @@ def trained(config: Config, seed: int, data_dir: Path, runs_dir: Path) -> Run:
     return train(named, data_dir=data_dir, runs_dir=runs_dir)
 
 
-def rows(
-    translator: Translator, texts: Sequence[ParallelText], *, search: SearchSettings | None = None, worst: int = 0
-) -> Iterator[dict[str, Any]]:
-    """Yield the row of each text, translated greedily, and again by `search` (None: the config's) if that is another.
+def rows(translator: Translator, texts: Sequence[ParallelText], *, worst: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the row of each text, translated greedily, and again by the translator's own search if that is another.
 
     worst: how many of the translations with the lowest chrF are in a row of that search.
     """
-    greedy, own = SearchSettings(decoding=DecodingConfig()), search or translator.settings
+    greedy, own = SearchSettings(decoding=DecodingConfig()), translator.settings
     for text in texts:
         for settings in (greedy, own) if own.decoding != greedy.decoding else (own,):
             judged = judge(translator, text, settings)
@@ -187,15 +191,5 @@ def _worst(judged: Judged, text: ParallelText, n_lines: int) -> dict[str, Any]:
     }
 
 
-def start_log() -> None:
-    """Let training say on standard error how far it is."""
-    package = logging.getLogger("transformer_cli")
-    package.handlers = [LineHandler()]
-    package.setLevel(logging.INFO)
-
-
 if __name__ == "__main__":
-    started = time.monotonic()
-    start_log()
-    main()
-    say(f"{time.monotonic() - started:.0f} s")
+    as_program(main)

@@ -17,19 +17,19 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from best import CONFIGS, TESTS, rows, start_log, trained
+from best import CONFIGS, TESTS, judged_texts, rows, trained
+from measure.figures import as_program
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.codec import SIDES
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.find import find_dataset
 from transformer_cli.data.prepare import prepare
-from transformer_cli.evaluation.evaluate import read_splits
 from transformer_cli.runs.export import export
 from transformer_cli.runs.run import Run
 from transformer_cli.system.files import new_file
 from transformer_cli.training.trainer import train
-from transformer_cli.translator import Translator
+from transformer_cli.translator import Options, Translator
 
 SEEDS, EPOCHS = (0, 1), 2
 
@@ -46,16 +46,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are, or will be")
     parser.add_argument("--data", type=Path, default=Path("data"), help="where the datasets are, or will be")
     options = parser.parse_args(arguments)
-    files = write_corpus(
-        load_config(options.config), load_config(options.reverse), options.seeds, options.data, options.runs
-    )
+    base, reverse = load_config(options.config), load_config(options.reverse)
+    for each in (base, reverse):
+        prepare(each, data_dir=options.data)
+    texts = judged_texts(base, options.judge, options.data)  # what is missing is told now
+    files = write_corpus(base, reverse, options.seeds, options.data, options.runs)
     changes = {"data.corpus": "files", "data.skip_empty": True, "data.files": files}
     changes |= {"name": f"{options.config.stem}-diverse"}
-    changes |= {"training.epochs": options.epochs, "model.dropout": options.dropout}
+    changes |= {"training.epochs": options.epochs, "training.steps": None, "model.dropout": options.dropout}
     config = load_config(options.config, [f"{key}={json.dumps(value)}" for key, value in changes.items()])
     prepare(config, data_dir=options.data)
     translator = Translator.load(train(config, data_dir=options.data, runs_dir=options.runs).folder)
-    texts = read_splits(load_config(options.config).data, options.judge, options.data) if options.judge else []
     for row in rows(translator, texts):
         print(json.dumps({"config": config.run_name, "translations_of_seeds": options.seeds, **row}), flush=True)
 
@@ -71,8 +72,6 @@ def write_corpus(
     """Write the pairs, translated by the seeds of both configs, and the validation split; returns `data.files`."""
     folder = data_dir / f"diverse-{config.data.source}-{config.data.target}"
     folder.mkdir(parents=True, exist_ok=True)
-    for each in (config, reverse):
-        prepare(each, data_dir=data_dir)
     dataset = Dataset.open(find_dataset(config.data, data_dir))
     source, target = (list(dataset.text("train", side)) for side in SIDES)
     pairs = [(source, target)]
@@ -87,12 +86,12 @@ def write_corpus(
 
 
 def translated(run: Run, lines: Sequence[str], folder: Path) -> list[str]:
-    """Returns the translations of lines by a run, which are kept in the folder under its name."""
-    kept = folder / f"{run.folder.name}.txt"
+    """Returns the translations of lines by a run, which are kept in the folder; of a long line, of its beginning."""
+    kept = folder / f"{run.folder.name}-{run.identity.id}.txt"
     if not kept.exists():
         with TemporaryDirectory() as temporary:
             exported = export(run.folder, Path(temporary) / "exported", quantization="int8")
-            _write(kept, Translator(exported, torch.device("cpu")).translate(lines))
+            _write(kept, Translator(exported, torch.device("cpu")).translate(lines, Options(on_error="truncate")))
     return kept.read_bytes().decode().split("\n")[:-1]
 
 
@@ -103,5 +102,4 @@ def _write(path: Path, lines: Iterable[str]) -> Path:
 
 
 if __name__ == "__main__":
-    start_log()
-    main()
+    as_program(main)

@@ -9,13 +9,12 @@ progress to standard error. Nothing here depends on what else the machine does.
 """
 
 import argparse
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from measure.figures import say, table
+from measure.figures import as_program, say, table
 from transformer_cli.compute.devices import choose_device
 from transformer_cli.config.load import load_config
 from transformer_cli.data.prepare import prepare
@@ -25,7 +24,6 @@ from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, rea
 from transformer_cli.runs.export import export
 from transformer_cli.runs.exported import Exported
 from transformer_cli.runs.run import Run
-from transformer_cli.system.progress import LineHandler
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
@@ -84,8 +82,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--split", default="test_2016_flickr")
     parser.add_argument("--only", action="append", choices=SHAPES, help="a shape; repeatable (default: all)")
     options = parser.parse_args(arguments)
-    package = logging.getLogger("transformer_cli")
-    package.handlers, package.level = [LineHandler()], logging.INFO
     rows = []
     for shape in options.only or SHAPES:
         epochs = [] if options.epochs is None else [f"training.epochs={options.epochs}"]
@@ -131,4 +127,4 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 if __name__ == "__main__":
-    main()
+    as_program(main)

@@ -74,18 +74,19 @@ def estimate(config: Config, data_dir: Path, *, seconds: float = 20.0) -> Estima
         starts = range(0, len(plan), training.accumulate)
         with trainer.train_sentences.sampled or nullcontext():
             steps = itertools.cycle(plan[start : start + training.accumulate] for start in starts)
-            tokens_per_second = speed(taken(trainer, steps), seconds)
+            work = taken(trainer, steps)
+            next(work)  # which takes memory
+            tokens_per_second = speed(work, seconds)
     unit, number = training.end
     total = count(plan) * number if unit == "epochs" else count(plan) * number // len(starts)
     return Estimate(tokens_per_second, total)
 
 
 def taken(trainer: Trainer, steps: Iterable[Sequence[Rows]]) -> Iterator[int]:
-    """Take steps; yields the target tokens of each but the first, which takes memory."""
-    for number, step in enumerate(steps):
+    """Take steps; yields the target tokens of each."""
+    for step in steps:
         trainer.step(step)
-        if number:
-            yield trainer.train_sentences.target_tokens(step)
+        yield trainer.train_sentences.target_tokens(step)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,8 @@ quiet. Prints the row of the table as JSON to standard output, and progress to s
 
 import argparse
 import json
-import logging
 import math
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmark import machine
-from measure.figures import alternate, say
+from measure.figures import alternate, as_program, say
 from measure.training import CPU, beside_plain, each
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
@@ -34,7 +32,6 @@ from transformer_cli.evaluation.losses import corpus_losses
 from transformer_cli.evaluation.statistics import p_of_t
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
-from transformer_cli.system.progress import LineHandler
 from transformer_cli.training.trainer import Trainer, train
 
 TARGET = 1.617  # validation loss, mean of batch means: the best epoch of the published table (docs/results.md)
@@ -136,14 +133,5 @@ def measured_cost(config: Config, default: Config, data_dir: Path) -> Cost:
     )
 
 
-def _start_log() -> None:
-    package = logging.getLogger("transformer_cli")
-    package.handlers = [LineHandler()]
-    package.setLevel(logging.INFO)
-
-
 if __name__ == "__main__":
-    started = time.monotonic()
-    _start_log()
-    main()
-    say(f"{time.monotonic() - started:.0f} s")
+    as_program(main)

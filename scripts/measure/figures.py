@@ -1,10 +1,14 @@
 """A figure beside its reference, and how to time two things fairly."""
 
+import logging
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from transformer_cli.errors import Interrupted, TfmError
+from transformer_cli.system.progress import LineHandler
 
 PAUSE_S = 0.5  # lets the threads of whatever ran before go to sleep
 
@@ -34,6 +38,19 @@ class Unavailable(Exception):
 def say(text: str) -> None:
     """Print progress to standard error."""
     print(text, file=sys.stderr, flush=True)
+
+
+def as_program(main: Callable[[], None]) -> None:
+    """Run a script that trains: training says on standard error how far it is, and what stops it ends in one line."""
+    started, package = time.monotonic(), logging.getLogger("transformer_cli")
+    package.handlers, package.level = [LineHandler()], logging.INFO
+    try:
+        main()
+    except (TfmError, Interrupted) as stopped:
+        sys.exit(str(stopped))
+    except ModuleNotFoundError as missing:
+        sys.exit(f"{missing}; pip install -e '.[benchmark]'")
+    say(f"{time.monotonic() - started:.0f} s")
 
 
 def alternate(ways: Sequence[Callable[[], object]], *, rounds: int) -> list[float]:

@@ -164,7 +164,7 @@ def test_the_number_of_processes_changes_nothing_but_rounding(
     )
     assert lines[-1] == lost, lines
     assert not any(line.startswith("Traceback") for line in lines), lines
-    assert (run / "last").read_text(encoding="utf-8") == "step-0000003\n"
+    assert (run / "last").read_text(encoding="utf-8") == "step-0000003-unvalidated\n"
 
     train_tiny(folder / "runs", *SETTINGS, "training.epochs=3")
     code, lines = train_two(forks, folder, config, (*SETTINGS, "training.epochs=4"))

@@ -9,8 +9,6 @@ import pytest
 import best
 import hours
 from transformer_cli.config.load import load_config
-from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import judge, read_splits
 from transformer_cli.runs.run import Run
 from transformer_cli.translator import Translator
@@ -36,8 +34,7 @@ def test_bleu_of_tokens_cuts_both_sides() -> None:
 def test_rows_hold_greedy_and_another_search(translator: Translator, project: Path) -> None:
     pytest.importorskip("sacremoses")
     (text,) = read_splits(translator.run.config.data, ["test"], project / "data")
-    beam = SearchSettings(decoding=DecodingConfig(beam_size=3))
-    greedy, own = best.rows(translator, [text], search=beam, worst=2)
+    greedy, own = best.rows(translator.with_options(beam_size=3), [text], worst=2)
     assert (greedy["beam_size"], own["beam_size"]) == (1, 3)
     assert "worst" not in greedy
     first, second = own["worst"]

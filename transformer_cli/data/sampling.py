@@ -64,6 +64,6 @@ class SampledText:
 
 
 def _seed(seed: int, epoch: int, batch: int, side: int) -> int:
-    """Returns a seed of 32 well-mixed bits, unlike those of dropout, which are mixed from three numbers."""
+    """Returns a seed of 32 well-mixed bits."""
     mixed = np.random.SeedSequence([seed, epoch, batch, side + 1])  # not 0: NumPy takes a missing number for 0
     return int(mixed.generate_state(1)[0])

@@ -1,6 +1,6 @@
 """What a run saves: weights, the optimiser's moments and the state of training, to resume from; and means of weights.
 
-checkpoints/step-0004540/           -unvalidated is added if a validation is due that has not been made yet
+checkpoints/step-0004540/           -unvalidated is added if steps have been taken since the last validation
     model.safetensors               the weights
     state.safetensors               the optimiser's moments, under the names of the weights
     state.json                      the TrainingState
@@ -111,20 +111,12 @@ def set_moments(optimizer: torch.optim.Optimizer, model: Transformer, moments: M
         optimizer.state[parameters[name]][key] = moment.to(parameters[name].device)
 
 
-def save(
-    run: Run,
-    model: Transformer,
-    optimizer: torch.optim.Optimizer,
-    state: TrainingState,
-    *,
-    awaits_validation: bool = False,
-) -> None:
+def save(run: Run, model: Transformer, optimizer: torch.optim.Optimizer, state: TrainingState) -> None:
     """Write a checkpoint, point `last` (and `best`, if it is) at it, and delete checkpoints that nothing points to.
 
-    awaits_validation: a validation is due that has not been made yet. It will save the same step under the usual name,
-    so this one says so in its name.
+    A step that is saved before and after its validation has two names: a save never takes the place of the last one.
     """
-    name = f"step-{state.step:07d}{'-unvalidated' if awaits_validation else ''}"
+    name = f"step-{state.step:07d}{'' if state.is_validated else '-unvalidated'}"
     with _new_checkpoint(run, name) as folder:
         _save_weights(model, folder)
         moments = {

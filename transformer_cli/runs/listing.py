@@ -116,9 +116,11 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
     if kept := last_result(folder):
         is_current = run.has_checkpoint("best") and kept.checkpoint == run.best_name
         yield {"evaluation": kept, "evaluation_is_current": is_current}
+    mean = load_average(run)
+    lacks_mean = training.average is not None and (mean is None or mean.step != state.step)
     if is_trained:
         yield {"state": "training"}
-    elif state.has_ended(training):
+    elif state.has_ended(training) and not lacks_mean:
         yield {"state": "finished"}
     else:
         words = ["tfm", "train", "--config", str(folder / "config.yaml")]

@@ -85,6 +85,7 @@ def open_run(
             _check_settings(run, config, data_dir)  # before the dataset, which need not be there any more
             lanes = choose_lanes(run.config.training.lanes)
             opened = load_opened(run, open_dataset(run.config.data, lanes))
+            _refuse_other_text(opened, config.data)
             data = run.config.data.model_copy(update={"files": config.data.files})
             precision = _precision(run.config.training.precision, config.training.precision, device)
             finish_save(run, opened.start.state)  # which a kill may have cut off
@@ -186,6 +187,17 @@ def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
             f"training.{unit}: {number}, but the {begun.schedule} schedule of {run.folder} falls to 0 "
             f"over {over}; give that to go on, --set name={free_name(run.folder)} to train another "
             "run, or --fresh to begin anew"
+        )
+
+
+def _refuse_other_text(opened: Opened, data: DataConfig) -> None:
+    """Raises ConfigError if the user's own files have other text than the run's dataset, which it would go on with."""
+    if data.fingerprint is None and data.files and not is_text_of(opened.dataset.manifest, data.files):
+        folder = opened.run.folder
+        raise ConfigError(
+            f"the text of data.files has changed since {folder} was begun: give --set name={free_name(folder)} to "
+            "train another run on it, or --fresh to move this one aside and begin anew; "
+            f"--config {folder / 'config.yaml'} goes on with the text as it was"
         )
 
 

@@ -389,8 +389,7 @@ class Trainer:
         with self.stop.held_off():
             if self._saved != self._place():
                 if self.world.is_first:
-                    is_due = self._validation_is_due()
-                    save(self.run, self.learner.model, self.learner.optimizer, self.state, awaits_validation=is_due)
+                    save(self.run, self.learner.model, self.learner.optimizer, self.state)
                 self._saved, self._saved_at = self._place(), time.monotonic()
                 self.stop.saved_step = self.state.step
         return self.world.is_first

@@ -260,7 +260,7 @@ def test_only_what_has_a_name_that_training_gives_is_deleted(run: Run) -> None:
 
 def test_a_save_before_a_validation_says_so_and_makes_room_for_the_one_after_it(run: Run) -> None:
     training = trained(run)
-    save(run, *training, TrainingState(step=2, batch=5), awaits_validation=True)
+    save(run, *training, TrainingState(step=2, batch=5, running=RunningLoss(batches=1)))
     assert checkpoints(run) == ["step-0000002-unvalidated"]
     assert load_last(run).state.batch == 5
     save(run, *training, after(2, is_best=True))

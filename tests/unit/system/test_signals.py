@@ -79,7 +79,7 @@ def test_training_finishes_its_step_saves_and_says_how_to_go_on(
     os.kill(train(long_step(3, seconds=0.2)), number)
     assert forks.end() == 128 + number
     assert said(tmp_path)[-1] == "tfm: stopped and saved at step 3; the same command goes on"
-    assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003"
+    assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003-unvalidated"
 
 
 def test_training_drops_a_step_that_takes_too_long(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_terminal_that_is_gone_costs_nothing(forks: Forks, train: Callable[...
     os.close(main_end)  # writing to the terminal is an error from here on
     os.kill(process, signal.SIGHUP)
     assert forks.end() == 129
-    assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003"
+    assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003-unvalidated"
 
 
 @pytest.mark.parametrize("number", SOME, ids=lambda number: number.name)

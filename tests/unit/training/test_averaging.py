@@ -15,6 +15,7 @@ from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.runs import checkpoints
 from transformer_cli.runs import run as run_module
 from transformer_cli.runs.checkpoints import load_weights
+from transformer_cli.runs.listing import list_runs
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
 
@@ -74,6 +75,14 @@ def test_it_has_a_checkpoint_of_its_own_and_no_line_of_history(averaged: Run) ->
     found = json.loads((averaged.checkpoint("average") / "average.json").read_text(encoding="utf-8"))
     assert (found["epochs"], found["step"]) == ([3, 4, 5], 20)
     assert found["valid_ppl"] == pytest.approx(2.718281828 ** found["valid_loss"])
+
+
+def test_a_run_is_unfinished_until_it_is_made(averaged: Run, tmp_path: Path) -> None:
+    shutil.copytree(averaged.folder, tmp_path / "tiny")
+    for state in ("finished", "unfinished"):
+        (found,) = list_runs(tmp_path)
+        assert (found.state, found.resume is None) == (state, state == "finished")
+        (tmp_path / "tiny/average").unlink(missing_ok=True)
 
 
 def test_a_run_trains_as_it_does_without(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:

@@ -66,6 +66,19 @@ def test_a_run_does_not_go_on_with_another_text(moved: Path, change: str) -> Non
         pass
 
 
+def test_a_run_does_not_go_on_with_text_that_was_changed_where_it_lies(moved: Path) -> None:
+    with resume(moved, config(moved)):  # which takes the new places into its own config
+        pass
+    for side in ("de", "en"):
+        path = moved / f"train.{side}"
+        path.write_bytes(path.read_bytes() + b"One more.\n")
+    prepare(config(moved), data_dir=moved / "data")
+    with pytest.raises(ConfigError, match=r"^the text of data\.files has changed since "), resume(moved, config(moved)):
+        pass
+    with resume(moved, load_config(moved / "runs/tiny/config.yaml")):
+        pass
+
+
 def test_a_dataset_is_made_once_wherever_its_text_lies(moved: Path) -> None:
     prepared = prepare(config(moved), data_dir=moved / "data")
     assert not prepared.created

@@ -292,7 +292,7 @@ def test_a_batch_larger_than_the_text_is_said(
     ("file", "time"),
     [
         *(("last", time) for time in (1, 2, 4)),
-        *((f"step-000000{step}", 1) for step in (1, 2, 3)),
+        *((f"step-000000{step}", 1) for step in ("1-unvalidated", 2, "3-unvalidated")),
         ("state.json", 2),
         ("history.jsonl", 2),  # the first is the empty one of a run that begins
         ("history.jsonl", 3),
