@@ -93,6 +93,11 @@ class Translation:
     sentences: list["Translation"] | None = None
     """those of the line's sentences, if it was split; then log_prob is their sum and score their mean"""
 
+    @property
+    def tokens_on_one_line(self) -> str:
+        """The tokens with a space between two of them; the space that a subword may begin with is written "▁"."""
+        return " ".join(token.replace(" ", "▁") for token in self.tokens)
+
 
 class Translator:
     """A trained run, or an ensemble of several, ready to translate."""
@@ -179,17 +184,13 @@ class Translator:
         sentences: Sequence[str],
         options: Options | None = None,
         settings: SearchSettings | None = None,
-        *,
-        first_line: int = 1,
     ) -> list[Translation]:
         """Returns the translation of each sentence, with tokens and log-probability. options, settings: as above.
 
-        first_line: the number of the first sentence, from which errors count lines, and by which samples are drawn: so
-        they do not depend on how a text is cut into calls.
         Raises DataError for a line that is too long, or a prefix that the model cannot write.
         """
         job = self._job(options, settings)
-        return self._translate_all(list(self._read(sentences, job, first_line)), job, first_line - 1)
+        return self._translate_all(list(self._read(sentences, job, 1)), job)
 
     def translate_html(self, html: str, options: Options | None = None, settings: SearchSettings | None = None) -> str:
         """Returns a page, or a fragment of one, with its text translated, sentence by sentence.
@@ -231,7 +232,7 @@ class Translator:
     ) -> list[Translation]:
         """Like `translations`, for sentences that the run's source codec has encoded already."""
         job = self._job(options, settings)
-        return self._translate_all(list(map(job.fitting.encoded, sentences, encoded)), job, 0)
+        return self._translate_all(list(map(job.fitting.encoded, sentences, encoded)), job)
 
     def translate_lines(
         self, lines: Sequence[Line], settings: SearchSettings, *, keys: Sequence[int]
@@ -307,9 +308,9 @@ class Translator:
                 raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
             yield line
 
-    def _translate_all(self, lines: Sequence[Line], job: "_Job", first_key: int) -> list[Translation]:
+    def _translate_all(self, lines: Sequence[Line], job: "_Job") -> list[Translation]:
         with progress.bar("translate", len(lines), " sentences") as bar:
-            return self._translate(lines, job, range(first_key, first_key + len(lines)), bar.update)
+            return self._translate(lines, job, range(len(lines)), bar.update)
 
     def _translate(self, lines: Sequence[Line], job: "_Job", keys: Sequence[int], done: Done) -> list[Translation]:
         """Returns the translation of each line. keys: what their samples are drawn by. done: as in `stream`."""

@@ -126,7 +126,10 @@ def test_a_shard_names_the_line_of_the_whole_text(tfm: Tfm, project: Path, text:
     assert tfm(*command, "--on-error", "copy", cwd=project)[0] == 1  # begun to stop at such lines
     (tmp_path / "out.en.shards/job.json").unlink()
     code, _, err = tfm(*command, "--on-error", "copy", cwd=project)
-    assert (code, err.split("\n")[0]) == (0, f"warning: {text}: 1 too long, copied: line 61")
+    assert (code, err.split("\n")[0]) == (
+        0,
+        f"warning: {text}: 1 too long, copied (at most 4,000 characters of each): line 61",
+    )
 
 
 @pytest.mark.parametrize(

@@ -328,7 +328,7 @@ def test_a_prefix_that_cannot_be_written_is_an_error(
 ) -> None:
     settings = SearchSettings(max_tokens=max_tokens)
     with pytest.raises(DataError, match=message):
-        translator.translations([" ", line], Options(prefix=prefix), settings, first_line=7)
+        list(translator.stream([" ", line], Options(prefix=prefix), settings, first_line=7, chunk=2))
 
 
 # What translations carry
@@ -452,10 +452,10 @@ def test_a_sample_is_keyed_by_its_line_and_its_sentence(translator: Translator) 
     twice = "Der Hund singt. Der Hund singt."
     first, second = split.translations(["Die Katze.", twice])
     assert [first.text] == sampling.translate(["Die Katze."])
-    assert split.translations([twice], first_line=2)[0].text == second.text
+    assert next(split.stream([twice], first_line=2, chunk=2)).text == second.text
     assert second.sentences is not None
     one, other = second.sentences
-    assert one.text == sampling.translations(["Der Hund singt."], first_line=2)[0].text != other.text
+    assert one.text == next(sampling.stream(["Der Hund singt."], first_line=2, chunk=2)).text != other.text
 
 
 def test_a_sentence_that_is_too_long_is_cut_where_it_can_be(translator: Translator) -> None:

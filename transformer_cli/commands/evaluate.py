@@ -1,6 +1,7 @@
 """`tfm evaluate`: a run → its losses and scores on a split, or on two files."""
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -50,6 +51,8 @@ def evaluate(
     for path in (output, output_tokens):
         if path and path.is_dir():
             raise unwritable(path, "it is a folder")
+        if path and not path.exists() and not os.access(path.parent, os.W_OK):  # before there is work to lose
+            raise unwritable(path, "its folder is missing, or closed to you")
     from transformer_cli.runs.run import find_run
 
     folders = [find_run(each) for each in run or (None,)]
@@ -77,7 +80,7 @@ def evaluate(
     translations = [translation for each in judged for translation in each.translations]
     for path, lines in (
         (output, [translation.text for translation in translations]),
-        (output_tokens, [" ".join(translation.tokens) for translation in translations]),
+        (output_tokens, [translation.tokens_on_one_line for translation in translations]),
     ):
         if path:
             with writing(path):

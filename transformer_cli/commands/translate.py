@@ -30,7 +30,7 @@ from transformer_cli.commands.options import (
     unwritable,
     writing,
 )
-from transformer_cli.errors import DataError
+from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.system import progress, terminal
 from transformer_cli.system.files import is_stream, written
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 CHUNK = 4000  # lines that are read before they are translated together: enough batches for many cores
 CHUNK_OF_PIPE = 1000  # the same of a pipe: the program that writes it may wait for its answers
 CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
+BECAME = {"blank": "left blank", "copy": "copied (at most 4,000 characters of each)", "truncate": "cut"}
 NAMED = 10  # lines that were too long, of which the numbers are said
 LOOKED_AT = 100  # lines at the beginning, to see whether they have several sentences
 SEVERAL = 0.2  # the share of them from which on that is said
@@ -251,7 +252,7 @@ class _Work:
             if first:
                 self._say_if_paragraphs(first, name)
             if too_long:
-                became = {"blank": "left blank", "copy": "copied", "truncate": "cut"}[self.translator.options.on_error]
+                became = BECAME[self.translator.options.on_error]
                 numbers = ", ".join(map(str, too_long[:NAMED])) + (", …" if len(too_long) > NAMED else "")
                 lines_are = f"{len(too_long):,} too long, {became}: {'line' if len(too_long) == 1 else 'lines'}"
                 log.warning("%s%s %s", f"{name}: " if name else "", lines_are, numbers)
@@ -285,7 +286,7 @@ class _Work:
             try:
                 sentence = as_text(line, f"line {number}")
                 self.translate([sentence], "", sys.stdout, n_lines=1, first_line=number)
-            except DataError as error:  # one sentence too long is no reason to leave
+            except (DataError, MemoryShortage) as error:  # one sentence too long is no reason to leave
                 print(terminal.on_one_line(f"tfm: error: {error}"), file=sys.stderr)
             sys.stdout.flush()
 
@@ -348,7 +349,7 @@ def _rendered(number: int, translation: "Translation", form: str) -> str:
     for each in (translation, *translation.alternatives):
         text = each.text
         if form.startswith("tokens"):
-            text = " ".join(token.replace(" ", "▁") for token in each.tokens)  # a subword may begin with a space
+            text = each.tokens_on_one_line
         lines.append(f"{number}\t{each.score:.4f}\t{text}" if form.endswith("numbered") else text)
     return "\n".join(lines)
 

@@ -22,8 +22,8 @@ def _names(of_elements: str) -> frozenset[str]:
 
 
 INLINE = _names(  # they go round words; all others begin and end blocks
-    "a abbr acronym b bdi bdo big cite del dfn em font i img ins kbd label mark nobr q s samp small span strike strong "
-    "sub sup tt u var wbr"
+    "a abbr acronym b bdi bdo big cite data del dfn em font i img ins kbd label mark nobr output q s samp small span "
+    "strike strong sub sup time tt u var wbr"
 )
 VOID = _names("area base br col embed hr img input link meta param source track wbr")
 RAW = _names("script style textarea xmp iframe noembed noframes")  # there, < begins no other tag
@@ -159,7 +159,7 @@ class _Parser:
             each.end = max(each.start, self.length)
             outer.append(Element(0, -1, len(outer), len(outer) + 1, name=each.name))
         text = "".join(self.text)
-        if text.strip():
+        if any(map(str.isalpha, text)):  # numbers and marks alone are in no language
             block = self.block(text)
             self.document.blocks.append(block)
             self.document.parts.append(block)
@@ -257,7 +257,8 @@ class _Parser:
         last = 0
         for each in sorted(texts, key=lambda each: each.start()):
             start, end = each.span(each.lastindex or 0)
-            if text := " ".join(html.unescape(tag[start:end]).split()):
+            text = " ".join(html.unescape(tag[start:end]).split())
+            if any(map(str.isalpha, text)):
                 is_quoted = tag[start - 1] in "\"'"
                 block = Block(text, [Element(0, len(text), -1, 0, ['"'], '"')], is_attribute=True)
                 self.document.blocks.append(block)

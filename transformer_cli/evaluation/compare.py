@@ -233,7 +233,9 @@ def _translate_all(names: Sequence[str], terms: Terms) -> list[Translated]:
     if len(texts) > 1 and len(runs) < len(set(names)):
         among = ", ".join(text.name for text in texts)
         raise DataError(f"files hold the translations of one text, but there are {among}; choose one with --split")
-    written = [_write(system, texts, terms) for system in systems]
+    files_first = sorted(range(len(systems)), key=lambda number: not isinstance(systems[number], Path))
+    lines_of = {number: _write(systems[number], texts, terms) for number in files_first}  # what is wrong is told soon
+    written = [lines_of[number] for number in range(len(systems))]
     language = terms.language or next((run.config.data.target for run in runs.values()), "en")
     return [
         Translated(text, lines, language, terms.lowercase or bool(lowered))

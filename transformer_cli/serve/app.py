@@ -158,7 +158,7 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
         documents = await asyncio.to_thread(lambda: [Document.parse(text) for text in texts])
         lines_of = [[block.text for block in document.blocks] for document in documents]
     else:
-        lines_of = [[line.removesuffix("\r") for line in text.split("\n")] for text in texts]
+        lines_of = [text.split("\n") for text in texts]
     lines = [line for each in lines_of for line in each]
     _refuse_beyond(len(lines), service.limits.lines, "lines")
     translator, source, confidence = service.directions.choose(
@@ -177,7 +177,7 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
     if asked.split:
         spans_of = await asyncio.to_thread(_split, lines, source, are_blocks=is_html)
     else:
-        spans_of = [[(0, len(line))] for line in lines]
+        spans_of = [[(0, len(line.removesuffix("\r")))] for line in lines]
     keys = [row + n * PARTS for row, spans in enumerate(spans_of) for n in range(len(spans))]
     parts = [line[start:end] for line, spans in zip(lines, spans_of, strict=True) for start, end in spans]
     translations: list[Translation] = []
@@ -245,7 +245,7 @@ async def detect(asked: DetectQuestion, request: Request) -> Response:
     return JSONResponse([{"confidence": confidence, "language": language} for language, confidence in found])
 
 
-@router.post("/inspect", responses=ERRORS, openapi_extra=also_as_form(AttentionQuestion))
+@router.post("/inspect", responses=ERRORS)
 async def inspect(asked: AttentionQuestion, request: Request) -> Response:
     """Look into the translation of a sentence: `tfm inspect --json` for one kind of attention, in 4 digits."""
     limits: Limits = request.app.state.service.limits
@@ -264,7 +264,7 @@ async def inspect(asked: AttentionQuestion, request: Request) -> Response:
     return await _looked(request, asked, look)
 
 
-@router.post("/inspect/steps", responses=ERRORS, openapi_extra=also_as_form(SentenceQuestion))
+@router.post("/inspect/steps", responses=ERRORS)
 async def steps(asked: SentenceQuestion, request: Request) -> Response:
     """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
 
@@ -286,7 +286,7 @@ async def steps(asked: SentenceQuestion, request: Request) -> Response:
     return await _looked(request, asked, look)
 
 
-@router.post("/inspect/attention", responses=ERRORS, openapi_extra=also_as_form(AttentionQuestion))
+@router.post("/inspect/attention", responses=ERRORS)
 async def attention(asked: AttentionQuestion, request: Request) -> Response:
     """Tell what one head attends to, or all heads of a layer together: the mean of their weights."""
 
@@ -305,7 +305,7 @@ async def attention(asked: AttentionQuestion, request: Request) -> Response:
     return await _looked(request, asked, look)
 
 
-@router.post("/inspect/vectors", responses=ERRORS, openapi_extra=also_as_form(SentenceQuestion))
+@router.post("/inspect/vectors", responses=ERRORS)
 async def vectors(asked: SentenceQuestion, request: Request) -> Response:
     """Place the vectors of a sentence in the plane, before and after the encoder."""
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -67,6 +67,8 @@ Texts = Annotated[list[str], Field(min_length=1, max_length=MOST_TEXTS)]
 
 class Question(BaseModel):
     """What every address that computes reads."""
+
+    model_config = ConfigDict(str_min_length=0)  # a string whose length has a limit may hold no lone surrogate
 
     api_key: str | None = Field(
         None, description="The key, if the server has one; or the header Authorization: Bearer KEY."

@@ -116,6 +116,8 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
         ({"q": 7}, "q parameter: Input should be a valid string"),
         ({"q": ["a", None]}, "q parameter: Input should be a valid string"),
         ({"q": "a\ud800"}, "q parameter: Input should be a valid string"),
+        ({"q": ["Hund", "a\ud800"]}, "q parameter: Input should be a valid string"),
+        ({"format": "\ud800"}, "format parameter: Input should be a valid string"),
         ({"q": ["a"] * 1001}, "q parameter exceeds limit (1000) of entries; send fewer"),
         ({"source": None}, "missing source parameter"),
         ({"target": ""}, "missing target parameter"),
@@ -223,6 +225,9 @@ def test_sentences_are_translated_one_by_one_and_what_stands_between_them_stays(
     assert [lines[each["line"]][each["start"] : each["end"]] for each in answer["sentences"]] == [dog, woman, woman]
     assert [each["source"] for each in answer["sentences"]] == [dog, woman, woman]
     assert [each["translation"] for each in answer["sentences"]] == [expected[0], expected[2], expected[2]]
+    for split in ("true", "false"):
+        body = served.post("/translate", q=f"{dog}\r\n\r\n{woman}\r\n", source="de", target="en", split=split).body
+        assert body["translatedText"] == f"{expected[0]}\r\n\r\n{expected[2]}\r\n"
     whole = post("/translate", q=f"{dog} Hund.", source="de", target="en", split="false").body
     assert whole == {"translatedText": translator.translate([f"{dog} Hund."])[0]}
 
