@@ -97,16 +97,16 @@ def count_lines(path: Path) -> int:
     return sum(1 for _ in byte_lines(path))
 
 
-def byte_lines(path: Path) -> Generator[bytes, None, None]:
+def byte_lines(path: Path, most: int = MOST_BYTES) -> Generator[bytes, None, None]:
     r"""Yield the lines of one file, plain or .gz, with their line ends. Raises DataError, but does not check for UTF-8.
 
     Lines are split at "\n" alone: text may hold U+2028, form feeds and other characters at which Python splits. Of a
-    line of more than MOST_BYTES bytes, only that many come.
+    line of more than `most` bytes, only that many come.
     """
     try:
         with path.open("rb") as file:  # GzipFile alone reads lines slowly
             is_packed = path.suffix == ".gz"
-            yield from _bounded(io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if is_packed else file)
+            yield from _bounded(io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if is_packed else file, most)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path}: not a whole gzip file ({error}); copy it again, or take .gz off its name") from None
     except OSError as error:
@@ -149,12 +149,12 @@ def out_of_step(source: Path, target: Path) -> DataError:
     return DataError(f"{source} has {counted(n_source, 'line')}, {target} has {n_target}; line n must translate line n")
 
 
-def _bounded(file: ByteFile) -> Iterator[bytes]:
-    r"""Yield lines with their ends. Of a line of more than MOST_BYTES bytes only so many come; the rest is passed over.
+def _bounded(file: ByteFile, most: int = MOST_BYTES) -> Iterator[bytes]:
+    r"""Yield lines with their ends. Of a line of more than `most` bytes only so many come; the rest is passed over.
 
     It is passed over when the next line is wanted: whoever stops at a line that never ends does not wait for its end.
     """
-    while line := file.readline(MOST_BYTES):
+    while line := file.readline(most):
         yield line
-        while len(line) == MOST_BYTES and not line.endswith(b"\n"):
-            line = file.readline(MOST_BYTES)
+        while len(line) == most and not line.endswith(b"\n"):
+            line = file.readline(most)

@@ -66,7 +66,8 @@ def prepare(
     if data.fingerprint not in (None, fingerprint):
         raise DataError(
             f"data.fingerprint is {data.fingerprint}, but this text with {library} {version} makes {fingerprint}; use "
-            f"the same files and the same {library}, or copy the dataset's folder to {data_dir}/"
+            f"the same files and the same {library}, copy the dataset's folder to {data_dir}/, or for other text take "
+            "data.fingerprint out of the config"
         )
     folder = data_dir / f"{data.corpus}.{data.source}-{data.target}-{fingerprint}"
     if folder.exists():

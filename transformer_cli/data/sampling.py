@@ -49,7 +49,7 @@ class SampledText:
         """Returns the ids of one side, 0 or 1, of the rows of a batch."""
         codec, lines = self.codecs[side], self.lines[side]
         usual = (self.split.source, self.split.target)[side]
-        if isinstance(codec, WordCodec) or not codec.samples:
+        if not codec.samples:
             return [usual[row].tolist() for row in rows]
         cuts = self.sample(side, [lines[row] for row in rows], _seed(self.seed, epoch, batch, side))
         return [

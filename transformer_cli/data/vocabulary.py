@@ -40,8 +40,7 @@ class Vocabulary:
         """
         from torchtext.vocab import Vocab
 
-        frequent = {token: count for token, count in counts.items() if count >= min_freq and token not in SPECIALS}
-        return Vocabulary(Vocab(Counter(frequent), max_size=max_words, min_freq=min_freq, specials=list(SPECIALS)).itos)
+        return Vocabulary(Vocab(Counter(counts), max_size=max_words, min_freq=min_freq, specials=list(SPECIALS)).itos)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and self.tokens == other.tokens

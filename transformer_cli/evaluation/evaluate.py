@@ -186,7 +186,7 @@ def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     rows = rows_within(split, translator.max_length)
     if len(rows) < len(split):
         long = counted(len(split) - len(rows), "sentence")
-        log.warning("%s: %s too long: left out of the loss, and cut for translation", name, long)
+        log.warning("%s: %s too long: left out of the loss; of a long source, the beginning is translated", name, long)
     rows = rows[is_judged(split)[rows]]
     if not len(rows):
         raise DataError(f"{name}: every line is blank, or too long for the model; name files with sentences")

@@ -73,6 +73,7 @@ def open_run(
             sweep(place, idle_s=0)  # nobody else writes there
         if fresh or is_new(folder):
             dataset = dataset or open_dataset(config.data, lanes)
+            _refuse_other_text(dataset, config.data, "take data.fingerprint out of the config, and run `tfm prepare`")
             initial = read_initial(config, dataset, folder.parent)  # its errors leave the old run in place
             if fresh and folder.exists():
                 log.info("moved the old run to %s", _move_aside(folder))
@@ -85,7 +86,13 @@ def open_run(
             _check_settings(run, config, data_dir)  # before the dataset, which need not be there any more
             lanes = choose_lanes(run.config.training.lanes)
             opened = load_opened(run, open_dataset(run.config.data, lanes))
-            _refuse_other_text(opened, config.data)
+            if config.data.fingerprint is None:
+                _refuse_other_text(
+                    opened.dataset,
+                    config.data,
+                    f"give --set name={free_name(folder)} to train another run on the new text, --fresh to move this "
+                    f"one aside and begin anew, or --config {folder / 'config.yaml'} to go on with the text as it was",
+                )
             data = run.config.data.model_copy(update={"files": config.data.files})
             precision = _precision(run.config.training.precision, config.training.precision, device)
             finish_save(run, opened.start.state)  # which a kill may have cut off
@@ -190,15 +197,10 @@ def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
         )
 
 
-def _refuse_other_text(opened: Opened, data: DataConfig) -> None:
-    """Raises ConfigError if the user's own files have other text than the run's dataset, which it would go on with."""
-    if data.fingerprint is None and data.files and not is_text_of(opened.dataset.manifest, data.files):
-        folder = opened.run.folder
-        raise ConfigError(
-            f"the text of data.files has changed since {folder} was begun: give --set name={free_name(folder)} to "
-            "train another run on it, or --fresh to move this one aside and begin anew; "
-            f"--config {folder / 'config.yaml'} goes on with the text as it was"
-        )
+def _refuse_other_text(dataset: Dataset, data: DataConfig, remedy: str) -> None:
+    """Raises ConfigError if the user's own files have other text now than a dataset was made from."""
+    if data.files and not is_text_of(dataset.manifest, data.files):
+        raise ConfigError(f"{dataset.folder} was made before the text of data.files was changed; {remedy}")
 
 
 def _moved(old: Config, new: Config, data_dir: Path) -> list[str]:

@@ -36,6 +36,13 @@ def numbers(vectors: Vectors) -> dict[str, list[float]]:
     return {word: vector.tolist() for word, vector in vectors.found.items()}
 
 
+def test_numbers_may_have_many_digits(tmp_path: Path) -> None:
+    np.savetxt(tmp_path / "long.vec", np.full((1, 1000), 1 / 3), fmt="%.18e", header="hund", comments="", newline=" ")
+    text = (tmp_path / "long.vec").read_text("utf-8").replace("\n", " ")
+    assert len(text) > 20_000
+    assert read(write(tmp_path / "long.vec", text)).dimension == 1000
+
+
 def write_binary(path: Path, words: dict[str, list[float]]) -> Path:
     from gensim.models import KeyedVectors
 
@@ -139,7 +146,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_memory_holds_only_the_wanted_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     n_lines = 20_000
 
-    def lines(path: Path) -> Iterator[bytes]:
+    def lines(path: Path, most: int) -> Iterator[bytes]:
         for number in range(n_lines):
             yield b"%s %s\n" % (b"hund" if number == n_lines - 1 else b"w%d" % number, b"0.25 " * 100)
 
