@@ -44,6 +44,18 @@ def test_every_damaged_file_is_listed(tfm: Tfm, workspace: Path) -> None:
     assert all(any(line.startswith(f"{path}: damaged: ") for line in out.splitlines()) for path in damaged), out
 
 
+def test_what_is_gone_is_listed_and_the_others_are_read_all_the_same(tfm: Tfm, workspace: Path) -> None:
+    (data,) = (workspace / "data").iterdir()
+    (data / "manifest.json").unlink()
+    (workspace / "runs/tiny/best").unlink()
+    code, out, err = tfm("verify", "nowhere", data, "tiny", cwd=workspace)
+    lost, best = out.splitlines()
+    assert (code, lost) == (1, f"{data}/manifest.json: missing")
+    assert best.startswith("runs/tiny: no best checkpoint yet")
+    assert err.startswith("tfm: error: runs/nowhere: no such run; ")
+    assert f"; damaged: {data} (1), runs/tiny (1); " in err
+
+
 def test_what_a_kill_left_of_a_checkpoint_that_nothing_names_is_no_damage(tfm: Tfm, workspace: Path) -> None:
     left = workspace / "runs/tiny/checkpoints/step-0000001"
     left.mkdir()

@@ -126,7 +126,8 @@ def inspect(
     from transformer_cli.translator import Options
 
     settings = SearchSettings(decoding=override_decoding(translator.run.config.decoding, overrides or ()))
-    inspection = inspect_sentence(translator, sentence, Options(on_error=on_error), settings)
+    options = Options(on_error=on_error)
+    inspection = inspect_sentence(translator, sentence, options, settings, with_untrained=as_json)
     maps = inspection.maps(
         [each for each in KINDS if not kind or KindChoice(each) in kind], layer=layer, heads=head or ()
     )

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from transformer_cli.commands import completion
-from transformer_cli.errors import DataError
+from transformer_cli.errors import DataError, TfmError
 from transformer_cli.system.terminal import counted
 
 
@@ -23,13 +23,22 @@ def verify(
     """Tell whether every file of a dataset or a run is undamaged. It compares them with the sums that were kept."""
     from transformer_cli.runs.verification import verify
 
-    verified = [verify(target) for target in targets or (None,)]
-    for found in verified:
+    problems: list[str] = []
+    damaged: list[str] = []
+    for target in targets or (None,):
+        try:
+            found = verify(target)
+        except TfmError as error:  # the others are read all the same
+            problems.append(str(error))
+            continue
         for line in found.damaged:
             print(line)
-        if not found.damaged:
+        if found.damaged:
+            damaged.append(f"{found.folder} ({len(found.damaged)})")
+        else:
             size = f"{counted(found.n_files, 'file')}, {found.n_bytes / 1e6:,.1f} MB"
             print(f"{found.folder}: {size}: as they were written")
-    damaged = [f"{found.folder} ({len(found.damaged)})" for found in verified if found.damaged]
     if damaged:
-        raise DataError(f"damaged: {', '.join(damaged)}; restore what standard output names, or make it again")
+        problems.append(f"damaged: {', '.join(damaged)}; restore what standard output names, or make it again")
+    if problems:
+        raise DataError("; ".join(problems))

@@ -7,11 +7,12 @@ configs/multi30k.yaml is the defaults, written so.
 
 import textwrap
 from collections.abc import Iterator
+from functools import reduce
 from itertools import takewhile
 from typing import Any, Literal, get_args, get_origin
 
 from transformer_cli.config.schema import Config, Section
-from transformer_cli.config.yamltext import as_line, compose, line_of
+from transformer_cli.config.yamltext import as_line, compose, line_of, parse
 
 PATTERN = "multi30k.yaml"
 WIDTH = 80  # columns: as many as any terminal has
@@ -25,24 +26,26 @@ def as_commented_yaml(config: Config, *, text: str = "", title: str = "") -> str
     text: the YAML that the config was read from, whose own comments go before the schema's. title: what stands above
     the settings if the text has no comment there.
     """
-    lines, root = text.split("\n"), compose(text)
+    lines, root, written = text.split("\n"), compose(text), parse(text) or {}
 
     def of_section(
         section: type[Section], values: dict[str, Any], defaults: dict[str, Any], *above: str
     ) -> Iterator[str]:
+        in_file: Any = reduce(lambda tree, key: tree.get(key) or {}, above, written)
         for name, field in section.model_fields.items():
             value, indent = values[name], "  " * len(above)
             line = lines[(line_of(root, (*above, name)) or 1) - 1]
-            comment = line.partition(" # ")[2].strip() if line.lstrip().startswith(f"{name}:") else ""
-            if not comment:
-                choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-                comment = f"{' | '.join(choices)}: " * bool(choices) + " ".join((field.description or "").split())
+            own = line.partition(" # ")[2].strip() if line.lstrip().startswith(f"{name}:") else ""
+            choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+            comment = f"{' | '.join(choices)}: " * bool(choices) + " ".join((field.description or "").split())
             if not above:
                 yield ""
             if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-                yield from _written(f"{indent}{name}:", comment)
+                yield from _written(f"{indent}{name}:", own or comment)
                 yield from of_section(field.annotation, value, defaults[name], *above, name)
                 continue
+            if own and in_file.get(name) == value:  # else it was said of another value
+                comment = own
             if value != defaults[name]:
                 comment += f" [default:{TIE}{as_line(defaults[name])}]"
             if isinstance(value, dict):  # data.files, whose keys are the user's

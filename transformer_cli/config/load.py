@@ -14,6 +14,7 @@ from transformer_cli.config.mistakes import Given, first_mistake
 from transformer_cli.config.schema import Config, DecodingConfig, is_file, leaves
 from transformer_cli.config.yamltext import as_line, as_text, parse
 from transformer_cli.errors import ConfigError
+from transformer_cli.system.files import is_stream
 
 T = TypeVar("T")
 
@@ -116,7 +117,7 @@ def _in_file(text: str, path: Path) -> dict[str, Any]:
     if not isinstance(tree, dict):
         what = "a list" if isinstance(tree, list) else "a single value"
         raise ConfigError(f"{path}: a config is keys and values, such as `name: first`, not {what}")
-    _make_paths_absolute(tree, path.parent if path.is_file() else Path())
+    _make_paths_absolute(tree, Path() if is_stream(path) else path.parent)
     return tree
 
 

@@ -1,5 +1,6 @@
 """YAML for configs: numbers as in YAML 1.2, no duplicate keys, errors in one line. The one owner of PyYAML."""
 
+import math
 import re
 from typing import Any
 
@@ -86,7 +87,8 @@ def as_text(tree: Any) -> str:
 
 def as_line(value: Any) -> str:
     """Returns a value as YAML on one line."""
-    text = yaml.dump(
-        [value], Dumper=_Dumper, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10_000
-    )
-    return " ".join(text.strip()[1:-1].split())
+    form: dict[str, Any] = {"Dumper": _Dumper, "default_flow_style": True, "sort_keys": False, "width": math.inf}
+    text: str = yaml.dump([value], allow_unicode=True, **form)
+    if len(text.splitlines()) > 1:  # a string with line ends: quoted, they are escaped
+        text = yaml.dump([value], default_style='"', **form)
+    return text.strip()[1:-1]

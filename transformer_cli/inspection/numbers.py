@@ -228,14 +228,19 @@ class WordAttention:
 
 
 def inspect_sentence(
-    translator: Translator, sentence: str, options: Options | None = None, settings: SearchSettings | None = None
+    translator: Translator,
+    sentence: str,
+    options: Options | None = None,
+    settings: SearchSettings | None = None,
+    *,
+    with_untrained: bool = True,
 ) -> Inspection:
     """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions.
 
-    options, settings: as in `Translator.translate`.
+    options, settings: as in `Translator.translate`. with_untrained: see `inspect_translation`.
     """
     (translation,) = translator.translations([sentence], options, settings)
-    return inspect_translation(translator, translation)
+    return inspect_translation(translator, translation, with_untrained=with_untrained)
 
 
 @torch.inference_mode()
@@ -295,6 +300,7 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
     if not words:
         raise DataError(BLANK)
     found = read_vectors(where, [*words, *map(str.lower, words)], lowercase=True).found
+    found = {word.lower(): row for word, row in found.items()} | found
     rows = {word: row for word in words if (row := found.get(word, found.get(word.lower()))) is not None}
     missing = [word for word in words if word not in rows]
     if not rows:

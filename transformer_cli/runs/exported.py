@@ -5,7 +5,7 @@ exports/multi30k-int8/
     sums.json                       the sums of the files that stay as they are
     config.yaml                     the run's whole config; its section `decoding` says how the model translates
     source.vocab.txt target.vocab.txt target.joins.json     the run's codecs (of subwords: *.subwords.model)
-    model.bin config.json source_vocabulary.json target_vocabulary.json     what CTranslate2 reads
+    model.bin config.json *_vocabulary.json     what CTranslate2 reads
     README.md                       how to use it from Python without tfm
     evaluations.jsonl               what `tfm evaluate` found, if it was asked (evaluations.py)
 
@@ -16,10 +16,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from transformer_cli.data.codec import Codecs
-from transformer_cli.errors import CheckpointError, TfmError
+from transformer_cli.errors import CheckpointError, DataError, FileError
 from transformer_cli.runs.run import EXPORTED, Identity, Opened, Run, read_config
 from transformer_cli.system.files import write_json
-from transformer_cli.system.sums import check_file, read_checked_json, read_sums, write_sums
+from transformer_cli.system.reading import read_json
+from transformer_cli.system.sums import check_sum, read_sums, write_sums
 
 FORMAT_VERSION = 2
 AGAIN = "delete the folder and export the run again"
@@ -50,17 +51,18 @@ class Exported(Opened):
 
     @staticmethod
     def open(folder: Path) -> "Exported":
-        """Open an exported run's folder. Raises CheckpointError if it is damaged, or of another format version."""
+        """Open an exported run's folder. Raises CheckpointError if it is damaged or of another version, ConfigError."""
         try:
-            value = read_checked_json(folder / EXPORTED)
-            if value["format_version"] != FORMAT_VERSION:
-                raise CheckpointError(f"format version {value['format_version']}, this tfm reads {FORMAT_VERSION}")
-            for name in read_sums(folder):
-                check_file(folder / name)
+            for name, each in read_sums(folder).items():
+                check_sum(folder / name, each)
+            value = read_json(folder / EXPORTED)
+            version = value["format_version"]
+            if version != FORMAT_VERSION:
+                raise CheckpointError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; {AGAIN}")
             identity, facts = Identity(**value["made_from"]), Facts(**value["model"])
             config = read_config(folder, identity)
             return Exported(folder, config, Codecs.load(folder, config.data), identity, facts)
-        except TfmError as error:
+        except (DataError, FileError) as error:
             raise CheckpointError(f"{folder}: damaged: {error}; restore it, or {AGAIN}") from None
 
     @property

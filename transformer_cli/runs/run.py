@@ -41,7 +41,7 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.data.vocabulary import PAD
 from transformer_cli.data.words import SPACY_VERSION
-from transformer_cli.errors import CheckpointError, ConfigError, FileError, MissingFile, TfmError
+from transformer_cli.errors import CheckpointError, ConfigError, DataError, FileError, MissingFile
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.system.files import write_json, write_text
 from transformer_cli.system.reading import read_text, shown
@@ -128,14 +128,14 @@ class Run(Opened):
 
     @staticmethod
     def open(folder: Path) -> "Run":
-        """Open a run's folder. Raises CheckpointError if it is missing, damaged, or of another format version."""
+        """Open a run's folder. Raises CheckpointError if it is missing, damaged or of another version, ConfigError."""
         identity = read_identity(folder)
         try:
             config = read_config(folder, identity)
             for name in codec_files(config.data):
                 check_file(folder / name)
             return Run(folder, config, Codecs.load(folder, config.data), identity)
-        except TfmError as error:
+        except (DataError, FileError) as error:
             raise CheckpointError(f"{folder}: damaged run: {error}; {RESTORE}") from None
 
     def with_config(self, config: Config) -> "Run":

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import TfmError
-from transformer_cli.runs.exported import Exported, is_exported
-from transformer_cli.runs.run import POINTERS, Run, find_run, is_new, steadily
+from transformer_cli.runs.exported import Exported
+from transformer_cli.runs.run import EXPORTED, POINTERS, Run, find_run, is_new, steadily
 from transformer_cli.runs.state import validations_so_far
 from transformer_cli.system.sums import SUMS, check_sum, read_sums
 
@@ -51,10 +51,15 @@ def verify(name: str | Path | None = None) -> Verified:
 
     Raises CheckpointError if there is no such folder, or if nothing in it can be told.
     """
-    if name is not None and (Path(name) / "manifest.json").is_file():
+    if name is not None and _has_had(Path(name), "manifest.json"):
         return _verify_whole(Path(name), Dataset.open)
     folder = find_run(name)
-    return _verify_whole(folder, Exported.open) if is_exported(folder) else _verify_run(Run.open(folder))
+    return _verify_whole(folder, Exported.open) if _has_had(folder, EXPORTED) else _verify_run(Run.open(folder))
+
+
+def _has_had(folder: Path, name: str) -> bool:
+    """Whether a file is in a folder, or was there when its sums were written."""
+    return (folder / name).is_file() or ((folder / SUMS).is_file() and name in read_sums(folder))
 
 
 def _verify_whole(folder: Path, open_it: Callable[[Path], object]) -> Verified:
@@ -75,7 +80,8 @@ def _verify_run(run: Run) -> Verified:
     with found.noting():
         found.check_sums(run.folder)
     with found.noting():
-        is_new(run.folder)
+        if not is_new(run.folder) and validations_so_far(run):
+            run.checkpoint("best")
     checkpoints = set((run.folder / "checkpoints").glob("validation-*"))
     for pointer in POINTERS:
         path = run.folder / pointer
@@ -88,6 +94,4 @@ def _verify_run(run: Run) -> Verified:
             found.check_sums(folder)
         if not folder.exists():  # training goes on, and has deleted it meanwhile
             del found.damaged[n_damaged:]
-    with found.noting():
-        validations_so_far(run)
     return found

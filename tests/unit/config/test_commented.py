@@ -53,6 +53,8 @@ def test_comments_of_the_file_itself_go_before() -> None:
     assert "  d_model: 512              # table 3 [default: 256]\n" in written
     assert "  num_heads: 8              # table 3; a head is 64 wide\n" in written
     assert "  patience: null            # stop after this many " in written
+    changed = as_commented_yaml(load_config("paper-base", ["model.num_heads=4"]), text=SHIPPED["paper-base"])
+    assert "  num_heads: 4              # attention heads [default: 8]\n" in changed  # what was said of 8 is not
 
 
 def test_the_users_files_are_written_below_each_other(tmp_path: Path) -> None:

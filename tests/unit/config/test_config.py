@@ -108,11 +108,18 @@ def test_a_value_is_read_as_yaml_1_2_reads_numbers(text: str, value: object) -> 
     [
         *((None, "null"), (True, "true"), (0.9, "0.9"), (1e-9, "1e-9"), (-math.inf, "-.inf"), ("010", "'010'")),
         *(("12345e67", "'12345e67'"), ([0.9, 0.98], "[0.9, 0.98]"), ({"a": {"b": 1}}, "{a: {b: 1}}")),
-        *(("one\ntwo", "'one two'"), ("word " * 100, f"'{'word ' * 100}'"), ("no", "'no'"), ("08", "'08'")),
+        *(
+            ("one\ntwo", '"one\\ntwo"'),
+            ("a  b\xa0c", "a  b\xa0c"),
+            ("word " * 100, f"'{'word ' * 100}'"),
+            ("no", "'no'"),
+            ("08", "'08'"),
+        ),
     ],
 )
 def test_a_value_is_said_in_one_line_and_read_back(value: object, line: str) -> None:
     assert as_line(value) == line
+    assert parse(f"[{line}]") == [value]
     assert parse(as_text({"a": value})) == {"a": value}
 
 

@@ -35,6 +35,13 @@ def test_a_dash_is_standard_input_and_an_empty_device_the_defaults() -> None:
     assert load_config("/dev/null") == load_config()
 
 
+def test_paths_of_a_file_on_standard_input_begin_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.yaml").write_text("model: {vectors: {source: ./v.vec}}", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with open("mine.yaml") as file:
+        assert load_config(f"/dev/fd/{file.fileno()}").model.vectors.source == str(tmp_path / "v.vec")
+
+
 def test_the_largest_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     path.write_bytes(b"#" * configfile.MOST_BYTES)
