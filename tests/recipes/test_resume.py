@@ -49,7 +49,7 @@ def assert_same_run(one: Path, other: Path) -> None:
 def last_step(run: Path) -> int:
     """The step of the last save, 0 before the first."""
     pointer = run / "last"
-    return int(pointer.read_text(encoding="utf-8").split()[0].removeprefix("step-")) if pointer.exists() else 0
+    return int(pointer.read_text(encoding="utf-8").split("-")[1]) if pointer.exists() else 0
 
 
 def kill_training(forks: Forks, step: int, *options: str, cwd: Path, config: Path) -> tuple[int, str]:

@@ -51,8 +51,10 @@ def evaluate(
     for path in (output, output_tokens):
         if path and path.is_dir():
             raise unwritable(path, "it is a folder")
-        if path and not path.exists() and not os.access(path.parent, os.W_OK):  # before there is work to lose
-            raise unwritable(path, "its folder is missing, or closed to you")
+        if path and not path.exists():  # what is wrong is told before there is work to lose
+            place = next(each for each in path.absolute().parents if each.exists())
+            if not (place.is_dir() and os.access(place, os.W_OK)):
+                raise unwritable(path, f"{place} is no folder, or closed to you")
     from transformer_cli.runs.run import find_run
 
     folders = [find_run(each) for each in run or (None,)]
