@@ -49,9 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=Path("data"), help="where the dataset is, or will be")
     options = parser.parse_args(arguments)
     configs = {path: load_config(path) for path in options.config or CONFIGS}
-    for config in configs.values():
+    texts_of: dict[Path, Sequence[ParallelText]] = {}
+    for path, config in configs.items():
         prepare(config, data_dir=options.data)
-        judged_texts(config, options.judge, options.data)  # what is missing is told now
+        texts_of[path] = judged_texts(config, options.judge, options.data)  # what is missing is told now
     work = [
         (config, sum(left(options.runs / f"{config.run_name}-{seed}") for seed in options.seeds))
         for config in configs.values()
@@ -67,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     say_how_long(work, options.data)
     for path, config in configs.items():
         runs = {seed: trained(config, seed, options.data, options.runs).folder for seed in options.seeds}
-        texts = judged_texts(config, options.judge, options.data)
+        texts = texts_of[path]
         ensemble = [list(runs)] if len(runs) > 1 else []
         for seeds in (*([seed] for seed in runs), *ensemble) if texts else ():
             translator = Translator.load(*(runs[seed] for seed in seeds))

@@ -159,7 +159,7 @@ class _Parser:
             each.end = max(each.start, self.length)
             outer.append(Element(0, -1, len(outer), len(outer) + 1, name=each.name))
         text = "".join(self.text)
-        if any(map(str.isalpha, text)):  # numbers and marks alone are in no language
+        if _has_letter(text):
             block = self.block(text)
             self.document.blocks.append(block)
             self.document.parts.append(block)
@@ -258,7 +258,7 @@ class _Parser:
         for each in sorted(texts, key=lambda each: each.start()):
             start, end = each.span(each.lastindex or 0)
             text = " ".join(html.unescape(tag[start:end]).split())
-            if any(map(str.isalpha, text)):
+            if _has_letter(text):
                 is_quoted = tag[start - 1] in "\"'"
                 block = Block(text, [Element(0, len(text), -1, 0, ['"'], '"')], is_attribute=True)
                 self.document.blocks.append(block)
@@ -293,6 +293,11 @@ class _Parser:
         else:
             self.end()
             self.document.parts.append(tag)
+
+
+def _has_letter(text: str) -> bool:
+    """Whether a text can be translated: numbers and marks alone are in no language."""
+    return any(map(str.isalpha, text))
 
 
 def _end_of_tag(source: str, place: int) -> int:

@@ -17,7 +17,7 @@ from transformer_cli.model.size import count_by_part
 from transformer_cli.runs.evaluations import Kept, last_result
 from transformer_cli.runs.exported import is_exported
 from transformer_cli.runs.run import Run, find_run, is_new, steadily, training_lock
-from transformer_cli.runs.state import TrainingState, load_average, load_state, read_validations
+from transformer_cli.runs.state import TrainingState, is_averaged, load_average, load_state, read_validations
 from transformer_cli.system.files import bytes_in
 from transformer_cli.system.locks import is_locked
 
@@ -116,11 +116,9 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
     if kept := last_result(folder):
         is_current = run.has_checkpoint("best") and kept.checkpoint == run.best_name
         yield {"evaluation": kept, "evaluation_is_current": is_current}
-    mean = load_average(run)
-    lacks_mean = training.average is not None and (mean is None or mean.step != state.step)
     if is_trained:
         yield {"state": "training"}
-    elif state.has_ended(training) and not lacks_mean:
+    elif state.has_ended(training) and (training.average is None or is_averaged(run, state)):
         yield {"state": "finished"}
     else:
         words = ["tfm", "train", "--config", str(folder / "config.yaml")]

@@ -161,6 +161,12 @@ def load_average(run: Run, pointer: str = "average") -> Average | None:
         return Average(**read_checked_json(path))
 
 
+def is_averaged(run: Run, state: TrainingState) -> bool:
+    """Whether the mean of the weights has been made after the last step. Raises CheckpointError."""
+    made = load_average(run)
+    return made is not None and made.step == state.step
+
+
 def first_lines(run: Run, number: int) -> bytes:
     """Returns the first so many lines of a run's history. Raises CheckpointError."""
     with told_as_damage():

@@ -3,7 +3,7 @@
 Other commands check what they open, and of files over 1 GiB only the size; this reads everything.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,8 +12,8 @@ from pathlib import Path
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.errors import TfmError
 from transformer_cli.runs.exported import Exported
-from transformer_cli.runs.run import EXPORTED, POINTERS, Run, find_run, is_new, steadily
-from transformer_cli.runs.state import validations_so_far
+from transformer_cli.runs.run import EXPORTED, POINTERS, Run, find_run, steadily
+from transformer_cli.runs.state import Validation, validations_so_far
 from transformer_cli.system.sums import SUMS, check_sum, read_sums
 
 
@@ -79,13 +79,13 @@ def _verify_run(run: Run) -> Verified:
     found = Verified(run.folder)
     with found.noting():
         found.check_sums(run.folder)
+    validations: Sequence[Validation] = ()
     with found.noting():
-        if not is_new(run.folder) and validations_so_far(run):
-            run.checkpoint("best")
+        validations = validations_so_far(run)
     checkpoints = set((run.folder / "checkpoints").glob("validation-*"))
     for pointer in POINTERS:
         path = run.folder / pointer
-        if path.exists():
+        if path.exists() or (pointer == "best" and validations):
             with found.noting():
                 checkpoints.add(steadily(path, partial(run.checkpoint, pointer)))
     for folder in sorted(checkpoints):

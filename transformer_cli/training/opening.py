@@ -73,7 +73,10 @@ def open_run(
             sweep(place, idle_s=0)  # nobody else writes there
         if fresh or is_new(folder):
             dataset = dataset or open_dataset(config.data, lanes)
-            _refuse_other_text(dataset, config.data, "take data.fingerprint out of the config, and run `tfm prepare`")
+            if config.data.fingerprint is not None:  # else it was found by its text
+                _refuse_other_text(
+                    dataset, config.data, "take data.fingerprint out of the config, and run `tfm prepare`"
+                )
             initial = read_initial(config, dataset, folder.parent)  # its errors leave the old run in place
             if fresh and folder.exists():
                 log.info("moved the old run to %s", _move_aside(folder))

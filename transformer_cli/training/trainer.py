@@ -42,7 +42,7 @@ from transformer_cli.runs.checkpoints import (
     set_moments,
 )
 from transformer_cli.runs.run import Run
-from transformer_cli.runs.state import Average, Validation, load_average
+from transformer_cli.runs.state import Average, Validation, is_averaged
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
@@ -342,8 +342,7 @@ class Trainer:
         if self.world.is_first:
             forget_validated(self.run, before=numbers[0])  # a kill may have come before
         with self.world.together():
-            made = load_average(self.run)
-            is_made = made is not None and made.step == self.state.step
+            is_made = is_averaged(self.run, self.state)
             if not is_made:
                 model = load_mean(self.run, numbers).to(self.learner.device)
         if is_made:
