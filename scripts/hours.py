@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from measure.figures import as_program
 from measure.steady import speed
 from transformer_cli.compute.devices import choose_device, choose_precision
 from transformer_cli.config.load import load_config
@@ -90,4 +91,4 @@ def taken(trainer: Trainer, steps: Iterable[Sequence[Rows]]) -> Iterator[int]:
 
 
 if __name__ == "__main__":
-    main()
+    as_program(main)

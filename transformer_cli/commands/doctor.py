@@ -18,6 +18,7 @@ from typing import Any
 from transformer_cli.commands.options import JsonOption
 from transformer_cli.compute.memory import free_memory, in_words, total_memory
 from transformer_cli.errors import DeviceError
+from transformer_cli.system.cores import available_cores
 
 PACKAGE = "transformer-cli"
 VARIABLES = re.compile(
@@ -84,7 +85,7 @@ def computing() -> dict[str, Any]:
     """Returns with what tfm computes here if it is told nothing; without torch, why it cannot be imported."""
     known: dict[str, Any] = {
         "cpu": _cpu(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "cores": available_cores(),
         "memory_free": free_memory(),
         "memory_total": total_memory(),
     }

@@ -1,7 +1,6 @@
 """Which device computes, and with which precision. Knows what this machine has; nothing of models or runs."""
 
 import contextlib
-import os
 import platform
 import re
 from contextlib import AbstractContextManager
@@ -11,6 +10,7 @@ import torch
 
 from transformer_cli.compute.world import World
 from transformer_cli.errors import DeviceError
+from transformer_cli.system.cores import available_cores
 from transformer_cli.system.terminal import counted
 
 Precision = Literal["float32", "bfloat16"]
@@ -66,8 +66,7 @@ def choose_precision(setting: str, device: torch.device) -> Precision:
 
 def choose_lanes(setting: int | None) -> int:
     """Returns in how many lanes a CPU computes a batch: the set number, else one for each core, 8 at most."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return setting or min(MOST_LANES, cores)
+    return setting or min(MOST_LANES, available_cores())
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:

@@ -144,11 +144,6 @@ def cutting(settings: Settings, processes: int) -> Iterator[Callable[[Iterable[P
             end(worker)
 
 
-def available_cores() -> int:
-    """Returns how many cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def serve() -> None:
     """Run a worker that tokenises."""
     if not entry_points(group="spacy_factories"):  # a plug-in for spaCy may need torch

@@ -12,8 +12,9 @@ import pytest
 
 from transformer_cli.data import workers
 from transformer_cli.data.words import Tokenizer
-from transformer_cli.data.workers import Chunk, available_cores, cutting
+from transformer_cli.data.workers import Chunk, cutting
 from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.system.cores import available_cores
 
 WORDS = ("de", "en", True)
 ENDLESS = """
@@ -133,6 +134,6 @@ def test_however_it_ends_no_worker_stays_and_none_complains(number: signal.Signa
 
 def test_cores_are_those_that_this_process_may_use() -> None:
     probe = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
-    probe += "from transformer_cli.data.workers import available_cores; print(available_cores())"
+    probe += "from transformer_cli.system.cores import available_cores; print(available_cores())"
     assert subprocess.run([sys.executable, "-c", probe], capture_output=True).stdout == b"1\n"
     assert available_cores() >= 1
