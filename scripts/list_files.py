@@ -24,7 +24,7 @@ HEAD = """\
 # Every file
 
 The first line of each module, written by `python scripts/list_files.py`; a test holds this page to the modules.
-[design.md](design.md) says how the rooms fit together.
+[design.md](design.md) says how the folders fit together.
 """
 
 

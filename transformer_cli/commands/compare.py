@@ -63,7 +63,7 @@ def compare(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Tell which system translates better, and whether by chance."""
+    """Tell which system is better, and whether that may be chance."""
     recipes = [_runs_of(argument) for argument in systems]
     are_single = all(len(runs) == 1 for runs in recipes)
     if len(recipes) < 2:

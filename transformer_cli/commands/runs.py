@@ -21,7 +21,7 @@ UNKNOWN = "–"
 
 
 def runs(as_json: JsonOption = False) -> None:
-    """List the runs under runs/, and how good they are. It also shows what they learned and how far they are."""
+    """List the runs under runs/, and how good they are. It also shows their text, and how far each has been trained."""
     from transformer_cli.runs.listing import list_runs
 
     found = list_runs(RUNS)

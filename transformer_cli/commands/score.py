@@ -1,4 +1,4 @@
-"""`tfm score`: two files, line by line → how likely a run finds each translation."""
+"""`tfm score`: two files, line by line → the log-probability of each translation."""
 
 import json
 from dataclasses import asdict
@@ -21,7 +21,7 @@ def score(
     device: DeviceOption = "auto",
     as_json: JsonLinesOption = False,
 ) -> None:
-    """Print how likely a run finds given translations.
+    """Print the log-probability and perplexity of given translations.
 
     One line for each pair of lines: log-probability (natural), target tokens with <eos>, and perplexity, separated by
     tabs.

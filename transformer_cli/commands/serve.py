@@ -56,7 +56,7 @@ def serve(
         typer.Option(
             metavar="NAME",
             help="A name that clients call this server by, such as tr.example.org; * for any. Repeatable.",
-            show_default="localhost and addresses of digits",
+            show_default="localhost, numeric addresses, --host's and this machine's name",
         ),
     ] = None,
     cors_origin: Annotated[

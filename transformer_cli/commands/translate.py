@@ -64,7 +64,7 @@ def translate(
         str | None,
         typer.Option(
             metavar="I/N",
-            help="Translate part I of N of the --input. Who finishes the last part joins all of them in --output.",
+            help="Translate part I of N of the --input. Whoever finishes the last part joins them in --output.",
             show_default="all of it; under torchrun, each process its part",
         ),
     ] = None,
@@ -385,7 +385,7 @@ def translation_as_json(translation: "Translation") -> str:
 
 
 def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[str, Iterable[str], int | None]:
-    """The name of what is read, its lines, and how many there are, if that is easily known.
+    """The name of what is read, its lines, and how many there are, if that can be known.
 
     They are the sentences given as arguments, else the lines of the file, else those of standard input.
     """
@@ -395,8 +395,7 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
         lines = [as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
         return "argument", lines, len(lines)
     if path:
-        is_quick = not is_stream(path) and path.suffix != ".gz"
-        return str(path), cut_lines(path), count_lines(path) if is_quick else None
+        return str(path), cut_lines(path), None if is_stream(path) else count_lines(path)
 
     def standard_input() -> Iterator[str]:
         try:

@@ -20,7 +20,7 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Tell whether every file of a dataset or a run is undamaged. It compares them with the sums that were kept."""
+    """Tell whether the files of a dataset or a run are undamaged. It compares them with the sums that were kept."""
     from transformer_cli.runs.verification import verify
 
     problems: list[str] = []

@@ -57,7 +57,7 @@ def choose_precision(setting: str, device: torch.device) -> Precision:
     """Returns the set precision; auto is bfloat16 where the hardware is fast at it, else float32.
 
     Fast are CPUs with AVX512-BF16 but without AMX, and CUDA devices of compute capability 8.0 or higher. With AMX the
-    default model took 1.12 times as long in bfloat16 as in float32 (docs/benchmarks.md, "busy").
+    default model trained more slowly in bfloat16.
     """
     if setting == "bfloat16" or (setting == "auto" and fast_at_bfloat16(device)):
         return "bfloat16"

@@ -87,7 +87,7 @@ class CaptionsConfig(Section):
     shapes = Shapes.DATASET
 
     sentences: Annotated[int, Field(ge=100, le=20_000)] = 12000
-    """training pairs: the first so many"""
+    """how many training pairs are used, counted from the first"""
 
 
 class SubwordsConfig(Section):
@@ -124,7 +124,7 @@ class DataConfig(Section):
     min_freq: Annotated[Positive, Shapes.CODEC] = 2
     """with tokens: words, a word seen less often in the training split becomes <unk>"""
     max_words: Annotated[Positive | None, Shapes.CODEC] = None
-    """with tokens: words, the most frequent so many words of a vocabulary stay, the others become <unk> (null: all)"""
+    """with tokens: words, keep only this many of the most frequent words; the others become <unk> (null: all)"""
     joint_vocabulary: Annotated[bool, Shapes.CODEC] = False
     """one vocabulary for both languages (needed to tie all embeddings)"""
     codec: Annotated[Place | None, Shapes.PLACE] = None
@@ -310,7 +310,7 @@ class TrainingConfig(Section):
     patience: Annotated[Positive | None, Shapes.NOTHING] = None
     """stop after this many validations without a new best one (null: never)"""
     average: Annotated[int, Field(ge=2, le=1000)] | None = None
-    """at the end, validate the mean of the last so many validations' weights as well (section 6.1; null: do not)"""
+    """at the end, also validate the mean of the weights of this many last validations (section 6.1; null: do not)"""
     initialize_from: Annotated[Place | None, Shapes.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
