@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from PIL import Image, ImageDraw, ImageFont
 
-from transformer_cli.inspection.numbers import Attention, Inspection
+from transformer_cli.inspection.numbers import Inspection
 from transformer_cli.inspection.plots import draw_curves, draw_inspection
+from transformer_cli.model.attention import RecordedAttention
 
 SHEET = Path(__file__).parents[1] / "docs/pictures.png"
 WIDTH, MARGIN, LINE = 900, 16, 26  # pixels: of a picture on the sheet, between pictures, of a caption
@@ -39,12 +40,12 @@ def inspection(source: list[str], target: list[str], heads: int = 4) -> Inspecti
     chance = torch.Generator().manual_seed(0)
     source, target = ["<sos>", *source, "<eos>"], ["<sos>", *target]
 
-    def layer(rows: list[str], columns: list[str], is_causal: bool = False) -> list[Attention]:
+    def layer(rows: list[str], columns: list[str], is_causal: bool = False) -> list[RecordedAttention]:
         at = torch.arange(len(rows))[:, None] / len(rows) - torch.arange(len(columns)) / len(columns)
         scores = torch.randn(heads, len(rows), len(columns), generator=chance) - 60 * at**2
         if is_causal:
             scores = scores.masked_fill(torch.ones(len(rows), len(columns)).triu(1).bool(), -math.inf)
-        return [Attention(scores, scores.softmax(-1))]
+        return [RecordedAttention(scores, scores.softmax(-1))]
 
     vectors = [torch.randn(len(source), 8, generator=chance) for _ in range(4)]
     ids = [0] * len(source), [0] * len(target)

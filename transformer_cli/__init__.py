@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from transformer_cli.config.load import load_config as load_config
     from transformer_cli.config.schema import Config as Config
-    from transformer_cli.data.prepare import prepare as prepare
     from transformer_cli.errors import TfmError as TfmError
     from transformer_cli.evaluation.compare import Terms as Terms
     from transformer_cli.evaluation.compare import compare as compare
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from transformer_cli.inspection.numbers import Inspection as Inspection
     from transformer_cli.inspection.numbers import inspect_sentence as inspect_sentence
     from transformer_cli.runs.export import export as export
+    from transformer_cli.runs.prepare import prepare as prepare
     from transformer_cli.training.trainer import train as train
     from transformer_cli.translator import Translation as Translation
     from transformer_cli.translator import Translator as Translator
@@ -38,7 +38,7 @@ _HOME = {
     "export": "runs.export",
     "inspect_sentence": "inspection.numbers",
     "load_config": "config.load",
-    "prepare": "data.prepare",
+    "prepare": "runs.prepare",
     "score_pairs": "evaluation.score",
     "train": "training.trainer",
 }

@@ -377,7 +377,7 @@ class Translator:
     def _translation(self, line: Line, found: Sequence[Hypothesis], options: Options) -> Translation:
         """Returns the first hypothesis as text; the others are its alternatives."""
         best, *others = (self._written(line, each, options) for each in found)
-        if line.was_too_long and options.on_error == "copy":
+        if line.is_copied:
             best = replace(best, text=line.sentence, tokens=line.sentence.split())
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
 

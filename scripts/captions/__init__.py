@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 
 from captions.clauses import Caption, Dice, write_caption
-from captions.text import as_sentence
-from captions.words import dictionary, read_lexicon
+from captions.words import read_lexicon
 
 __all__ = [
     "Caption",
@@ -19,7 +18,6 @@ __all__ = [
     "constructions",
     "seen_constructions",
     "unseen_constructions",
-    "word_by_word",
     "write",
     "write_captions",
 ]
@@ -94,16 +92,6 @@ def seen_constructions() -> list[tuple[str, ...]]:
 def unseen_constructions() -> list[tuple[str, ...]]:
     """The constructions of test."""
     return [tuple(construction.split()) for construction in UNSEEN.split(";")]
-
-
-def word_by_word(sentence: str, *, source: str) -> str:
-    """Translate each token of a sentence in `source` (de or en) by a dictionary alone, in place.
-
-    There is no word order, agreement or choice by context, and unknown tokens stay. A model has to beat this baseline.
-    """
-    entries = dictionary(source)
-    words = [entries.get(word) or entries.get(word.lower(), word) for word in TOKEN.findall(sentence)]
-    return as_sentence(" ".join(words))
 
 
 def _go_together(main: str, company: Sequence[str]) -> bool:

@@ -230,17 +230,3 @@ CONTRACTIONS = {
     ("zu", "der"): "zur",
     ("in", "das"): "ins",
 }
-
-# what a dictionary says of a function word by itself, in both directions
-FUNCTION_WORDS = """ein a, der the, in in, an at, auf on, vor in_front_of, hinter behind, neben next_to,
-    unter under, über over, durch through, um around, zu to, von from, aus out_of, mit with, nach after, bei at,
-    am at_the, im in_the, zum to_the, zur to_the, vom from_the, ins into_the, entlang along, herum around, weg away,
-    zurück back, hoch up, hin there, ab off, und and, während while, weil because, gerade just, denen whom, jeden every,
-    heute today, er he, sie she, es it, ist is, sind are, Mittag noon, Nacht night, Mitternacht midnight,
-    Frühling spring, Sommer summer, Herbst autumn, Winter winter, Sonnenaufgang sunrise, Sonnenuntergang sunset,
-    Regen rain, Gewitter storm, Sonne sun, Wind wind, regnet rains, schneit snows, scheint shines, weht blows,
-    sein his, ihr her"""
-ENGLISH_ONLY = """an ein, who wer, whom wen, that dass, up auf, down herunter, next nächste, front Vorderseite, of von,
-    for für, into in, across über, by bei, their ihr, its sein, they sie, out aus, before vor, allowed erlaubt,
-    wants will, would würde, like mögen, have haben, has hat, raining regnen, snowing schneien, shining scheinen,
-    blowing wehen"""

@@ -3,7 +3,7 @@
 import functools
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -227,47 +227,3 @@ def read_lexicon() -> Lexicon:
     giving, on_foot, (like,) = (parse_verbs(text) for text in (tables.GIVING, tables.ON_FOOT, tables.LIKING))
     (wear,) = parse_verbs(tables.WEARING, tables.WORN)
     return Lexicon(nouns, adjectives, verbs, places, paths, journeys, modals, giving, on_foot, wear, like)
-
-
-@functools.cache
-def dictionary(source: str) -> Mapping[str, str]:
-    """Every word form of the language `source` (de or en) with the other's; of several, the one that stands first."""
-    english_only = ((german, english) for english, german in parse_pairs(tables.ENGLISH_ONLY))
-    function_words = (*(english_only if source == "en" else ()), *parse_pairs(tables.FUNCTION_WORDS))
-    entries: dict[str, str] = {}
-    for german, english in (*function_words, *_forms(read_lexicon())):
-        if source == "de":
-            entries.setdefault(german, english)
-        else:  # a token looks up one word: `pick` of `pick up`
-            entries.setdefault(english.split()[0], german)
-    return entries
-
-
-def _forms(words: Lexicon) -> Iterator[tuple[str, str]]:
-    """Every inflected form with its translation, the usual ones first."""
-    for table in (tables.QUANTIFIERS, tables.MANNERS, tables.STATES, tables.WEEKDAYS):
-        yield from parse_pairs(table)
-    yield from ((german + "n", english) for german, english in parse_pairs(tables.QUANTIFIERS))
-    yield from ((form, "the") for forms in tables.DEFINITE.values() for form in forms)
-    for stem, english in (("ein", "a"), ("sein", "his"), ("ihr", "her")):
-        yield from ((stem + ending, english) for endings in tables.AFTER_EIN.values() for ending in endings)
-    for noun in itertools.chain(*words.nouns.values()):
-        for case, plural in itertools.product(tables.DEFINITE, (False, True)):
-            yield noun.german_form(case, plural), noun.english_form(plural)
-    for adjective in itertools.chain(*words.adjectives.values()):
-        yield adjective.base, adjective.english
-        yield from ((adjective.stem + ending, adjective.english) for ending in ("e", "er", "es", "en", "em"))
-    for modal in words.modals:
-        yield from zip(modal.german, modal.english, strict=True)
-    paths = (verb for verb, _ in words.paths)
-    for verb in itertools.chain(*words.verbs.values(), words.giving, paths, (words.like,)):
-        yield from _verb_forms(verb)
-
-
-def _verb_forms(verb: Verb) -> Iterator[tuple[str, str]]:
-    for plural in (False, True):
-        third = verb.english_third(plural)
-        yield verb.german_finite(plural), third.split()[0]  # the particle is a token of its own
-        yield verb.particle + verb.german_finite(plural), third
-    yield verb.to_infinitive(), verb.english
-    yield verb.german_finite(plural=True), verb.english_ing()

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.fast import fused_loss, packing
 from transformer_cli.model.fast.fused_loss import projected_losses
-from transformer_cli.model.fast.packing import Packed, PackedAttention, packed_token_losses
+from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.loss import TokenLosses, token_losses
 from transformer_cli.model.transformer import Transformer
 
@@ -88,41 +88,6 @@ def test_packing_computes_no_padding() -> None:
         network.register_forward_pre_hook(lambda module, inputs: seen.append(tuple(inputs[0].shape)))
     packed_token_losses(model, source, target)
     assert seen == [(int((source != PAD).sum()), 16)] * 2 + [(int((target[:, 1:] != PAD).sum()), 16)] * 2
-
-
-def test_the_example_of_three_sentences_of_3_2_and_5_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "GROUP", 2)
-    a, b, c = 4, 5, 6
-    ids = torch.tensor([[a, a, a, PAD, PAD], [b, b, PAD, PAD, PAD], [c, c, c, c, c]])
-    packed = Packed(ids, ids != PAD, CPU)
-    assert packed.ids.tolist() == [a, a, a, b, b, c, c, c, c, c]
-    assert packed.positions.tolist() == [0, 1, 2, 0, 1, 0, 1, 2, 3, 4]
-    assert [group.int().tolist() for group in packed.real] == [[[1, 1, 1], [1, 1, 0]], [[1, 1, 1, 1, 1]]]
-    tokens = torch.arange(10).view(1, 10, 1)  # (heads, tokens, depth): each says which it is
-    groups = packed.pad(tokens)
-    assert [group.flatten().tolist() for group in groups] == [[0, 1, 2, 3, 4, 0], [5, 6, 7, 8, 9]]
-    slots = [torch.arange(6).view(2, 1, 3, 1), torch.arange(6, 11).view(1, 1, 5, 1)]
-    assert packed.unpad(slots).flatten().tolist() == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]
-
-
-def test_what_stands_in_padded_slots_reaches_nobody() -> None:
-    ids = sentences([3, 1, 6, 2, 5])
-    row = Packed(ids, ids != PAD, CPU)
-    groups = [group.detach().requires_grad_() for group in row.pad(torch.randn(2, 17, 3))]
-    row.unpad(groups).sum().backward()
-    for group, real in zip(groups, row.real, strict=True):
-        assert group.grad is not None
-        assert group.grad.equal(real[:, None, :, None].expand_as(group).float())
-
-
-def test_masks_are_those_of_the_padding_and_of_what_comes_later() -> None:
-    ids = sentences([2, 3])
-    row = Packed(ids, ids != PAD, CPU)
-    assert PackedAttention(row, row).may_attend[0].int().tolist() == [[[[1, 1, 0]]], [[[1, 1, 1]]]]
-    assert PackedAttention(row, row, look_ahead=True).may_attend[0].int().tolist() == [
-        [[[1, 0, 0], [1, 1, 0], [1, 1, 0]]],
-        [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]],
-    ]
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])

@@ -14,7 +14,6 @@ from transformer_cli.decoding import decoder as module
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
-from transformer_cli.errors import DataError
 from transformer_cli.evaluation.losses import sentence_losses
 from transformer_cli.model.attention import AttentionRecord
 
@@ -112,18 +111,6 @@ def test_each_hypothesis_of_a_beam_carries_its_own_attention() -> None:
         torch.testing.assert_close(hypothesis.attention, record.cross[-1].weights[0], atol=CLOSE, rtol=0.0)
         of_words = hypothesis.attention.mean(dim=0)[: len(hypothesis.tokens), 1:-1]
         assert hypothesis.attended == (of_words.argmax(dim=1) + 1).tolist()
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_each_translation_begins_with_the_prefix(way: SearchSettings) -> None:
-    for row in decode([make_model()], SENTENCES, way, prefix=[4, 5]):
-        assert all(each.tokens[:2] == [4, 5] for each in row)
-
-
-def test_a_prefix_may_fill_the_translation_but_not_more() -> None:
-    assert decode([make_model()], [[4]], settings(), prefix=[5] * LIMIT)[0][0].tokens == [5] * LIMIT
-    with pytest.raises(DataError, match=r"--prefix has 9 tokens, but the translation may have 8; shorten"):
-        decode([make_model()], [[4]], settings(), prefix=[5] * (LIMIT + 1))
 
 
 def test_samples_are_keyed_by_line_and_number() -> None:

@@ -81,23 +81,6 @@ def test_the_n_best_are_numbered_lines_with_a_score(tfm: Tfm, project: Path) -> 
     assert tokens[0].split("\t")[2].split() == found[0]["tokens"]
 
 
-@pytest.mark.parametrize("options", [("--n-best", 1), ("--n-best", 3, "--beam-size", 3), SAMPLE, ("--prefix", "the")])
-def test_a_blank_line_stays_blank_however_the_others_are_translated(
-    tfm: Tfm, project: Path, options: tuple[object, ...]
-) -> None:
-    code, out, _ = tfm("translate", "--json", *options, "", "\t \u3000", SENTENCE, cwd=project)
-    blank, also_blank, line = (json.loads(each) for each in out.split("\n")[:-1])
-    for each in (blank, also_blank):
-        assert (each["translation"], each["tokens"], each["alternatives"], each["alignment"]) == ("", [], [], "")
-    assert (code, line["translation"] != "") == (0, True)
-
-
-def test_a_prefix_that_the_model_cannot_write_is_named(tfm: Tfm, project: Path) -> None:
-    code, out, err = tfm("translate", "--prefix", "the quokka", SENTENCE, cwd=project)
-    assert (code, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith("tfm: error: --prefix: the model cannot write 'quokka'")
-
-
 @pytest.mark.parametrize("search", [("--set", "decoding.beam_size=4"), SAMPLE], ids=["beam", "sample"])
 def test_what_is_drawn_is_the_translation_that_is_printed(
     tfm: Tfm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search: tuple[str, ...]

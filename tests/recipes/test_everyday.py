@@ -222,13 +222,6 @@ def test_two_processes_do_not_train_one_run(tfm: Tfm, corpus: Path, workspace: P
     assert (workspace / "runs/tiny/history.jsonl").read_bytes() == before
 
 
-def test_fresh_moves_nothing_before_there_is_a_dataset(tfm: Tfm, corpus: Path, workspace: Path) -> None:
-    code, _, err = tfm("train", "--config", corpus / "tiny.yaml", "--fresh", "-s", "data.min_freq=7", cwd=workspace)
-    assert code == 1
-    assert "no dataset" in err
-    assert (workspace / "runs/tiny").is_dir()
-
-
 def test_a_path_that_is_in_the_way_is_one_line(tfm: Tfm, corpus: Path, workspace: Path) -> None:
     shutil.rmtree(workspace / "runs")
     (workspace / "runs").write_text("a file")

@@ -86,7 +86,7 @@ def test_a_section_that_cannot_be_measured_says_why(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     benchmark.main(["--only", "greedy", "--only", "start"])
-    reason = "runs/: no run yet; `tfm train` makes one (or name one with --run)"
+    reason = "runs/: no run yet; `tfm train` makes one (or name one)"
     assert capsys.readouterr().out.endswith(f"greedy: not measured: {reason}\nstart: not measured: {reason}\n")
 
 

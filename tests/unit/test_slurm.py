@@ -4,8 +4,6 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 SCRIPTS = Path(__file__).parents[2] / "scripts/slurm"
 STAND_INS = {
     "srun": 'while [ "${1#--}" != "$1" ]; do shift; done; exec "$@"',
@@ -32,11 +30,6 @@ def run(script: str, folder: Path, **variables: str) -> tuple[int, str]:
         ["bash", SCRIPTS / script], env=environment, capture_output=True, text=True, encoding="utf-8", timeout=60
     )
     return done.returncode, done.stdout
-
-
-@pytest.mark.parametrize("path", sorted(SCRIPTS.glob("*.sh")), ids=lambda path: path.name)
-def test_bash_can_read_the_script(path: Path) -> None:
-    subprocess.run(["bash", "-n", path], check=True, timeout=60)
 
 
 def test_every_node_gets_a_launcher_and_what_failed_is_queued_again(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`tfm curves`: the histories of runs → one picture of their learning curves."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +31,7 @@ def curves(
     from transformer_cli.inspection.plots import draw_curves
     from transformer_cli.runs.state import validations_so_far
 
-    histories = {str(folder): [each.as_json() for each in validations_so_far(Run.open(folder))] for folder in folders}
+    histories = {str(folder): [asdict(each) for each in validations_so_far(Run.open(folder))] for folder in folders}
     for name, history in histories.items():
         if not history:
             raise DataError(f"{name}: no validation yet, so there is nothing to draw; let `tfm train` reach one")

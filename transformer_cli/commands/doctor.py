@@ -22,7 +22,7 @@ from transformer_cli.system.cores import available_cores
 
 PACKAGE = "transformer-cli"
 VARIABLES = re.compile(
-    r"(OMP|GOMP|KMP|MKL|CUDA|PYTORCH)_\w+|TFM_(MULTI30K_DIR|HISTORY)|GENSIM_DATA_DIR|MPLCONFIGDIR|XDG_(CACHE|STATE)_HOME"
+    r"(OMP|GOMP|KMP|MKL|CUDA|PYTORCH)_\w+|TFM_(MULTI30K_DIR|HISTORY)|SACREBLEU_SEED|GENSIM_DATA_DIR|MPLCONFIGDIR|XDG_(CACHE|STATE)_HOME"
     r"|TMPDIR|TERM|LANG|LC_ALL|RANK|WORLD_SIZE"
 )
 BYTES = ("disk_free", "memory_free", "memory_total", "device_memory_free")

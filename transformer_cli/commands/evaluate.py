@@ -23,6 +23,7 @@ from transformer_cli.commands.options import (
     writing,
 )
 from transformer_cli.commands.tables import score_with_interval, table
+from transformer_cli.system.files import is_stream
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.evaluate import Result
@@ -51,7 +52,7 @@ def evaluate(
     for path in (output, output_tokens):
         if path and path.is_dir():
             raise unwritable(path, "it is a folder")
-        if path and not path.exists():  # what is wrong is told before there is work to lose
+        if path and not is_stream(path):  # what is wrong is told before there is work to lose
             place = next(each for each in path.absolute().parents if each.exists())
             if not (place.is_dir() and os.access(place, os.W_OK)):
                 raise unwritable(path, f"{place} is no folder, or closed to you")
@@ -113,5 +114,14 @@ def results_as_table(results: Sequence["Result"]) -> str:
         found = {each.shortest: f"{each.bleu:.2f} ({each.sentences:,})" for each in result.bleu_by_source_length}
         by_length.append([result.split, *(found.get(shortest, "") for shortest, _ in groups)])
     note = "± half of the 95 % bootstrap interval\n" if any(result.bleu_interval for result in results) else ""
-    signatures = f"BLEU {results[0].bleu_signature}\nchrF {results[0].chrf_signature}"
-    return f"{table(rows)}\n{note}\n{table(by_length)}\n\n{signatures}"
+    return f"{table(rows)}\n{note}\n{table(by_length)}\n\n{_signatures(results)}"
+
+
+def _signatures(results: Sequence["Result"]) -> str:
+    """Returns the signatures of the scores, with the names of the splits if not all have the same ones."""
+    of_splits: dict[str, list[str]] = {}
+    for each in results:
+        of_splits.setdefault(f"BLEU {each.bleu_signature}\nchrF {each.chrf_signature}", []).append(each.split)
+    if len(of_splits) == 1:
+        return next(iter(of_splits))
+    return "\n\n".join(f"{', '.join(splits)}:\n{signatures}" for signatures, splits in of_splits.items())

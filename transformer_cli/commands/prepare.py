@@ -29,11 +29,9 @@ def prepare(
 ) -> None:
     """Fetch, tokenise, count and encode parallel text into data/."""
     from transformer_cli.config.load import load_config
-    from transformer_cli.data.prepare import prepare
-    from transformer_cli.runs.run import find_codec
+    from transformer_cli.runs.prepare import prepare
 
-    chosen = load_config(config, overrides or ())
-    prepared = prepare(chosen, source_dir=source_dir, codec_dir=find_codec(chosen.data))
+    prepared = prepare(load_config(config, overrides or ()), source_dir=source_dir)
     if not prepared.created:
         log.info("%s: nothing has changed, nothing to do", prepared.folder)
     print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else prepared_as_table(prepared))

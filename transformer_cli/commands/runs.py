@@ -34,23 +34,29 @@ def runs(as_json: JsonOption = False) -> None:
 def runs_as_table(runs: Sequence["ListedRun"]) -> str:
     """Returns a line for each run, and below the table what its columns do not say. There is at least one run.
 
-    A column tells which text BLEU is of, if they are not all of one.
+    If not all are of one text, a column tells which text BLEU is of; if some are scored without case, "lc" marks them.
     """
     texts = {run.evaluation.text for run in runs if run.evaluation}
     heads = ["run", "saved", "corpus", "params", "epochs", "loss", "BLEU", *(["of"] if len(texts) > 1 else []), "size"]
-    rows = [heads, *(_row(run, with_text=len(texts) > 1) for run in runs)]
+    cases = {_is_lowercase(run) for run in runs if run.evaluation}
+    rows = [heads, *(_row(run, with_text=len(texts) > 1, with_case=len(cases) > 1) for run in runs)]
     total = f", {in_words(sum(run.bytes for run in runs))} in all" if len(runs) > 1 else ""
     notes = [f"loss: the lowest on the validation text; size: on disk{total}"]
     if texts:
         of = f", of {next(iter(texts))}" if len(texts) == 1 else ""
-        notes.append(f"BLEU: the last that `tfm evaluate` found{of}")
+        lc = "; lc: scored without case" if len(cases) > 1 else ""
+        notes.append(f"BLEU: the last that `tfm evaluate` found{of}{lc}")
     if any(run.newest for run in runs):
         notes.append("* the newest, which commands use that are given no run")
     remarks = [on_one_line(line) for run in runs for line in _remarks(run)]
     return "\n".join([table(rows), "", *notes, *([""] if remarks else []), *remarks])
 
 
-def _row(run: "ListedRun", *, with_text: bool) -> list[str]:
+def _is_lowercase(run: "ListedRun") -> bool:
+    return bool(run.evaluation and "case:lc" in run.evaluation.bleu_signature)
+
+
+def _row(run: "ListedRun", *, with_text: bool, with_case: bool) -> list[str]:
     date = run.saved or run.begun
     evaluation = run.evaluation
     return [
@@ -60,7 +66,7 @@ def _row(run: "ListedRun", *, with_text: bool) -> list[str]:
         _count(run.parameters) if run.parameters is not None else UNKNOWN,
         _length(run),
         f"{run.best_valid_loss:.3f}" if run.best_valid_loss is not None else UNKNOWN,
-        f"{evaluation.bleu:.2f}" if evaluation else UNKNOWN,
+        f"{evaluation.bleu:.2f}{' lc' if with_case and _is_lowercase(run) else ''}" if evaluation else UNKNOWN,
         *([evaluation.text if evaluation else ""] if with_text else []),
         in_words(run.bytes),
     ]

@@ -9,7 +9,7 @@ import json
 import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -230,13 +230,13 @@ class _Work:
         if is_watched or n_lines == 1:  # for which there is no bar either
             terminal.note("translating")
         try:
-            with nullcontext() if is_watched else progress.bar("translate", n_lines, " sentences") as bar:
+            with progress.bar("translate", n_lines, " sentences", is_silent=is_watched) as bar:
                 stream = self.translator.stream(
                     lines,
                     chunk=CHUNK_TO_WATCH if is_watched else chunk,
                     name=name,
                     first_line=first_line,
-                    done=(lambda n_lines: None) if bar is None else bar.update,
+                    done=bar.update,
                 )
                 for number, translation in enumerate(stream, first_line):
                     if translation.was_too_long:

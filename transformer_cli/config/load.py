@@ -127,7 +127,8 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
         for side, value in section.items() if isinstance(section, dict) else ():
             if isinstance(value, str) and (section is not vectors or is_file(value)):
                 try:
-                    section[side] = str((folder / Path(value).expanduser()).resolve())
+                    path = folder / Path(value).expanduser()
+                    section[side] = str(path.parent.resolve() / path.name)  # a link may lead to a name without .gz
                 except (RuntimeError, ValueError) as error:  # ~nobody/…; a NUL
                     raise ConfigError(f"{value!r}: not a path: {error}") from None
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.subwords import Pieces
-from transformer_cli.data.vocabulary import UNK, Vocabulary
+from transformer_cli.data.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.data.words import Joins, Tokenizer
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system.files import sha256, write_bytes, write_json
@@ -80,6 +80,11 @@ class WordCodec:
         return len(self.vocabulary)
 
     @cached_property
+    def characters(self) -> frozenset[str]:
+        """All characters of the vocabulary, and the space."""
+        return frozenset("".join([" ", *self.vocabulary.tokens[len(SPECIALS) :]]))
+
+    @cached_property
     def tokenizer(self) -> Tokenizer:
         """Made on first use: spaCy takes half a second to import, and not every command needs it."""
         return Tokenizer(self.language, lowercase=self.lowercase)
@@ -145,6 +150,10 @@ class SubwordCodec:
     def pieces(self) -> Pieces:
         """Made on first use, since a codec may be made in one process and used in another."""
         return Pieces(self.model)
+
+    @cached_property
+    def characters(self) -> frozenset[str]:
+        return frozenset(self.pieces.characters)
 
     def encode(self, line: str) -> Encoded:
         ids = self.pieces.encode(self._cased(line))

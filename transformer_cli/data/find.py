@@ -15,13 +15,14 @@ from transformer_cli.system.files import sha256
 def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None) -> Path:
     """Returns the folder of the pinned fingerprint, else the newest one prepared with these settings from this text.
 
-    codec_dir: with data.codec, the folder of the run that it names (None: data.codec is a folder); not read if a
-    fingerprint is pinned. Raises DataError if there is no such folder.
+    codec_dir: with data.codec, the folder of the run that it names; not read if a fingerprint is pinned.
+    Raises DataError if there is no such folder.
     """
     wanted = shape(settings(data))
     given: dict[str, str] | None = None  # any: the fingerprint says which
     if data.fingerprint is None:
-        given = codec_sums(codec_dir or Path(data.codec), data) if data.codec else {}
+        assert bool(codec_dir) == bool(data.codec), "runs.prepare finds the run"
+        given = codec_sums(codec_dir, data) if codec_dir else {}
     found, damaged = [], []
     for folder in sorted(data_dir.glob(f"{data.corpus}.{data.source}-{data.target}-*")):
         try:

@@ -4,13 +4,14 @@ A line is too long if it has more characters than LONGEST_LINE, or more tokens t
 model without a last position, LONGEST_LINE is also the limit for tokens: attention takes memory for each pair of them.
 """
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, get_args
 
 from transformer_cli.data.codec import Codec, Encoded
-from transformer_cli.data.lines import LONGEST_LINE, TOO_LONG, is_too_long
+from transformer_cli.data.lines import LONGEST_LINE, TOO_LONG, has_letter, is_too_long
 from transformer_cli.data.sentences import Span, pieces, sentences
 from transformer_cli.data.vocabulary import MARKERS
 from transformer_cli.errors import DataError
@@ -20,6 +21,7 @@ OnError = Literal["stop", "blank", "copy", "truncate"]
 
 REMEDY = "split the sentence, or let --on-error say what becomes of such lines"
 NO_TOKENS = Encoded([], [])
+INVISIBLE = str.maketrans("", "", "\u00ad\u200b\u2060\ufeff")  # they say where a line may break, or nothing
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,8 @@ class Line:
     read: Encoded
     """what the encoder reads: nothing for a blank line, and for one that is not translated"""
     was_too_long: bool = False
+    is_copied: bool = False
+    """whether it is its own translation"""
     start: int = 0
     """where it begins in the line that it is a part of"""
     parts: Sequence["Line"] | None = None
@@ -72,22 +76,27 @@ class Fitting:
     def line(self, sentence: str) -> Line:
         """Encode a line. Raises DataError if it is too long and on_error is "stop"."""
         if not is_too_long(sentence):
-            return self.encoded(sentence, self.codec.encode(sentence))
+            return self.encoded(sentence, self._read(sentence))
         if self.on_error == "stop":
             raise DataError(f"{TOO_LONG}; {self.remedy}")
         sentence = sentence[:LONGEST_LINE]  # files are not read any further either
-        read = self.codec.encode(sentence) if self.on_error == "truncate" else NO_TOKENS
-        return replace(self.encoded(sentence, read), was_too_long=True)
+        if self.on_error == "truncate":
+            return replace(self.encoded(sentence, self._read(sentence)), was_too_long=True)
+        return Line(sentence, NO_TOKENS, was_too_long=True, is_copied=self.on_error == "copy")
 
     def encoded(self, sentence: str, read: Encoded) -> Line:
-        """The same for a line that has been encoded."""
+        """The same for a line that has been encoded. One without a letter is not translated."""
+        if read and not has_letter(sentence):
+            return Line(sentence, NO_TOKENS, is_copied=True)
         most = self.most_tokens
         if len(read) <= most:
             return Line(sentence, read)
         if self.on_error == "stop":
             why = "" if self.max_length is None else f" (its {self.max_length} positions minus <sos> and <eos>)"
             raise DataError(f"{len(read)} tokens, but the model takes at most {most}{why}; {self.remedy}")
-        return Line(sentence, read.first(most) if self.on_error == "truncate" else NO_TOKENS, was_too_long=True)
+        if self.on_error == "truncate":
+            return Line(sentence, read.first(most), was_too_long=True)
+        return Line(sentence, NO_TOKENS, was_too_long=True, is_copied=self.on_error == "copy")
 
     def split(self, line: str, language: str) -> Line:
         """Cut a line into its sentences, as `cut` does each of them. Raises DataError as `line` does.
@@ -107,9 +116,25 @@ class Fitting:
         return parts[0] if len(parts) == 1 else _whole(sentence, parts)
 
     def _pieces(self, line: str, span: Span, most_tokens: int) -> Iterator[Line]:
-        encode = cache(self.codec.encode)
+        encode = cache(self._read)
         for start, end in pieces(line, span, lambda piece: len(encode(piece)) <= most_tokens):
             yield replace(self.encoded(line[start:end], encode(line[start:end])), start=start)
+
+    def _read(self, sentence: str) -> Encoded:
+        """Encode a sentence as the training text would have written it.
+
+        Characters that the codec has never seen give way to what they mean: a letter and its accent to the letter with
+        the accent (NFC), any white space to a space, and what is invisible to nothing.
+        """
+        known = self.codec.characters
+        if not known.issuperset(sentence):
+            composed = unicodedata.normalize("NFC", sentence)
+            if sum(char not in known for char in composed) < sum(char not in known for char in sentence):
+                sentence = composed
+            sentence = "".join(
+                char if char in known else " " if char.isspace() else char.translate(INVISIBLE) for char in sentence
+            )
+        return self.codec.encode(sentence)
 
 
 def _whole(line: str, parts: Sequence[Line], was_too_long: bool = False) -> Line:

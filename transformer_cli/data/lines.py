@@ -131,6 +131,11 @@ def decode_line(line: bytes, path: Path | str, number: int) -> str:
     return text[: LONGEST_LINE + 1]
 
 
+def has_letter(text: str) -> bool:
+    """Whether a text can be translated: numbers and marks alone are in no language."""
+    return any(map(str.isalpha, text))
+
+
 def is_too_long(text: str) -> bool:
     """Whether a line has more than LONGEST_LINE characters."""
     return len(text) > LONGEST_LINE

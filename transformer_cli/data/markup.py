@@ -11,6 +11,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from transformer_cli.data.lines import has_letter
+
 Span = tuple[int, int]
 """Where something begins in a text and where it ends, in characters"""
 Link = tuple[Span, Span]
@@ -159,7 +161,7 @@ class _Parser:
             each.end = max(each.start, self.length)
             outer.append(Element(0, -1, len(outer), len(outer) + 1, name=each.name))
         text = "".join(self.text)
-        if _has_letter(text):
+        if has_letter(text):
             block = self.block(text)
             self.document.blocks.append(block)
             self.document.parts.append(block)
@@ -258,7 +260,7 @@ class _Parser:
         for each in sorted(texts, key=lambda each: each.start()):
             start, end = each.span(each.lastindex or 0)
             text = " ".join(html.unescape(tag[start:end]).split())
-            if _has_letter(text):
+            if has_letter(text):
                 is_quoted = tag[start - 1] in "\"'"
                 block = Block(text, [Element(0, len(text), -1, 0, ['"'], '"')], is_attribute=True)
                 self.document.blocks.append(block)
@@ -293,11 +295,6 @@ class _Parser:
         else:
             self.end()
             self.document.parts.append(tag)
-
-
-def _has_letter(text: str) -> bool:
-    """Whether a text can be translated: numbers and marks alone are in no language."""
-    return any(map(str.isalpha, text))
 
 
 def _end_of_tag(source: str, place: int) -> int:

@@ -46,12 +46,11 @@ def prepare(
     Either way, a warning says if pairs of its held-out splits occur in its training split.
 
     source_dir: a folder with Multi30k's files, instead of the download. codec_dir: with data.codec, the folder of the
-    run that it names, as `runs.run.find_codec` finds it (None: data.codec is a folder). Raises DataError or
-    ConfigError; DataError also if the config pins the fingerprint of another dataset. The fingerprint is a hash of all
-    that shapes the files.
+    run that it names, as `runs.prepare.find_codec` finds it. Raises DataError or ConfigError; DataError also if the
+    config pins the fingerprint of another dataset. The fingerprint is a hash of all that shapes the files.
     """
     data = config.data
-    codec_dir = codec_dir or (Path(data.codec) if data.codec else None)
+    assert bool(codec_dir) == bool(data.codec), "runs.prepare finds the run"
     corpus = open_corpus(data, source_dir=source_dir)
     given = {"codec": codec_sums(codec_dir, data)} if codec_dir else {}  # not where they are: what is in them
     library, version = ("spaCy", SPACY_VERSION) if data.tokens == "words" else ("SentencePiece", SENTENCEPIECE_VERSION)

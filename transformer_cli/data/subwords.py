@@ -95,6 +95,11 @@ class Pieces:
         """How each piece is shown: text, with a space as a space; "<0xC3>" for a byte, "<U+0009>" for a tab."""
         return [_shown(piece) for piece in self.raw]
 
+    @cached_property
+    def characters(self) -> set[str]:
+        """The characters that have a piece, and the space; all others are written as bytes."""
+        return set("".join([SPACE, *self._inventory().ids]).replace(SPACE, " "))
+
     def encode(self, line: str) -> list[int]:
         """Returns the ids of a line's pieces; a blank line has none."""
         ids: list[int] = self._processor.encode(_escaped(line)) if line.strip() else []

@@ -6,6 +6,7 @@ the full models, without anything to download.
 
 import importlib.util
 import logging
+import threading
 import unicodedata
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, fields
@@ -42,6 +43,7 @@ class Tokenizer:
         self.language = language
         self.lowercase = lowercase
         self._split: Any = _blank_tokenizer(language)
+        self._lock = threading.Lock()  # not every library of a language may cut two texts at once
         self._by_rules = type(self._split).__module__ == "spacy.tokenizer"  # not Chinese or Japanese, for example
 
     def split(self, text: str) -> Tokens:
@@ -50,10 +52,11 @@ class Tokenizer:
         A run of more than LONGEST_RUN characters without a space is cut before spaCy's rules see it, so that their time
         grows with the length of the line, and not with its square. The parts are glued to each other.
         """
-        if len(self._split.vocab) > FORMS_KEPT:
-            self._split = _blank_tokenizer(self.language)
         text, cuts = _without_long_runs(_single_spaced(text)) if self._by_rules else (_single_spaced(text), frozenset())
-        tokens = self._split(text)
+        with self._lock:
+            if len(self._split.vocab) > FORMS_KEPT:
+                self._split = _blank_tokenizer(self.language)
+            tokens = self._split(text)
         words = [token.text.lower() if self.lowercase else token.text for token in tokens]
         return Tokens(words, [not token.whitespace_ or token.idx + len(token) in cuts for token in tokens])
 

@@ -54,11 +54,10 @@ class CTranslate2Engine:
         positions: int,
         source: Sequence[str],
         target: Sequence[str],
-        batches_at_a_time: int | None = None,
     ) -> None:
         """positions: the most that a sentence may take. source, target: the tokens, in the order of their ids.
 
-        batches_at_a_time: as for `engine.TransformerEngine`. Raises CheckpointError for a model that CTranslate2 cannot
+        On the CPU each of torch's threads computes a batch. Raises CheckpointError for a model that CTranslate2 cannot
         read, ConfigError if the library is missing, DeviceError.
         """
         self._library = import_ctranslate2()
@@ -66,7 +65,7 @@ class CTranslate2Engine:
         self._positions = positions
         self._source, self._target = source, target
         self._ids = {name: index for index, name in enumerate(target)}
-        self._translator = self._load(device, batches_at_a_time)
+        self._translator = self._load(device)
 
     @property
     def max_length(self) -> int:
@@ -203,7 +202,7 @@ class CTranslate2Engine:
         results = self._translator.translate_batch(texts, max_input_length=0, max_batch_size=MOST_ROWS, **one_step)
         return {row: _most_attended(result.attention[0][0]) for row, result in enumerate(results)}
 
-    def _load(self, device: torch.device, batches_at_a_time: int | None) -> Any:
+    def _load(self, device: torch.device) -> Any:
         library = self._library
         index = device.index or 0
         if device.type not in ("cpu", "cuda") or (device.type == "cuda" and index >= library.get_cuda_device_count()):
@@ -217,7 +216,7 @@ class CTranslate2Engine:
                 device=device.type,
                 device_index=index,
                 compute_type="float32" if saturates_int8(device) else "default",  # default: as the weights are kept
-                inter_threads=(batches_at_a_time or threads) if device.type == "cpu" else 1,
+                inter_threads=threads if device.type == "cpu" else 1,
                 intra_threads=1,
                 max_queued_batches=-1,  # all that wait are in memory anyway
             )
@@ -248,6 +247,6 @@ def _names(tokens: Sequence[str], ids: Ids) -> list[str]:
 
 def _too_large(count: int, rows_of_each: int) -> str:
     return (
-        f"{count} sentences with {rows_of_each} hypotheses each do not fit in memory; lower --beam-size, --n-best or "
-        "--max-tokens, or split long sentences"
+        f"{count} sentences with {rows_of_each} hypotheses each do not fit in memory; use a smaller beam, "
+        "or split long sentences"
     )

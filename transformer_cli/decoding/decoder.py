@@ -79,7 +79,7 @@ def _too_large(tasks: Sequence[_Task], rows_of_each: int) -> str:
     source, target = max(len(task.ids) for task in tasks), max(task.limit for task in tasks)
     return (
         f"translating {len(tasks)} sentences of up to {source} tokens into up to {target}, with {rows_of_each} "
-        "hypotheses each, does not fit in memory; lower --beam-size, --n-best or --max-tokens, or split long sentences"
+        "hypotheses each, does not fit in memory; use a smaller beam, or split long sentences"
     )
 
 

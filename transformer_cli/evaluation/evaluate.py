@@ -24,7 +24,14 @@ from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.losses import Losses, SentenceLosses, sentence_losses, together
-from transformer_cli.evaluation.metrics import CHARACTER_LANGUAGES, Interval, bleu_of_text, bleu_of_tokens, score_text
+from transformer_cli.evaluation.metrics import (
+    CHARACTER_LANGUAGES,
+    Interval,
+    bleu_of_text,
+    bleu_of_tokens,
+    main_code,
+    score_text,
+)
 from transformer_cli.runs.evaluations import append_result
 from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.run import Run, find_run
@@ -260,4 +267,4 @@ def bleu_by_source_length(
 def source_length(line: str, language: str) -> int:
     """Returns the number of words of a line; of its characters in a language that is written without spaces."""
     words = line.split()
-    return sum(map(len, words)) if language in WITHOUT_SPACES else len(words)
+    return sum(map(len, words)) if main_code(language) in WITHOUT_SPACES else len(words)

@@ -4,6 +4,7 @@ References are scored as they were written: they never pass through a vocabulary
 """
 
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -91,9 +92,14 @@ def text_metrics(*, language: str, lowercase: bool, references: Sequence[str] | 
     from sacrebleu.metrics.chrf import CHRF
 
     known = [references] if references is not None else None
-    tokenizer = CHARACTER_LANGUAGES.get(language, "13a")
+    tokenizer = CHARACTER_LANGUAGES.get(main_code(language), "13a")
     bleu = BLEU(lowercase=lowercase, tokenize=tokenizer, references=known)
     return dict(zip(METRICS, (bleu, CHRF(lowercase=lowercase, references=known)), strict=True))
+
+
+def main_code(language: str) -> str:
+    """Returns the part of a code that names the language itself: zh of zh-CN, zh_Hant or ZH."""
+    return re.split("[-_]", language.lower())[0]
 
 
 def sentence_chrf(texts: Sequence[str], references: Sequence[str], *, lowercase: bool) -> list[float]:

@@ -78,10 +78,9 @@ def score_pairs(
             sides.append([line.ids for line in encoded])
         split = EncodedSplit(*map(Side.of, sides))
         rows = np.flatnonzero(is_judged(split))
+        losses = losses_by(translator, split, rows)
         log_probs, tokens = np.zeros(len(chunk)), np.zeros(len(chunk), dtype=np.int64)
-        if len(rows):
-            losses = losses_by(translator, split, rows)
-            log_probs[rows], tokens[rows] = -losses.nll, losses.tokens
+        log_probs[rows], tokens[rows] = -losses.nll, losses.tokens
         for pair, log_prob, count in zip(chunk, log_probs.tolist(), tokens.tolist(), strict=True):
             total += log_prob
             yield LineScore(*pair, log_prob, count, perplexity(-log_prob / max(count, 1)))

@@ -13,7 +13,6 @@ from torch import Tensor
 from transformer_cli.compute.memory import room_for
 from transformer_cli.data.fitting import Fitting
 from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.translator import Options, Translation, Translator
@@ -54,17 +53,15 @@ def translate_from(
     translator: Translator,
     sentence: str,
     forced: Sequence[int] = (),
-    settings: SearchSettings | None = None,
     *,
     most_tokens: int | None = None,
 ) -> Translation:
     """Translate a sentence, beginning with forced ids. The translation carries its attention.
 
     forced: ids of the target, without <sos>; <eos> may only be the last one, and then nothing else is written.
-    settings: how to search (None: as the run's config says). most_tokens: of a sentence that may be looked into.
+    most_tokens: of a sentence that may be looked into.
     Raises DataError if the sentence is blank or too long, or if its translation cannot begin so.
     """
-    settings = settings or translator.settings
     read = (
         Fitting(translator.run.codecs.source, translator.max_length, "stop", "split the sentence").line(sentence).read
     )
@@ -72,11 +69,11 @@ def translate_from(
         raise DataError(f"{len(read)} tokens, but at most {most_tokens} can be looked into; split the sentence")
     if not read:
         raise DataError("the sentence is blank, so there is nothing to translate; give it a word")
-    n_words, limit = len(forced) - (EOS in forced[-1:]), settings.limit(len(read), translator.max_length)
+    n_words, limit = len(forced) - (EOS in forced[-1:]), translator.settings.limit(len(read), translator.max_length)
     if n_words > limit:
         raise DataError(f"{n_words} tokens are forced, but the translation may have {limit}; force fewer")
     options = Options(prefix=tuple(forced[:limit]), keep_attention=True)
-    (translation,) = translator.translate_encoded([sentence], [read], options, settings)
+    (translation,) = translator.translate_encoded([sentence], [read], options, translator.settings)
     return translation
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, Literal
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from transformer_cli.data.vectors import read_vectors
 from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
-from transformer_cli.model.attention import AttentionRecord
+from transformer_cli.model.attention import AttentionRecord, RecordedAttention
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
 from transformer_cli.translator import Options, Translation, Translator
@@ -39,20 +38,9 @@ TINY = 1e-30  # stands in for the variance if all vectors are the same
 BLANK = "the sentence is blank, so there is nothing to inspect; give it a word"
 
 
-_drawn: "WeakKeyDictionary[Translator, Transformer]" = WeakKeyDictionary()  # what `_untrained` has drawn
 _drawing = threading.Lock()
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Attention:
-    """The attention of all heads of one layer: two tensors (heads, target, source)."""
-
-    scores: Tensor
-    """the scores before softmax, -inf where a target position may not attend"""
-    weights: Tensor
-    """softmax of the scores: each row sums to 1"""
 
 
 @dataclass(frozen=True)
@@ -107,11 +95,11 @@ class Inspection:
     target_tokens: list[str]
     """what the decoder reads: <sos> and the translation; after each token it writes the next one"""
     target_ids: list[int]
-    encoder_self: list[Attention]
+    encoder_self: list[RecordedAttention]
     """one per layer: source × source"""
-    decoder_self: list[Attention]
+    decoder_self: list[RecordedAttention]
     """one per layer: target × target"""
-    cross: list[Attention]
+    cross: list[RecordedAttention]
     """one per layer: target × source"""
     without_positions: Tensor
     """the source embeddings as the model scales them (× √d_model by default): (source, d_model)"""
@@ -158,12 +146,6 @@ class Inspection:
 
         digits: to which decimal place numbers are rounded (None: not at all).
         """
-        repetitions = [asdict(each) for each in self.repetitions()]
-        if digits is not None:
-            repetitions = [
-                {name: round(value, digits) if isinstance(value, float) else value for name, value in each.items()}
-                for each in repetitions
-            ]
         return {
             "source": self.sentence,
             "translation": self.translation,
@@ -188,8 +170,18 @@ class Inspection:
                 "before": rounded(self.before, digits),
                 "after": rounded(self.after, digits),
             },
-            "repetitions": repetitions,
+            "repetitions": self.repetitions_as_records(digits),
         }
+
+    def repetitions_as_records(self, digits: int | None) -> list[dict[str, Any]]:
+        """Returns `repetitions` as JSON has them. digits: as in `as_record`."""
+        found = [asdict(each) for each in self.repetitions()]
+        if digits is None:
+            return found
+        return [
+            {key: round(value, digits) if isinstance(value, float) else value for key, value in each.items()}
+            for each in found
+        ]
 
     def repetitions(self) -> list[Repetition]:
         """Returns every pair of occurrences of a word that the source has more than once, in the sentence's order."""
@@ -266,7 +258,7 @@ def inspect_translation(translator: Translator, translation: Translation, *, wit
     embedding = model.source_embedding
     # of each layer, the one sentence in the batch
     encoder_self, decoder_self, cross = (
-        [Attention(each.scores[0].cpu(), each.weights[0].cpu()) for each in layers]
+        [RecordedAttention(*(part[0].cpu() for part in each)) for each in layers]
         for layers in (record.encoder_self, record.decoder_self, record.cross)
     )
     return Inspection(
@@ -282,7 +274,7 @@ def inspect_translation(translator: Translator, translation: Translation, *, wit
         (embedding.tokens(source) * embedding.scale)[0].cpu(),
         embedding(source)[0].cpu(),
         memory[0].cpu(),
-        _untrained(translator).encode(source.cpu())[0] if is_repeated else None,
+        _untrained(run).encode(source.cpu())[0] if is_repeated else None,
     )
 
 
@@ -336,16 +328,13 @@ def rounded(numbers: Tensor, digits: int | None) -> list[list[float]]:
     return (numbers if digits is None else torch.round(numbers.double(), decimals=digits)).tolist()
 
 
-def _untrained(translator: Translator) -> Transformer:
-    """Returns the model that the run began with, on the CPU. It is drawn once for each translator.
+def _untrained(run: Run) -> Transformer:
+    """Returns the model that the run began with, on the CPU. It is drawn once.
 
     It is drawn from torch's global generator, which two threads of a server must not seed at the same time.
     """
     with _drawing:
-        if translator not in _drawn:
-            assert isinstance(translator.run, Run)
-            _drawn[translator] = translator.run.new_model().eval()
-        return _drawn[translator]
+        return run.untrained_model
 
 
 def _cosines(vectors: Tensor) -> Tensor:

@@ -16,6 +16,6 @@ def picture_format(path: Path) -> str:
     extension = path.suffix[1:].lower()
     if extension in FORMATS:
         return extension
-    if is_stream(path):
+    if is_stream(path) and not path.is_dir():
         return "png"
     raise DataError(f"{path}: not the name of a picture that can be drawn; let it end in .svg, .pdf or .png")

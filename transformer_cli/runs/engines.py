@@ -25,7 +25,7 @@ def open_engine(
     """
     first, *others = runs
     if isinstance(first, Exported) and not others:
-        return _exported(first, device, batches_at_a_time), [first.best_name]
+        return _exported(first, device), [first.best_name]
     for run in runs:
         if isinstance(run, Exported):
             raise ConfigError(
@@ -41,7 +41,7 @@ def open_engine(
     return TransformerEngine(models, batches_at_a_time=batches_at_a_time), [*names]
 
 
-def _exported(run: Exported, device: torch.device, batches_at_a_time: int | None) -> Engine:
+def _exported(run: Exported, device: torch.device) -> Engine:
     from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 
     engine = CTranslate2Engine(
@@ -50,7 +50,6 @@ def _exported(run: Exported, device: torch.device, batches_at_a_time: int | None
         positions=run.facts.positions,
         source=run.codecs.source.names(),
         target=run.codecs.target.names(),
-        batches_at_a_time=batches_at_a_time,
     )
     kept, now = run.facts.quantization, engine.computes_in
     if kept not in now:

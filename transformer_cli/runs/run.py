@@ -28,6 +28,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,7 +42,7 @@ from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.data.vocabulary import PAD
 from transformer_cli.data.words import SPACY_VERSION
-from transformer_cli.errors import CheckpointError, ConfigError, DataError, FileError, MissingFile
+from transformer_cli.errors import CheckpointError, DataError, FileError, MissingFile
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.system.files import write_json, write_text
 from transformer_cli.system.reading import read_text, shown
@@ -56,7 +57,7 @@ FORMAT_VERSION = 5
 EXPORTED = "export.json"  # what an exported run has in place of run.json (exported.py)
 HISTORY = "history.jsonl"
 UNSAVED = "unsaved"
-NO_RUN = "no run yet; `tfm train` makes one (or name one with --run)"
+NO_RUN = "no run yet; `tfm train` makes one (or name one)"
 STEP, AVERAGE = (rf"{kind}-(?:\d{{7}}|[1-9]\d{{7,}})" for kind in ("step", "average"))
 CHECKPOINT = re.compile(f"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what a pointer may name
 POINTERS = ("best", "last", "average")
@@ -160,6 +161,11 @@ class Run(Opened):
             torch.default_generator.manual_seed(self.config.training.seed)
             return self._make_model()
 
+    @cached_property
+    def untrained_model(self) -> "Transformer":
+        """`new_model`, to be looked at: drawn once."""
+        return self.new_model().eval()
+
     def empty_model(self) -> "Transformer":
         """Returns a model, on the CPU, whose weights are arbitrary until they are loaded. Draws no random numbers.
 
@@ -240,7 +246,7 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
     """Find a run by its name under runs_dir or by its path, or (None) the newest. Raises CheckpointError."""
     places = [] if name is None else [Path(name)]
     if name is None:
-        latest, other = runs_dir / "latest", "name a run with --run"
+        latest, other = runs_dir / "latest", "name a run"
         try:
             name = read_text(latest).removesuffix("\n")
         except FileError as error:
@@ -303,23 +309,6 @@ def free_name(folder: Path) -> str:
     """Returns a name that no run beside `folder` has: multi30k-2 for multi30k, or multi30k-3 if that is taken."""
     names = (f"{folder.name[: MOST_OF_A_NAME - len(str(number)) - 1]}-{number}" for number in count(2))
     return next(name for name in names if not folder.with_name(name).exists())
-
-
-def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
-    """Returns the folder of the run whose codecs `data.codec` wants, or None if it wants none.
-
-    Raises CheckpointError if there is no such run, ConfigError if its codecs are not what `data` describes.
-    """
-    if data.codec is None:
-        return None
-    folder = find_run(data.codec, runs_dir)
-    run = Run.open(folder)
-    if differing := differing_codecs(run.config.data, data):
-        raise ConfigError(
-            f"data.codec: {data.codec}: its codecs are not as the config says ({differing}); set the same"
-        )
-    run.say_other_tokenizer()
-    return folder
 
 
 def differing_codecs(one: DataConfig, other: DataConfig) -> str:

@@ -4,8 +4,7 @@ Imports no torch, so that a run can be described and verified without it.
 """
 
 import json
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import CheckpointError
@@ -136,10 +135,6 @@ class Validation:
     """steps that were skipped because their gradient was not finite"""
     best: bool
     """whether valid_loss is lower than all earlier ones"""
-
-    def as_json(self) -> dict[str, Any]:
-        """Returns the keys and values of its line in history.jsonl."""
-        return asdict(self)
 
 
 def load_state(run: Run) -> TrainingState:

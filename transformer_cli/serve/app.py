@@ -319,7 +319,7 @@ async def vectors(asked: SentenceQuestion, request: Request) -> Response:
             "source_tokens": inspection.source_tokens,
             "before": plane(inspection.before),
             "after": plane(inspection.after),
-            "repetitions": inspection.as_record([], digits=DIGITS)["repetitions"],
+            "repetitions": inspection.repetitions_as_records(DIGITS),
         }
 
     return await _looked(request, asked, look)

@@ -18,7 +18,8 @@ from transformer_cli.data.find import find_dataset, is_text_of
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
-from transformer_cli.runs.run import Run, find_codec, follow_latest, free_name, is_new, training_lock
+from transformer_cli.runs.prepare import find_codec
+from transformer_cli.runs.run import Run, follow_latest, free_name, is_new, training_lock
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import sweep
 from transformer_cli.system.locks import exclusive

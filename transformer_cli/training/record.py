@@ -7,6 +7,7 @@ import io
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def draw_curves(run: Run, validations: Sequence[Validation]) -> None:
 
     note("drawing curves.png")
     try:
-        plots.draw_curves({run.config.run_name: [each.as_json() for each in validations]}, run.folder / "curves.png")
+        plots.draw_curves({run.config.run_name: [asdict(each) for each in validations]}, run.folder / "curves.png")
     except (OSError, ValueError) as error:
         log.warning("curves.png could not be drawn: %s", error)
 

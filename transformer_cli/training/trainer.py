@@ -16,7 +16,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -288,7 +288,7 @@ class Trainer:
         with self.stop.held_off():
             self.validations.append(found)
             if writes:
-                self.run.write_history([each.as_json() for each in self.validations])
+                self.run.write_history([asdict(each) for each in self.validations])
             self.state.count_validation(found.valid_loss, is_best=found.best)
             self._end_epoch()
             if writes and average:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from sealed import edit_sealed
 from transformer_cli.errors import Interrupted
 
 COMMANDS = (
@@ -37,7 +36,7 @@ NO_CUDA = ("device cuda", "torch sees no CUDA device here", "choose")
         (("translate",), ("standard input: line 1", "byte 3", "0xfc", "not UTF-8")),
         (("translate", "--device", "gpu", "Hallo"), ("gpu",)),
         (("translate", "--device", "cuda", "Hallo"), NO_CUDA),
-        (("translate", "--attention", "runs", "Hund"), ("runs: cannot be written",)),
+        (("translate", "--attention", "runs", "Hund"), ("runs: not the name of a picture",)),
         (("translate", "--attention", "a.png", " "), ("the sentence is blank",)),
         (("train", "--set", "training.device=cuda"), NO_CUDA),
         (("evaluate", "--device", "cuda:7"), NO_CUDA),
@@ -50,7 +49,7 @@ NO_CUDA = ("device cuda", "torch sees no CUDA device here", "choose")
         (("inspect", "Hund " * 15), ("15 tokens", "at most 14")),
         (("inspect", "--layer", "2", "Hund"), ("layer 2: the encoder", "1 to 1")),
         (("inspect", "--head", "0", "Hund"), ("head 0: a layer has heads 1 to 2",)),
-        (("inspect", "--output", "runs", "Hund"), ("runs: cannot be written",)),
+        (("inspect", "--output", "runs", "Hund"), ("runs: not the name of a picture",)),
         (("prepare", "--config", "{corpus}/tiny.yaml", "--set", "data.source=qq"), ("no tokeniser for language 'qq'",)),
     ],
 )
@@ -92,11 +91,6 @@ def test_of_several_processes_the_first_says_that_they_were_stopped(
     for rank, said in enumerate(("tfm: stopped\n", "")):
         be_rank(rank, monkeypatch)
         assert tfm("train", cwd=tmp_path) == (143, "", said)
-
-
-def test_a_run_of_another_format_version(tfm: Tfm, workspace: Path) -> None:
-    edit_sealed(workspace / "runs/tiny/run.json", lambda value: value.update(format_version=99))
-    assert_one_line(tfm("translate", "Hallo", cwd=workspace), "runs/tiny: format version 99", "train it again")
 
 
 @pytest.mark.parametrize("arguments", [(), ("-h",), ("--help",), *((name, "-h") for name in COMMANDS)], ids=" ".join)

@@ -23,11 +23,6 @@ def offered_by_bash(tfm: Tfm, monkeypatch: pytest.MonkeyPatch, cwd: Path, *words
     return out.split()
 
 
-def test_where_there_is_nothing_nothing_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert (completion.runs(), completion.splits()) == ([], [])
-
-
 def test_every_setting_is_offered_and_taken_by_set() -> None:
     offered = completion.settings("")
     assert {"name=", "data.corpus=", "data.min_freq=", "model.vectors.target=", "training.epochs="} <= {*offered}

@@ -5,16 +5,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-import torch
-
-from transformer_cli.commands import evaluate, inspect, prepare
-from transformer_cli.commands.translate import translation_as_json
+from transformer_cli.commands import evaluate, prepare
 from transformer_cli.data.prepare import Prepared
 from transformer_cli.evaluation.evaluate import LengthScore, Result
 from transformer_cli.evaluation.metrics import Interval
-from transformer_cli.inspection.numbers import Attention, Inspection, WordAttention
-from transformer_cli.translator import Translation
 
 MANIFEST: dict[str, Any] = {
     "settings": {"source": "de", "target": "en", "min_freq": 2},
@@ -28,17 +22,6 @@ MANIFEST: dict[str, Any] = {
     },
     "joins": {"valid_restored": 0.9974},
 }
-TRANSLATION = Translation(
-    source="Ein Haus.",
-    source_tokens=["ein", "haus", "."],
-    text="a “house”.",
-    tokens=["a", "<unk>", "."],
-    log_prob=-0.5,
-    score=-0.125,
-    source_ids=[5, 6, 7],
-    ids=[4, 0, 6],
-    alignment=[0, 2, 2],
-)
 
 
 def result(split: str, loss: float) -> Result:
@@ -58,60 +41,6 @@ def result(split: str, loss: float) -> Result:
         chrf_signature="nrefs:1|nc:6",
         bleu_by_source_length=[LengthScore(0, 10, 990, 36.0), LengthScore(51, None, 10, 20.0)],
         seconds=7.64,
-    )
-
-
-@pytest.fixture
-def inspection() -> Inspection:
-    """One layer of one head, three source tokens of which one occurs twice, two target tokens."""
-    source, target = ["<sos>", "ä", "ä"], ["<sos>", "b"]
-
-    def layer(rows: list[list[float]]) -> list[Attention]:
-        scores = torch.tensor([rows])
-        return [Attention(scores, scores.softmax(-1))]
-
-    vectors = torch.tensor([[1.0, 0.0], [0.0, 2.0], [0.0, 2.0]])
-    return Inspection(
-        sentence="Ä ä",
-        translation="b",
-        source_tokens=source,
-        source_ids=[2, 0, 0],
-        target_tokens=target,
-        target_ids=[2, 5],
-        encoder_self=layer([[0.0, 0.0, 0.0]] * 3),
-        decoder_self=layer([[1.0, float("-inf")], [0.0, 0.0]]),
-        cross=layer([[0.0, 0.0, 0.0]] * 2),
-        without_positions=vectors,
-        before=vectors,
-        after=vectors,
-        after_untrained=vectors,
-    )
-
-
-@pytest.fixture
-def words() -> WordAttention:
-    """Two words, the second of which attends."""
-    vectors = torch.tensor([[1.0, 0.0], [0.0, 2.0]], dtype=torch.float64)
-    weights = torch.tensor([[0.25, 0.75]], dtype=torch.float64)
-    return WordAttention(
-        words=["the", "kätzchen"],
-        without_vector=["on"],
-        positions=[1],
-        is_scaled=True,
-        vectors=vectors,
-        scores=torch.tensor([[0.0, 4.0]], dtype=torch.float64),
-        weights=weights,
-        context=weights @ vectors,
-    )
-
-
-def test_a_translation_is_one_line_of_json_with_its_text_unescaped() -> None:
-    other = replace(TRANSLATION, text="house.", tokens=["<unk>", "."], score=-0.5, alignment=[1, 2])
-    assert translation_as_json(replace(TRANSLATION, alternatives=[other])) == (
-        '{"source": "Ein Haus.", "translation": "a “house”.", "tokens": ["a", "<unk>", "."], "log_prob": -0.5, '
-        '"score": -0.125, "alignment": "0-0 2-1 2-2", "source_tokens": ["ein", "haus", "."], "alternatives": '
-        '[{"translation": "house.", "tokens": ["<unk>", "."], "log_prob": -0.5, "score": -0.5, '
-        '"alignment": "1-0 2-1"}]}'
     )
 
 
@@ -159,31 +88,3 @@ def test_a_prepared_dataset_is_a_table() -> None:
         "vocabulary (min_freq 2): de 7,851, en 5,892",
         "validation references that come back exactly from their tokens: 99.7%",
     ]
-
-
-def test_an_inspection_is_numbers_and_null_where_nothing_may_be_attended_to(inspection: Inspection) -> None:
-    maps = inspection.maps(["decoder"])
-    text = json.dumps(inspection.as_record(maps), ensure_ascii=False, allow_nan=False)
-    found = json.loads(text)
-    (head,) = found["attention"]
-    assert (head["kind"], head["layer"], head["head"]) == ("decoder", 1, 1)
-    assert (head["scores"], head["weights"]) == ([[1.0, None], [0.0, 0.0]], [[1.0, 0.0], [0.5, 0.5]])
-    vectors = [[1.0, 0.0], [0.0, 2.0], [0.0, 2.0]]
-    assert found["vectors"] == {"without_positions": vectors, "before": vectors, "after": vectors}
-    assert [(pair["token"], pair["positions"], pair["after"]) for pair in found["repetitions"]] == [("ä", [1, 2], 1.0)]
-    assert text.startswith('{"source": "Ä ä", "translation": "b", "source_tokens": ["<sos>", "ä", "ä"], "source_ids": ')
-
-
-def test_word_vectors_are_numbers_or_a_table_of_weights(words: WordAttention) -> None:
-    text = inspect.words_as_json(words)
-    assert json.loads(text) == {
-        "words": ["the", "kätzchen"],
-        "without_vector": ["on"],
-        "queries": ["kätzchen"],
-        "scores": [[0.0, 4.0]],
-        "weights": [[0.25, 0.75]],
-        "vectors": [[1.0, 0.0], [0.0, 2.0]],
-        "context_vectors": [[0.25, 1.5]],
-    }
-    assert text.startswith('{"words": ["the", "kätzchen"], "without_vector": ["on"], "queries": ["kätzchen"], ')
-    assert inspect.words_as_table(words) == "           the  kätzchen\nkätzchen  0.25      0.75"

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch._C._distributed_c10d import HashStore
 
 from transformer_cli.compute.world import ALONE, VARIABLES, World, agree
@@ -53,19 +52,6 @@ def test_alone_nothing_is_connected_wrapped_or_copied() -> None:
     assert ALONE.is_first
 
 
-def test_what_each_process_gives_is_known_by_its_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[list[list[float]]] = []
-
-    def total(world: World, values: NDArray[Any]) -> NDArray[Any]:
-        sent.append(values.tolist())
-        return values + np.array([[5.0], [0.0]])
-
-    monkeypatch.setattr(World, "total", total)
-    assert World(1, 2).gather(7) == [[5.0], [7.0]]
-    World(1, 2).wait()
-    assert sent == [[[0.0], [7.0]], [[0.0], [0.0]]]  # something to wait for, also where nothing is said
-
-
 NO_DATA, NO_SEED = DataError("data/: no dataset"), ConfigError("a seed differs")
 
 
@@ -106,23 +92,6 @@ def test_if_one_process_fails_all_fail_and_know_the_reason(
             assert (type(found), str(found)) == (TfmError, end)
         else:
             assert found is (own if end is ... else end)
-
-
-@pytest.mark.parametrize(("own", "expected"), [(None, DistributedError), (NO_DATA, DataError)])
-def test_an_error_of_ones_own_goes_before_that_of_a_lost_process(
-    monkeypatch: pytest.MonkeyPatch, own: Exception | None, expected: type[Exception]
-) -> None:
-    def lose(*_: object) -> None:
-        raise DistributedError("rank 0: another process has ended")
-
-    monkeypatch.setattr(World, "gather", lose)
-
-    def fail() -> None:
-        if own is not None:
-            raise own
-
-    with pytest.raises(expected), World(0, 2).together():
-        fail()
 
 
 def broken_connection() -> None:

@@ -14,21 +14,9 @@ from transformer_cli.data.vocabulary import MARKERS
 LENGTHS = st.lists(st.integers(0, 60), max_size=80).map(np.array)
 
 
-def as_lists(groups: list[NDArray[np.int64]]) -> list[list[int]]:
-    return [group.tolist() for group in groups]
-
-
-def test_the_example_of_the_docstring() -> None:
-    assert as_lists(groups_by_length(np.array([5, 1, 4]), 14)) == [[1, 2], [0]]
-
-
 @pytest.mark.parametrize(("length", "max_length", "fit"), [(14, 16, True), (15, 16, False), (10**6, None, True)])
 def test_markers_take_positions_too(length: int, max_length: int | None, fit: bool) -> None:
     assert fits(length, max_length) is fit
-
-
-def test_nothing_makes_no_group() -> None:
-    assert groups_by_length(np.array([], dtype=np.int64), 10) == []
 
 
 @given(lengths=LENGTHS, most=st.integers(1, 200))

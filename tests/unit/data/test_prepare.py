@@ -240,15 +240,6 @@ def test_held_out_text_in_the_training_text_is_warned_of_at_every_call(
 # When they are made
 
 
-def test_a_second_call_changes_no_file(workshop: Workshop) -> None:
-    first = workshop.prepare()
-    before = {path: path.stat().st_mtime_ns for path in first.folder.iterdir()}
-    second = prepare(workshop.config().model_copy(update={"name": "other"}), data_dir=workshop.data_dir)
-    assert second == Prepared(first.folder, first.manifest, created=False)
-    assert {path: path.stat().st_mtime_ns for path in first.folder.iterdir()} == before
-    assert workshop.datasets() == [first.folder.name]
-
-
 @pytest.mark.parametrize(
     "settings",
     [{"lowercase": False}, {"min_freq": 1}, {"joint_vocabulary": True}, {"skip_empty": True}, {"source": "xx"}],

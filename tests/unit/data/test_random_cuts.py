@@ -35,12 +35,6 @@ def all_cuts(word: str) -> Iterator[tuple[int, ...]]:
             yield from ((INVENTORY.ids[word[:end]], *rest) for rest in all_cuts(word[end:]))
 
 
-def test_without_dropout_the_best_pair_is_merged_first() -> None:
-    words = ["low", "lowlow", "wlow", "o", "lol", "loow"]
-    found = BpeDropout(INVENTORY).cut(words, dropout=0.0, chance=chance())
-    assert [spelled(ids) for ids in found] == ["low", "low low", "w low", "o", "lo l", "lo ow"]
-
-
 def test_a_step_skips_each_merge_with_the_probability_of_dropout() -> None:
     n, p = 20_000, 0.3
     found = Counter(map(spelled, BpeDropout(INVENTORY).cut(["low"] * n, dropout=p, chance=chance())))

@@ -35,8 +35,14 @@ def config(corpus: Path) -> Callable[..., Config]:
 
 @pytest.fixture
 def make(config: Callable[..., Config], tmp_path: Path) -> Make:
-    """make(*overrides): prepare it in a folder of the test's own."""
-    return lambda *overrides: prepare(config(*overrides), data_dir=tmp_path / "data")
+    """make(*overrides): prepare it in a folder of the test's own. data.codec is a folder."""
+
+    def make(*overrides: str) -> Prepared:
+        wanted = config(*overrides)
+        codec_dir = Path(wanted.data.codec) if wanted.data.codec else None
+        return prepare(wanted, data_dir=tmp_path / "data", codec_dir=codec_dir)
+
+    return make
 
 
 def text(corpus: Path, split: str, language: str) -> list[str]:
@@ -183,7 +189,7 @@ def test_text_is_encoded_with_the_codecs_of_a_run(
         assert dataset.manifest["codec"] == codec_sums(folder, config(*own).data)
     assert dataset.split("train").source[0].tolist() == dataset.codecs.source.encode("Hund Quokka").ids
     wanted = config(*own, f"data.files={files}", f"data.codec={runs[1]}").data
-    assert find_dataset(wanted, tmp_path / "data") == second.folder
+    assert find_dataset(wanted, tmp_path / "data", runs[1]) == second.folder
     without = config(*own, f"data.files={files}").data
     with pytest.raises(DataError, match="no dataset files de→en with these settings"):
         find_dataset(without, tmp_path / "data")

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 import sentencepiece
-from hypothesis import given
-from hypothesis import strategies as st
 
 from transformer_cli.config.schema import DataConfig, SubwordsConfig
 from transformer_cli.data.codec import Codec, Codecs, SubwordCodec, codec_files
@@ -59,11 +57,6 @@ def test_ten_thousand_arbitrary_lines_come_back(algorithm: str) -> None:
     lines = [arbitrary_line(chance) for _ in range(10_000)]
     assert len({char for line in lines for char in line}) > 30_000
     assert [line for line in lines if not comes_back(codec, line)] == []
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n")))
-def test_any_line_comes_back(line: str) -> None:
-    assert comes_back(CODEC, line)
 
 
 @pytest.mark.parametrize("line", [*TEXT[:3], *HOSTILE], ids=ascii)

@@ -1,11 +1,8 @@
 """Tokens and ids: the order, what text can never be, and the file."""
 
-import random
-from collections import Counter
 from pathlib import Path
 
 import pytest
-from torchtext.vocab import Vocab
 
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
 from transformer_cli.errors import DataError, FileError
@@ -29,15 +26,6 @@ def test_the_special_tokens_come_first() -> None:
 )
 def test_words_go_by_frequency_then_alphabet(min_freq: int, words: list[str]) -> None:
     assert build(min_freq, z=1, ä=2, b=2, a=2, c=5).tokens == (*SPECIALS, *words)
-
-
-def test_the_order_is_torchtexts() -> None:
-    generator = random.Random(0)
-    letters = "abBéß.'1"
-    counts = Counter("".join(generator.choices(letters, k=generator.randint(1, 3))) for _ in range(400))
-    expected = Vocab(counts, min_freq=2, specials=list(SPECIALS)).itos
-    assert list(Vocabulary.build(counts, min_freq=2).tokens) == expected
-    assert expected[4:] == sorted((t for t, n in counts.items() if n > 1), key=lambda token: (-counts[token], token))
 
 
 def test_only_the_most_frequent_words_stay_where_their_number_is_limited() -> None:

@@ -58,17 +58,6 @@ def tokens(chunks: list[Chunk]) -> list[tuple[list[str], list[str]]]:
     return [pair for chunk in chunks for pair in zip(*(list(side.sentences()) for side in chunk.sides), strict=True)]
 
 
-def test_a_side_is_forms_and_where_they_stand() -> None:
-    with cutting(WORDS, processes=1) as tokenize:
-        (chunk,) = tokenize([("Ein Hund, ein Mann.", "A dog, a man."), ("Ein Hund", "A dog")])
-    side = chunk.sides[0]
-    assert side.forms == ["ein", "hund", ",", "mann", "."]
-    assert side.ids.tolist() == [0, 1, 2, 0, 3, 4, 0, 1]
-    assert side.lengths.tolist() == [6, 2]
-    assert "".join("-x"[glued] for glued in side.glued.tolist()) == "-x--xx-x"
-    assert list(side.sentences()) == [["ein", "hund", ",", "ein", "mann", "."], ["ein", "hund"]]
-
-
 @pytest.mark.parametrize("processes", [1, 2])
 def test_chunks_come_in_order_with_their_tokens_and_no_more_is_read_than_is_needed(
     processes: int, started: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch

@@ -74,32 +74,6 @@ def test_a_beam_of_one_is_greedy_search() -> None:
         assert found.attention.equal(expected.attention)
 
 
-@pytest.mark.parametrize("beam_size", [2, 4, 8])
-def test_the_best_come_first_and_none_twice(beam_size: int) -> None:
-    found = beam_search(TableDecoder(SENTENCES), rules(*[8] * 12), beam_size=beam_size, n_best=beam_size)
-    for hypotheses in found:
-        assert len(hypotheses) == beam_size
-        scores = [each.score for each in hypotheses]
-        assert scores == sorted(scores, reverse=True)
-        assert len({tuple(each.tokens) for each in hypotheses}) == beam_size
-        for each in hypotheses:
-            reached_eos = len(each.tokens) < 8
-            assert each.score == score(each.log_prob, len(each.tokens) + reached_eos, 1.0)
-
-
-def test_a_sentence_finds_alone_what_it_finds_among_others() -> None:
-    limits = [2 + sentence % 7 for sentence in SENTENCES]
-    together = beam_search(TableDecoder(SENTENCES), rules(*limits), beam_size=3, n_best=3)
-    for sentence, limit, hypotheses in zip(SENTENCES, limits, together, strict=True):
-        (alone,) = beam_search(TableDecoder([sentence]), rules(limit), beam_size=3, n_best=3)
-        assert alone == hypotheses
-
-
-def test_fewer_translations_than_places() -> None:
-    (found,) = beam_search(TableDecoder([0]), rules(1), beam_size=10, n_best=10)
-    assert sorted(each.tokens for each in found) == [[], [A], [B], [C]]
-
-
 def test_attention_and_what_was_attended_travel_with_the_hypothesis() -> None:
     found = beam_search(TableDecoder(SENTENCES), rules(*[6] * 12, keep_attention=True), beam_size=4, n_best=4)
     n_steps = set()

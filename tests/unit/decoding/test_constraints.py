@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder, table
 from transformer_cli.decoding.beam import beam_search
-from transformer_cli.decoding.constraints import Constraints, completing_ngrams
+from transformer_cli.decoding.constraints import Constraints
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import Hypothesis, Rules
 from transformer_cli.decoding.sampling import sample, uniform_numbers
@@ -75,10 +75,3 @@ def test_the_prefix_counts_in_the_log_probability(search: Search) -> None:
         steps = [torch.tensor(table(sentence, tuple(prefix[:at]))).log_softmax(dim=0)[prefix[at]] for at in range(3)]
         assert found.tokens == prefix
         assert found.log_prob == pytest.approx(sum(step.item() for step in steps), abs=1e-5)
-
-
-def test_the_examples_of_forbidden_ngrams() -> None:
-    rows, ids = completing_ngrams(torch.tensor([[7, 8, 9, 7, 8], [7, 8, 9, 7, 9]]), 3)
-    assert (rows.tolist(), ids.tolist()) == ([0], [9])
-    rows, ids = completing_ngrams(torch.tensor([[7, 8]]), 1)
-    assert (rows.tolist(), ids.tolist()) == ([0, 0], [7, 8])

@@ -162,7 +162,7 @@ def test_without_scores_the_same_tokens_are_found_and_no_score_is_wrong(
 
 
 def test_a_batch_comes_before_the_others_are_done(opened: Open) -> None:
-    engine, sentences = opened(make_model(), batches_at_a_time=1), SENTENCES * 100
+    engine, sentences = opened(make_model()), SENTENCES * 100
     batches = engine.translate(sentences, SearchSettings(), prefix=[], keys=range(len(sentences)), keep_attention=False)
     rows, found = next(iter(batches))
     assert 0 < len(rows) == len(found) < len(sentences)
@@ -202,7 +202,7 @@ def test_what_a_search_may_not_write_is_not_written_and_nothing_may_be_written(o
 
 
 def test_a_sentence_alone_is_translated_as_among_others(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = opened(make_model(), batches_at_a_time=2)
+    engine = opened(make_model())
     together = translate(engine)
     monkeypatch.setattr(module, "MOST_ROWS", 1)
     assert_same(translate(engine), together)

@@ -2,19 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torchtext.data.utils import interleave_keys
 
-from transformer_cli.compute.world import World
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, SOS
 from transformer_cli.evaluation import losses as module
-from transformer_cli.evaluation.losses import Losses, corpus_losses, interleaved, sentence_losses
+from transformer_cli.evaluation.losses import Losses, corpus_losses, sentence_losses
 from transformer_cli.runs.run import Run
 from transformer_cli.translator import Translator
 
@@ -48,12 +45,6 @@ def test_a_sentences_losses_stand_where_it_is_named(translator: Translator, spli
     assert found.nll == pytest.approx([nll for nll, _ in single.values()], rel=1e-5)
 
 
-def test_interleaved_is_torchtexts_key() -> None:
-    lengths = np.random.default_rng(1).integers(0, 1 << 16, (500, 2)) >> np.arange(500)[:, None] % 16
-    assert [interleaved(a, b) for a, b in lengths.tolist()] == [interleave_keys(a, b) for a, b in lengths.tolist()]
-    assert interleaved(5, 3) == 0b10_01_11 == 39
-
-
 @pytest.mark.parametrize("positions", [1, 100, 2048])
 def test_losses_equal_a_plain_loop_over_sentences(
     translator: Translator, split: EncodedSplit, monkeypatch: pytest.MonkeyPatch, positions: int
@@ -72,28 +63,6 @@ def test_losses_equal_a_plain_loop_over_sentences(
     means = [sum(nll for nll, _ in batch) / sum(tokens for _, tokens in batch) for batch in batches]
     assert losses.loss_batch_mean == pytest.approx(sum(means) / len(means), rel=1e-5)
     assert (losses.loss_batch_mean == losses.loss) == (len(batches) == 1)
-
-
-def test_processes_that_share_the_work_find_the_very_same_losses(
-    translator: Translator, split: EncodedSplit, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "LOSS_POSITIONS", 100)
-    rows = np.arange(0, len(split), 20)
-    expected = corpus_losses(translator.model, split, rows)
-    arrays: list[list[NDArray[Any]]] = [[], []]
-
-    def keep(world: World, array: NDArray[Any]) -> NDArray[Any]:
-        arrays[world.rank].append(array)
-        return np.ones_like(array)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(World, "total", keep)
-        for rank in range(2):
-            corpus_losses(translator.model, split, rows, World(rank, 2))
-    sums = iter([one + other for one, other in zip(*arrays, strict=True)])
-    monkeypatch.setattr(World, "total", lambda world, array: next(sums))
-    assert corpus_losses(translator.model, split, rows, World(0, 2)) == expected
-    assert all(0 < np.count_nonzero(part) < len(rows) for part in arrays[0])
 
 
 def test_the_losses_of_an_ensemble_are_those_of_its_mean_probability(

@@ -2,13 +2,10 @@
 
 import gzip
 import logging
-import math
 from pathlib import Path
 
 import pytest
 
-from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation import score as module
 from transformer_cli.evaluation.evaluate import evaluate
@@ -21,25 +18,6 @@ log = logging.getLogger(__name__)  # pytest --log-cli-level=INFO shows what is s
 def sides(corpus: Path, split: str = "test") -> tuple[list[str], list[str]]:
     source, target = ((corpus / f"{split}.{side}").read_text("utf-8").split("\n")[:-1] for side in ("de", "en"))
     return source, target
-
-
-@pytest.mark.parametrize("beam_size", [1, 4])
-def test_what_the_decoder_wrote_has_the_decoders_log_probability(
-    translator: Translator, corpus: Path, beam_size: int
-) -> None:
-    sources, _ = sides(corpus)
-    target = translator.run.codecs.target
-    settings = SearchSettings(n_best=beam_size, decoding=DecodingConfig(beam_size=beam_size))
-    best = translator.translations(sources, settings=settings)
-    written = [each for one in best for each in (one, *one.alternatives) if each.tokens]
-    # only text that is encoded into the decoder's own ids is the same translation; unknown words are not
-    same = [each for each in written if target.encode(each.text).ids == each.ids]
-    log.info("beam %d: %d of %d texts are encoded into the decoder's own ids", beam_size, len(same), len(written))
-    assert len(same) > 0.8 * len(written)
-    found = list(score_pairs(translator, [(each.source, each.text) for each in same]))
-    assert [each.log_prob for each in found] == pytest.approx([each.log_prob for each in same], abs=1e-4)
-    assert [each.tokens for each in found] == [len(each.ids) + 1 for each in same]
-    assert [each.ppl for each in found] == pytest.approx([math.exp(-each.log_prob / each.tokens) for each in found])
 
 
 def test_the_lines_of_a_split_add_up_to_its_loss(

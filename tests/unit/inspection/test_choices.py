@@ -6,11 +6,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from transformer_cli.config.load import override_decoding
 from transformer_cli.data.vocabulary import EOS, PAD, SOS
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
-from transformer_cli.inspection.choices import Choices, decoder_choices, token_probabilities, translate_from
+from transformer_cli.inspection.choices import Choices, decoder_choices, translate_from
 from transformer_cli.translator import Translator
 
 SENTENCE = "Der kleine Hund läuft im Park."
@@ -18,10 +16,6 @@ SENTENCE = "Der kleine Hund läuft im Park."
 
 def choices(translator: Translator, forced: tuple[int, ...] = ()) -> Choices:
     return decoder_choices(translator, translate_from(translator, SENTENCE, forced))
-
-
-def beam(translator: Translator) -> SearchSettings:
-    return SearchSettings(decoding=override_decoding(translator.run.config.decoding, beam_size=3))
 
 
 def test_greedy_search_writes_the_likeliest_candidate_to_the_end(translator: Translator) -> None:
@@ -50,17 +44,17 @@ def test_another_choice_stays_and_the_rest_is_translated_from_there(translator: 
 @pytest.mark.parametrize("is_beam", [False, True])
 def test_the_end_can_be_chosen(translator: Translator, is_beam: bool) -> None:
     ids = choices(translator).translation.ids[:2]
-    settings = beam(translator) if is_beam else None
-    found = decoder_choices(translator, translate_from(translator, SENTENCE, [*ids, EOS], settings))
+    searching = translator.with_options(beam_size=3) if is_beam else translator
+    found = decoder_choices(searching, translate_from(searching, SENTENCE, [*ids, EOS]))
     assert [step.written.id for step in found.steps] == [*ids, EOS]
     assert found.translation.ids == ids
 
 
 def test_a_translation_that_reached_its_limit_has_no_end(translator: Translator) -> None:
     (id_, *_) = choices(translator).translation.ids
-    limit = SearchSettings(max_tokens=3)
+    limited = translator.with_options(max_tokens=3)
     for forced in ([id_] * 3, [id_] * 3 + [EOS]):
-        found = decoder_choices(translator, translate_from(translator, SENTENCE, forced, limit))
+        found = decoder_choices(limited, translate_from(limited, SENTENCE, forced))
         assert [step.written.id for step in found.steps] == [id_] * 3
 
 
@@ -117,13 +111,3 @@ def test_a_small_vocabulary_has_fewer_candidates_and_never_padding(translator: T
     (step, *_) = decoder_choices(translator, translate_from(translator, SENTENCE), n=1_000_000).steps
     size = len(translator.run.codecs.target)
     assert sorted(each.id for each in step.candidates) == [id_ for id_ in range(size) if id_ not in (PAD, SOS)]
-
-
-def test_an_ensemble_has_the_mean_probability(translator: Translator) -> None:
-    other = Translator(translator.run, torch.device("cpu")).model
-    with torch.no_grad():
-        other.output.bias.add_(torch.linspace(-3, 3, len(other.output.bias)))
-    source, written = [5, 4, 7], [6, 4, 9, 8, EOS]
-    alone = [token_probabilities([each], source, written) for each in (translator.model, other)]
-    assert_close(token_probabilities([translator.model, other], source, written), torch.stack(alone).mean(dim=0))
-    assert not alone[0].allclose(alone[1])

@@ -18,9 +18,8 @@ from transformer_cli.inspection.numbers import (
     inspect_sentence,
     inspect_translation,
 )
-from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention
+from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.run import Run
 from transformer_cli.translator import Options, Translator
 
 SENTENCE = "Der alte Hund und der alte Mann und Babo."
@@ -71,16 +70,6 @@ def test_weights_scores_and_vectors_are_the_models_under_teacher_forcing(
         assert_close(inspection.without_positions, rows * math.sqrt(32))
 
 
-def test_scores_of_a_head_written_out(translator: Translator, inspection: Inspection) -> None:
-    attention = translator.model.encoder.layers[0].self_attention
-    assert isinstance(attention, MultiHeadAttention)
-    depth = 16  # d_model 32 in 2 heads; head 2 has the second 16 rows of W_Q and of W_K
-    x, weight, bias = inspection.before, attention.qkv.weight.detach(), attention.qkv.bias.detach()
-    query = x @ weight[16:32].T + bias[16:32]
-    key = x @ weight[48:64].T + bias[48:64]
-    assert_close(inspection.encoder_self[0].scores[1], query @ key.T / math.sqrt(depth))
-
-
 def test_a_word_that_occurs_again_is_the_same_vector_only_without_positions(inspection: Inspection) -> None:
     repetitions = inspection.repetitions()
     assert [(each.token, each.positions) for each in repetitions] == [
@@ -114,15 +103,6 @@ def test_the_untrained_encoder_is_that_of_the_runs_seed(translator: Translator, 
     assert (inspection.after_untrained - inspection.after).abs().max() > 0.1
 
 
-def test_no_untrained_model_is_made_where_no_word_occurs_twice(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(Run, "new_model")
-    inspection = inspect_sentence(translator, "Der alte Hund singt.")
-    assert inspection.after_untrained is None
-    assert inspection.repetitions() == []
-
-
 def test_what_is_inspected_is_what_was_translated(translator: Translator) -> None:
     options = Options(on_error="truncate", keep_unk=True)
     sentence = "Babo " * 15
@@ -134,19 +114,6 @@ def test_what_is_inspected_is_what_was_translated(translator: Translator) -> Non
     assert inspection.target_tokens == ["<sos>", *translation.tokens]
     assert len(translation.tokens) == 3
     assert inspect_sentence(translator, sentence, options).source_tokens == inspection.source_tokens
-
-
-@pytest.mark.parametrize(("max_tokens", "n_read"), [(None, 9), (3, 3)], ids=["with <eos>", "cut off before it"])
-def test_the_attention_that_travels_with_a_translation_is_that_of_reading_it_again(
-    translator: Translator, max_tokens: int | None, n_read: int
-) -> None:
-    sentence, settings = "Der alte Hund singt im Park.", SearchSettings(max_tokens=max_tokens)
-    sentences = ["Hund", sentence, f"{sentence} Und der alte Mann."]  # of other lengths, so that it is padded
-    _, translation, _ = translator.translations(sentences, Options(keep_attention=True), settings)
-    again = inspect_translation(translator, translation).maps(["cross"])
-    assert translation.attention is not None
-    for weights, other in zip(translation.attention, again, strict=True):
-        assert_close(weights, other.weights[:n_read], atol=1e-5, rtol=0)
 
 
 def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:
@@ -164,14 +131,6 @@ def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:
             inspection.maps(["cross"], layer=number)
         with pytest.raises(DataError, match=rf"head {number}: a layer has heads 1 to 2"):
             inspection.maps(heads=[1, number])
-
-
-def test_a_blank_sentence_and_one_that_is_too_long(translator: Translator) -> None:
-    with pytest.raises(DataError, match="the sentence is blank"):
-        inspect_sentence(translator, " \n")
-    assert len(inspect_sentence(translator, "Hund " * 14).source_ids) == 16
-    with pytest.raises(DataError, match="15 tokens, but the model takes at most 14"):
-        inspect_sentence(translator, "Hund " * 15)
 
 
 # Of word vectors alone

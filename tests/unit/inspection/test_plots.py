@@ -13,8 +13,9 @@ from matplotlib.text import Text
 
 from transformer_cli.errors import DataError
 from transformer_cli.inspection import plots
-from transformer_cli.inspection.numbers import Attention, Inspection, WordAttention
+from transformer_cli.inspection.numbers import Inspection, WordAttention
 from transformer_cli.inspection.plots import draw_attention, draw_curves, draw_inspection, draw_words
+from transformer_cli.model.attention import RecordedAttention
 
 
 def history(*losses: float) -> list[dict[str, Any]]:
@@ -109,9 +110,9 @@ def inspection() -> Inspection:
     """Random numbers: two layers of six heads, seven source tokens, four target tokens."""
     chance = torch.Generator().manual_seed(0)
 
-    def layers(target: list[str], source: list[str]) -> list[Attention]:
+    def layers(target: list[str], source: list[str]) -> list[RecordedAttention]:
         scores = [torch.randn(6, len(target), len(source), generator=chance) for _ in range(2)]
-        return [Attention(each, each.softmax(-1)) for each in scores]
+        return [RecordedAttention(each, each.softmax(-1)) for each in scores]
 
     return Inspection(
         "Ein …",

@@ -19,11 +19,6 @@ def load(name: str) -> Config:
     return load_config(CONFIGS / f"{name}.yaml")
 
 
-@pytest.mark.parametrize("name", BOTH)
-def test_a_run_is_named_after_its_config(name: str) -> None:
-    assert load(name).name == name
-
-
 @pytest.mark.parametrize(
     ("name", "layers", "d_model", "d_ff", "heads", "dropout", "label_smoothing"),
     [("paper-base", 6, 512, 2048, 8, 0.1, 0.1), ("paper-big", 6, 1024, 4096, 16, 0.3, 0.1)],

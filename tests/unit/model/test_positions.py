@@ -18,11 +18,6 @@ def test_sinusoidal_positions_are_the_papers(position: int) -> None:
         assert found[2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-4)
 
 
-def test_the_example_of_position_3_in_4_dimensions() -> None:
-    found = SinusoidalPositions(4)(torch.tensor([3]))[0].tolist()
-    assert found == pytest.approx([math.sin(3), math.cos(3), math.sin(0.03), math.cos(0.03)], abs=1e-6)
-
-
 def test_the_exponent_is_not_doubled() -> None:
     """A common slip: 10000^(2·(2i)/d_model), with 2i already in hand."""
     slip = math.sin(7 / 10000 ** (2 * 4 / 12))

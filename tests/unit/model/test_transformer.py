@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig, TrainingConfig, VectorsConfig
-from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, RecordedAttention
+from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention
 from transformer_cli.model.fast.dropout import FastDropout
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer, count_frozen, count_parameters
@@ -69,12 +69,6 @@ def test_tied_weights_are_one_tensor(ties: str) -> None:
     assert count_parameters(model) == count_parameters(make_model()) - (n_tied - 1) * 12 * 16
 
 
-def test_frozen_weights_do_not_count() -> None:
-    model = make_model()
-    model.source_embedding.tokens.weight.requires_grad_(False)
-    assert count_parameters(model) == count_parameters(make_model()) - 12 * 16
-
-
 @pytest.mark.parametrize("ties", TIES)
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 def test_every_weight_gets_a_gradient_and_moves(ties: str, positions: str) -> None:
@@ -87,32 +81,6 @@ def test_every_weight_gets_a_gradient_and_moves(ties: str, positions: str) -> No
         for part in parameter.grad.chunk(3) if name.endswith("qkv.weight") else [parameter.grad]:
             assert part.count_nonzero() > 0, name
         assert not parameter.equal(before[name]), name
-
-
-@pytest.mark.parametrize("ties", TIES)
-@pytest.mark.parametrize("side", ["source", "target"])
-@pytest.mark.parametrize("freeze", [True, False])
-def test_loaded_rows_begin_as_given_and_stay_only_if_frozen(ties: str, side: str, freeze: bool) -> None:
-    model = make_model(tie_embeddings=ties, vectors=VectorsConfig.model_validate({side: "a.vec", "freeze": freeze}))
-    embedding = {"source": model.source_embedding, "target": model.target_embedding}[side]
-    weight, ids, values = embedding.tokens.weight, torch.tensor([9, 6]), torch.randn(2, 16)
-    before = weight.detach().clone()
-    embedding.load_vectors(ids, values)
-    assert weight[ids].equal(values)
-    others = [row for row in range(12) if row not in ids]
-    assert weight[others].equal(before[others])
-
-    optimizer = make_optimizer(model, TrainingConfig())
-    for _ in range(3):
-        for _ in range(2):  # a batch in two groups
-            token_losses(model, SOURCE, TARGET, label_smoothing=0.1).objective.backward()
-        assert weight.grad is not None
-        assert weight.grad[ids].any().item() is not freeze
-        optimizer.step()
-        optimizer.zero_grad()
-    assert weight[ids].equal(values) is freeze
-    for token in (2, 3, 5) if side == "source" else (2, 4, 8):
-        assert not weight[token].equal(before[token])
 
 
 def test_frozen_rows_are_saved_where_there_may_be_some_and_counted_once() -> None:
@@ -138,26 +106,11 @@ def test_the_width_of_a_head_is_free() -> None:
     assert model(SOURCE, TARGET).shape == (2, 4, 12)
 
 
-def test_queries_keys_and_values_may_have_no_bias() -> None:
-    with_bias, without = make_model(), make_model(qkv_bias=False)
-    assert count_parameters(with_bias) - count_parameters(without) == (2 + 2 * 2) * 3 * 16
-    assert not [name for name in without.state_dict() if name.endswith("qkv.bias")]
-    assert without(SOURCE, TARGET).shape == (2, 4, 12)
-
-
 @pytest.mark.parametrize(("scaled", "scale"), [(True, 4.0), (False, 1.0)])
 def test_token_vectors_are_scaled_or_not_and_position_vectors_never(scaled: bool, scale: float) -> None:
     embedding = make_model(scale_embeddings=scaled).source_embedding
     expected = embedding.tokens.weight[SOURCE] * scale + embedding.positions(torch.arange(5))
     torch.testing.assert_close(embedding(SOURCE), expected)
-
-
-@pytest.mark.parametrize("final_norm", [True, False])
-def test_the_stacks_end_in_a_norm_where_asked(final_norm: bool) -> None:
-    model = make_model(norm="pre", final_norm=final_norm)
-    with torch.no_grad():
-        means = model.encode(SOURCE).mean(dim=-1)
-    assert (means.abs().max().item() < 1e-6) == final_norm
 
 
 @pytest.mark.parametrize("dropout_class", [nn.Dropout, FastDropout])
@@ -213,25 +166,8 @@ def test_recorded_attention_is_shared_out_among_real_positions_so_far(
         assert ((weights > 0.0) == may_attend[:, None]).all()
 
 
-def test_a_decoding_step_records_its_one_row_of_the_whole() -> None:
-    model, whole = make_model().eval(), recorded()[0]
-    cache = model.start(SOURCE)
-    for position in range(3):
-        record: list[RecordedAttention] = []
-        model.step(TARGET[:, position], cache, record)
-        (last_layer,) = record
-        torch.testing.assert_close(last_layer.weights[:, :, 0], whole.cross[-1].weights[:, :, position])
-        torch.testing.assert_close(last_layer.scores[:, :, 0], whole.cross[-1].scores[:, :, position])
-
-
 def test_recorded_weights_are_those_before_dropout() -> None:
     model, record = make_model(dropout=0.5).train(), AttentionRecord()
     model.encode(SOURCE, record)
     for scores, weights in record.encoder_self:
         assert weights.equal(scores.softmax(dim=-1))
-
-
-def test_one_matrix_needs_one_vocabulary() -> None:
-    config = SMALL.model_copy(update={"tie_embeddings": "all"})
-    with pytest.raises(AssertionError, match="one vocabulary"):
-        Transformer(config, source_vocabulary=11, target_vocabulary=12, pad_id=PAD)

@@ -120,13 +120,6 @@ def test_what_is_loaded_is_a_copy_that_keeps_no_file_open(run: Run) -> None:
     assert not maps.exists() or str(run.folder) not in maps.read_text()  # NFS could not delete a mapped file
 
 
-def test_tied_weights_stay_one_matrix(tmp_path: Path) -> None:
-    run = make_run(tmp_path, "target+output")
-    save_after(run, 2, best=2)
-    model = load_named_best(run, CPU)[1]
-    assert model.output.weight is model.target_embedding.tokens.weight
-
-
 def test_the_best_is_loaded_for_evaluation(run: Run) -> None:
     training = trained(run)
     save(run, *training, after(2, is_best=True))

@@ -13,7 +13,8 @@ from transformer_cli.data.vocabulary import PAD, UNK
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs import run as module
-from transformer_cli.runs.run import Run, find_codec, find_run, write_latest
+from transformer_cli.runs.prepare import find_codec
+from transformer_cli.runs.run import Run, find_run, write_latest
 
 
 @pytest.fixture
@@ -171,16 +172,14 @@ def test_a_name_under_runs_goes_before_a_folder_here(run: Run, monkeypatch: pyte
 
 
 def test_no_run_yet(tmp_path: Path) -> None:
-    with pytest.raises(
-        CheckpointError, match=rf"^{tmp_path}/: no run yet; `tfm train` makes one \(or name one with --r"
-    ):
+    with pytest.raises(CheckpointError, match=rf"^{tmp_path}/: no run yet; `tfm train` makes one \(or name one\)$"):
         find_run(None, tmp_path)
 
 
 def test_without_a_newest_run_those_that_are_there_are_named(run: Run) -> None:
     runs_dir = run.folder.parent
     (runs_dir / "latest").unlink(missing_ok=True)
-    said = rf"^{runs_dir}/latest: missing; name a run with --run: {run.folder.name}$"
+    said = rf"^{runs_dir}/latest: missing; name a run: {run.folder.name}$"
     with pytest.raises(CheckpointError, match=said):
         find_run(None, runs_dir)
 
@@ -192,7 +191,7 @@ def test_a_wrong_name_lists_the_known(run: Run) -> None:
     with pytest.raises(CheckpointError, match=f"^{runs_dir}/frist: no such run; {runs_dir}/ has another, first$"):
         find_run("frist", runs_dir)
     (runs_dir / "latest").write_text("gone\n")  # as after a copy of some runs
-    said = f"^{runs_dir}/latest names gone, which is not there; name a run with --run: another, first$"
+    said = f"^{runs_dir}/latest names gone, which is not there; name a run: another, first$"
     with pytest.raises(CheckpointError, match=said):
         find_run(None, runs_dir)
     with pytest.raises(CheckpointError, match=r"has none$"):

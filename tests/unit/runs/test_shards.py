@@ -22,14 +22,6 @@ def test_every_line_is_in_one_shard_and_each_begins_a_chunk(total: int, chunk: i
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_the_lines_of_three_shards_are_those_of_the_docstring() -> None:
-    assert [Shard(number, 3).lines(3500, 1000) for number in (1, 2, 3)] == [
-        range(1000),
-        range(1000, 2000),
-        range(2000, 3500),
-    ]
-
-
 @pytest.mark.parametrize("text", ["", "2", "2/", "0/4", "5/4", "-1/4", "1/0", "1/2/3", "1 / 4", "one/4", "1/9999999"])
 def test_what_is_no_shard_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^'"):

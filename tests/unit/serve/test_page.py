@@ -10,7 +10,6 @@ import torch
 
 from served import Running, running
 from transformer_cli.runs.run import Run
-from transformer_cli.serve.app import PAGE
 from transformer_cli.translator import Translator
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -341,7 +340,3 @@ def test_subwords_of_a_word_stand_together(browser: Any, by_subwords: Translator
         starts = [not each for each in words.evaluate_all("all => all.map(one => one.classList.contains('joined'))")]
         tokens = translator.run.codecs.source.encode("Quokka schläft.").tokens
         assert starts == [token.startswith(" ") or place == 0 for place, token in enumerate(tokens)]
-
-
-def test_the_page_is_one_file() -> None:
-    assert [path for path in PAGE.parent.iterdir() if path.suffix not in ("", ".py")] == [PAGE]

@@ -11,7 +11,6 @@ import pytest
 
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.fitting import Line
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.serve import waiting
@@ -112,15 +111,6 @@ def test_only_what_is_searched_for_alike_goes_together(single: Translator, batch
     assert batches == [["eins", "sechs"], ["drei"], ["vier"], ["fünf"]]
 
 
-def test_samples_do_not_depend_on_who_else_asks(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "BATCH_LINES", 2)
-    sampled = SearchSettings(decoding=DecodingConfig(sample=True, temperature=5.0))
-    with started() as them, held(them):
-        futures = [them.translate(single, LINES, sampled) for _ in range(3)]
-    expected = texts(single.translations(LINES, settings=sampled))
-    assert [texts(future.result()) for future in futures] == [expected] * 3
-
-
 def test_a_line_that_is_too_long_fails_only_its_own_job(single: Translator) -> None:
     with started() as them, held(them):
         wrong = them.translate(single, ["gut", "Hund " * 20], single.settings)
@@ -128,15 +118,6 @@ def test_a_line_that_is_too_long_fails_only_its_own_job(single: Translator) -> N
     with pytest.raises(DataError, match=r"line 2: 20 tokens, .*; split the sentence$"):
         wrong.result()
     assert texts(right.result()) == single.translate(LINES)
-
-
-def test_what_nobody_waits_for_is_not_computed(single: Translator, batches: list[list[str]]) -> None:
-    with started() as them, held(them):
-        gone = them.translate(single, LINES, single.settings)
-        here = them.translate(single, LINES[:1], single.settings)
-        assert gone.cancel()
-    assert len(here.result()) == 1
-    assert batches == [LINES[:1]]
 
 
 @pytest.mark.parametrize("is_call", [False, True])
@@ -173,20 +154,3 @@ def test_no_more_waits_than_may(single: Translator) -> None:
         assert first.cancel()
         assert them.call(int) is not None
     assert len(last.result()) == 1
-
-
-def test_at_the_end_what_waits_is_done(single: Translator) -> None:
-    with started(n_workers=2) as them:
-        futures = [them.translate(single, LINES, single.settings) for _ in range(5)]
-    assert [texts(future.result(timeout=0)) for future in futures] == [single.translate(LINES)] * 5
-    with pytest.raises(Busy):
-        them.call(int)
-
-
-def test_a_defect_fails_what_it_hits_and_the_worker_goes_on(single: Translator) -> None:
-    def defect() -> None:
-        raise ZeroDivisionError
-
-    with started() as them:
-        assert isinstance(them.call(defect).exception(), ZeroDivisionError)
-        assert texts(them.translate(single, LINES, single.settings).result()) == single.translate(LINES)

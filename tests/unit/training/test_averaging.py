@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from outcomes import PowerCut
-from transformer_cli.errors import CheckpointError, ConfigError
+from transformer_cli.errors import CheckpointError
 from transformer_cli.runs import checkpoints
 from transformer_cli.runs import run as run_module
 from transformer_cli.runs.checkpoints import load_weights
@@ -164,11 +164,6 @@ def test_a_damaged_average_is_one_line(averaged: Run, train_tiny: TrainTiny, tmp
     (tmp_path / "tiny/checkpoints/average-0000020/average.json").write_text("[]", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"average.json: damaged: .*; restore it"):
         train_tiny(tmp_path, *AVERAGING)
-
-
-def test_more_epochs_than_there_are_is_an_error(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"training: average: 6 validations, but there are only 5; lower it"):
-        train_tiny(tmp_path, "training.epochs=5", "training.average=6")
 
 
 def test_a_copy_that_somebody_made_is_left_alone(train_tiny: TrainTiny, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import logging
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def assert_says(read: EventAccumulator, history: list[dict[str, Any]]) -> None:
 
 
 def as_json(validations: Sequence[Validation]) -> list[dict[str, Any]]:
-    return [each.as_json() for each in validations]
+    return [asdict(each) for each in validations]
 
 
 def test_a_reader_at_work_sees_what_is_added_and_forgets_what_a_new_file_takes_back(tmp_path: Path) -> None:

@@ -114,15 +114,6 @@ def test_a_weight_without_a_gradient_stays_and_gradients_are_left_in_place(model
     assert all(weight.grad is gradient for weight, gradient in zip(model.parameters(), gradients, strict=True))
 
 
-def test_it_keeps_a_momentum_for_matrices_and_adams_moments_for_the_rest(model: Transformer) -> None:
-    optimizer = make_optimizer(model, MUON)
-    steps(model, optimizer)
-    kept = {f"{key}.{name}" for name, weight in model.named_parameters() for key in optimizer.state[weight]}
-    assert {key.partition(".")[0] for key in kept} == {"momentum_buffer", "step", "exp_avg", "exp_avg_sq"}
-    assert "momentum_buffer.encoder.layers.0.self_attention.qkv.weight" in kept
-    assert "exp_avg.output.weight" in kept
-
-
 def test_both_rates_are_named_where_training_diverges(model: Transformer) -> None:
     message = str(diverged(Learner(model, MUON, torch.device("cpu")), "no finite loss"))
     assert message.startswith(

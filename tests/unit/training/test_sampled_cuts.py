@@ -74,28 +74,6 @@ def test_the_plan_goes_by_the_usual_cut_and_the_step_by_the_new_one(
     assert sampled.valid_sentences.sampled is None
 
 
-def test_an_epoch_is_cut_like_itself_and_unlike_the_next(
-    begin_subwords: Callable[..., Trainer], tmp_path: Path
-) -> None:
-    trainer = begin_subwords(tmp_path / "run", SAMPLED)
-    sentences, usual = trainer.train_sentences, trainer.train_sentences.split
-
-    def cut(epoch: int) -> list[list[int]]:
-        split, (rows,) = sentences.cut([sentences.rows], epoch=epoch, first=0)
-        return [side[row].tolist() for side in (split.source, split.target) for row in rows]
-
-    first, again, second = cut(1), cut(1), cut(2)
-    assert first == again
-    assert sum(one != other for one, other in zip(first, second, strict=True)) > len(first) / 2
-    codecs = trainer.run.codecs
-    for codec, side, found in (
-        (codecs.source, usual.source, first[: len(usual)]),
-        (codecs.target, usual.target, first[len(usual) :]),
-    ):
-        texts = [codec.text(side[row].tolist()) for row in sentences.rows]
-        assert [codec.text(ids) for ids in found] == texts
-
-
 def test_a_run_cut_off_within_an_epoch_goes_on_with_the_same_cuts(train_subwords: Train, tmp_path: Path) -> None:
     expected = outcome(train_subwords(tmp_path / "whole", SAMPLED))
     middle = expected["history"][0]["step"] + 2  # in the second epoch

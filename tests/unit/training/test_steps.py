@@ -6,17 +6,15 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from transformer_cli.config.load import load_config
-from transformer_cli.config.schema import Config, TrainingConfig
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.listing import list_runs
 from transformer_cli.runs.run import Run
-from transformer_cli.runs.state import RunningLoss, TrainingState, load_average
+from transformer_cli.runs.state import load_average
 from transformer_cli.system import progress
 from transformer_cli.training.trainer import Trainer
 
@@ -163,26 +161,6 @@ def test_more_validations_than_there_will_be_cannot_be_averaged(
     else:
         with pytest.raises(ConfigError, match="average: 5 validations, but there are only 4; lower it"):
             load_config(None, settings)
-
-
-@pytest.mark.parametrize(
-    ("training", "state", "due"),
-    [
-        ({"epochs": 2}, {"step": 4, "epoch": 1}, True),
-        ({"epochs": 2, "validate_every": 3}, {"step": 4, "epoch": 1}, False),
-        ({"epochs": 2, "validate_every": 3}, {"step": 4, "epoch": 2}, True),
-        ({"epochs": 1, "validate_every": 3, "steps": 9}, {"step": 4, "epoch": 1}, False),
-        ({"epochs": 1, "validate_every": 3, "steps": 9}, {"step": 9, "epoch": 1}, True),
-    ],
-)
-def test_a_validation_is_due(training: dict[str, Any], state: dict[str, Any], due: bool) -> None:
-    stepped = TrainingState(**state, running=RunningLoss(batches=1))
-    assert stepped.validation_is_due(TrainingConfig(**training), ends_epoch=True) == due
-    assert not TrainingState(**state).validation_is_due(TrainingConfig(**training), ends_epoch=True)  # it was made
-
-
-def test_the_default_counts_epochs() -> None:
-    assert Config().training.end == ("epochs", 10)
 
 
 def test_the_bar_counts_steps(train_tiny: TrainTiny, tmp_path: Path, bars: list[progress.Bar]) -> None:

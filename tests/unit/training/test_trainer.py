@@ -18,7 +18,7 @@ from transformer_cli.config.load import load_config
 from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.find import find_dataset
 from transformer_cli.data.lengths import Rows
-from transformer_cli.errors import CheckpointError, ConfigError, DataError
+from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.training import step as module
 from transformer_cli.training import trainer as trainer_module
@@ -94,17 +94,6 @@ def test_history_has_the_promised_keys_and_a_line_an_epoch(tiny: Run, project: P
     assert tiny.checkpoint("best").name == f"step-{best['step']:07d}"
 
 
-def test_the_runs_config_is_a_config_with_its_choices_made(
-    train_tiny: TrainTiny, tmp_path: Path, tiny: Run, project: Path
-) -> None:
-    run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1", "training.precision=auto")
-    config = load_config(run.folder / "config.yaml")
-    assert config == run.config
-    assert config.training.precision in ("float32", "bfloat16")
-    (data,) = (project / "data").iterdir()
-    assert data.name == f"files.de-en-{config.data.fingerprint}"
-
-
 @pytest.mark.parametrize("overrides", [(), ("training.label_smoothing=0.1",)], ids=["plain", "label smoothing"])
 def test_the_fast_form_in_small_parts_trains_as_the_plain_form_does(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...]
@@ -154,14 +143,6 @@ def test_label_smoothing_changes_what_is_learned_but_not_what_is_reported(
     smoothed = train_tiny(tmp_path / "smoothed", *common, "training.label_smoothing=0.1")
     assert plain.history()[0]["train_loss"] == smoothed.history()[0]["train_loss"]
     assert largest_difference(plain, smoothed) > 1e-3
-
-
-def test_training_begins_with_the_runs_untrained_model(tiny: Run, project: Path) -> None:
-    dataset = Dataset.open(find_dataset(tiny.config.data, project / "data"))
-    begun = Trainer.begin(tiny, dataset, torch.device("cpu")).learner.model.state_dict()
-    untrained = tiny.new_model().state_dict()
-    assert untrained.keys() == begun.keys()
-    assert [name for name, value in begun.items() if not torch.equal(value, untrained[name])] == []
 
 
 def test_a_resumed_run_draws_no_weights(tiny: Run, project: Path) -> None:
@@ -394,21 +375,6 @@ def test_history_beyond_the_last_save_is_dropped(
     run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1")
     ahead = {**run.history()[-1], "step": 4, "epoch": 2, "valid_loss": 0.0}
     run.write_history([*run.history(), ahead])
-    assert outcome(train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")) == uninterrupted
-
-
-def test_a_trained_run_without_its_pointers_is_damaged_not_new(
-    train_tiny: TrainTiny, tmp_path: Path, uninterrupted: dict[str, Any]
-) -> None:
-    run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")
-    for pointer in ("last", "best"):
-        (run.folder / pointer).rename(run.folder / f"{pointer} elsewhere")
-    with pytest.raises(
-        CheckpointError, match=rf"^{run.folder}/last is missing, but the run has been trained; .* --fresh"
-    ):
-        train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")
-    for pointer in ("last", "best"):
-        (run.folder / f"{pointer} elsewhere").rename(run.folder / pointer)
     assert outcome(train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")) == uninterrupted
 
 

@@ -1,6 +1,5 @@
 """A validation as a line of the history and as a line of the log."""
 
-import json
 from dataclasses import replace
 
 from transformer_cli.config.schema import TrainingConfig
@@ -22,16 +21,6 @@ FOUND = Validation(
     skipped_steps=0,
     best=True,
 )
-
-
-def test_a_line_of_the_history_is_its_fields_in_their_order() -> None:
-    line = json.dumps(FOUND.as_json())
-    assert line == (
-        '{"epoch": 3, "step": 120, "train_loss": 1.25, "valid_loss": 0.30000000000000004, '
-        '"train_loss_batch_mean": 1.5, "valid_loss_batch_mean": 0.75, "valid_ppl": 1.35, "learning_rate": 0.0005, '
-        '"target_tokens": 4000, "train_seconds": 12.345, "valid_seconds": 0.5, "skipped_steps": 0, "best": true}'
-    )
-    assert Validation(**json.loads(line)) == FOUND
 
 
 def test_the_log_names_what_matters() -> None:

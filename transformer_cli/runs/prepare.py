@@ -1,0 +1,35 @@
+"""Parallel text → a dataset, encoded with the codecs of the run that `data.codec` names."""
+
+from pathlib import Path
+
+from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli.data import prepare as text
+from transformer_cli.errors import ConfigError
+from transformer_cli.runs.run import Run, differing_codecs, find_run
+
+
+def prepare(
+    config: Config, *, source_dir: Path | None = None, data_dir: Path = Path("data"), runs_dir: Path = Path("runs")
+) -> text.Prepared:
+    """Make the dataset that `config.data` describes, as `data.prepare.prepare` does.
+
+    runs_dir: where the run that `data.codec` names is found by its name. Raises what `find_codec` does, too.
+    """
+    return text.prepare(config, source_dir=source_dir, data_dir=data_dir, codec_dir=find_codec(config.data, runs_dir))
+
+
+def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
+    """Returns the folder of the run whose codecs `data.codec` wants, or None if it wants none.
+
+    Raises CheckpointError if there is no such run, ConfigError if its codecs are not what `data` describes.
+    """
+    if data.codec is None:
+        return None
+    folder = find_run(data.codec, runs_dir)
+    run = Run.open(folder)
+    if differing := differing_codecs(run.config.data, data):
+        raise ConfigError(
+            f"data.codec: {data.codec}: its codecs are not as the config says ({differing}); set the same"
+        )
+    run.say_other_tokenizer()
+    return folder
