@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import MultiHeadAttention, RecordedAttention, attention, fused_attention
+from transformer_cli.model.attention import MultiHeadAttention, RecordedAttention, attention, fused_attention, masked
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 from transformer_cli.model.transformer import Transformer, look_ahead_mask
 
@@ -158,7 +158,7 @@ def test_an_encoder_layer_is_torchs(variant: dict[str, object]) -> None:
     copy_weights(ours, theirs)
     x = torch.randn(2, 5, 16)
     assert_close(
-        ours(x, MAY_ATTEND_SOURCE[:, None, None, :]),
+        ours(x, masked(MAY_ATTEND_SOURCE[:, None, None, :])),
         theirs(x, src_key_padding_mask=~MAY_ATTEND_SOURCE),
     )
 
@@ -174,9 +174,9 @@ def test_a_decoder_layer_is_torchs(variant: dict[str, object]) -> None:
     assert_close(
         ours(
             x,
-            MAY_ATTEND_TARGET[:, None, None, :] & look_ahead,
             ours.cross_attention.keys_values(memory),
-            MAY_ATTEND_SOURCE[:, None, None, :],
+            masked(MAY_ATTEND_TARGET[:, None, None, :] & look_ahead),
+            masked(MAY_ATTEND_SOURCE[:, None, None, :]),
         ),
         theirs(
             x,

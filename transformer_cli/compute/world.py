@@ -52,6 +52,11 @@ class World:
         return World(*map(int, given)) if all(given) else ALONE
 
     @property
+    def is_restarted(self) -> bool:
+        """Whether torchrun has started the same command again, because a process of it had failed."""
+        return self.size > 1 and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")
+
+    @property
     def is_first(self) -> bool:
         return self.rank == 0
 

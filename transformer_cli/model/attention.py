@@ -78,14 +78,13 @@ class MultiHeadAttention(nn.Module):
         *,
         qkv_bias: bool,
         dropout: float,
-        dropout_class: type[nn.Dropout] = nn.Dropout,
     ) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.inner = num_heads * head_dim  # all heads side by side
         self.qkv = nn.Linear(d_model, 3 * self.inner, bias=qkv_bias)
         self.output = nn.Linear(self.inner, d_model)
-        self.dropout = dropout_class(dropout)
+        self.dropout = nn.Dropout(dropout)
 
     def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
         """Self-attention: all three from the same x (…, length, d_model), each (…, heads, length, depth)."""
@@ -138,6 +137,16 @@ class MultiHeadAttention(nn.Module):
         projected = nn.functional.linear(x, self.qkv.weight[rows], bias)
         parts = projected.unflatten(-1, (stop - start, self.num_heads, -1))  # (…, length, part, heads, depth)
         return tuple(part.transpose(-3, -2) for part in parts.unbind(-3))
+
+
+Attend = Callable[[MultiHeadAttention, Tensor, KeysValues], Tensor]
+"""How a layer's attention is used: queries, and what they may attend to → (…, target, d_model). `masked` is the plain
+one; others keep keys and values from step to step (cache.py), or leave padding out (fast/packing.py)"""
+
+
+def masked(may_attend: Tensor, record: list[RecordedAttention] | None = None) -> Attend:
+    """Attention as `MultiHeadAttention.forward` computes it, with this mask."""
+    return lambda attention, query, source: attention(query, source, may_attend, record)
 
 
 @dataclass

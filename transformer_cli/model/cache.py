@@ -15,7 +15,7 @@ row, of zeros.
 import torch
 from torch import Tensor
 
-from transformer_cli.model.attention import KeysValues
+from transformer_cli.model.attention import Attend, KeysValues, MultiHeadAttention, RecordedAttention
 
 
 class Cache:
@@ -41,6 +41,22 @@ class Cache:
     def length(self) -> int:
         """The number of target positions that are cached."""
         return 0 if self._past[0] is None else self._past[0].keys.shape[2]
+
+    def to_target(self, layer: int) -> Attend:
+        """How a layer, counted from 0, attends from the newest position to itself and to those before it.
+
+        No mask is needed: nothing comes later, and none of them is <pad>, which a search never writes.
+        """
+        return lambda attention, query, new: attention(query, self.append(layer, new), None)
+
+    def to_source(self, record: list[RecordedAttention] | None = None) -> Attend:
+        """How a layer attends to the source. record: as in `attention`, with (sentences, heads, beam, source)."""
+
+        def attend(attention: MultiHeadAttention, queries: Tensor, memory: KeysValues) -> Tensor:
+            found = attention.attend(self.together(queries), memory, self.may_attend, record)
+            return attention.join_heads(self.apart(found))
+
+        return attend
 
     def append(self, layer: int, new: KeysValues) -> KeysValues:
         """Add keys and values of the newest position, (hypotheses, heads, 1, depth), to a layer, counted from 0.

@@ -6,14 +6,13 @@ positions.py (3.5).
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import AttentionRecord, KeysValues, RecordedAttention
+from transformer_cli.model.attention import Attend, AttentionRecord, KeysValues, RecordedAttention, masked
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.initialization import draw_embedding, initialize
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
@@ -30,24 +29,16 @@ class Transformer(nn.Module):
         source_vocabulary: int,
         target_vocabulary: int,
         pad_id: int,
-        dropout_class: type[nn.Dropout] = nn.Dropout,
     ) -> None:
-        """source_vocabulary, target_vocabulary: sizes. pad_id: the id of <pad> in both vocabularies.
-
-        dropout_class: torch's dropout, or `fast.dropout.FastDropout`, which is cheaper in training.
-        """
+        """source_vocabulary, target_vocabulary: sizes. pad_id: the id of <pad> in both vocabularies."""
         super().__init__()
         self.config = config
         self.pad_id = pad_id
         frozen_sides = config.pretrained if config.vectors.freeze else {}
-        self.source_embedding = Embedding(
-            config, source_vocabulary, may_freeze="source" in frozen_sides, dropout_class=dropout_class
-        )
-        self.target_embedding = Embedding(
-            config, target_vocabulary, may_freeze="target" in frozen_sides, dropout_class=dropout_class
-        )
-        self.encoder = Encoder(config, dropout_class)
-        self.decoder = Decoder(config, dropout_class)
+        self.source_embedding = Embedding(config, source_vocabulary, may_freeze="source" in frozen_sides)
+        self.target_embedding = Embedding(config, target_vocabulary, may_freeze="target" in frozen_sides)
+        self.encoder = Encoder(config)
+        self.decoder = Decoder(config)
         self.output = nn.Linear(config.d_model, target_vocabulary)
         if config.tie_embeddings == "all":
             assert source_vocabulary == target_vocabulary, "one matrix needs one vocabulary"
@@ -73,7 +64,7 @@ class Transformer(nn.Module):
     def encode(self, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
         """Returns the encoder's output, (batch, source, d_model). source int64 (batch, source), padded at the end."""
         x = self.source_embedding(source)
-        return self.encoder(x, self._real(source), record)
+        return self.encoder(x, masked(self._real(source), record.encoder_self if record else None))
 
     def decode(self, target: Tensor, memory: Tensor, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
         """Returns the decoder's output, (batch, target, d_model), before `output` turns it into logits.
@@ -85,7 +76,9 @@ class Transformer(nn.Module):
         x = self.target_embedding(target)
         # Padding is at the end, so look_ahead_mask alone would hide it from all tokens; recorded weights show both.
         may_attend = self._real(target) & look_ahead_mask(target.shape[1], target.device)
-        return self.decoder(x, may_attend, memory, self._real(source), record)
+        attend_to_target = masked(may_attend, record.decoder_self if record else None)
+        attend_to_source = masked(self._real(source), record.cross if record else None)
+        return self.decoder(x, self.decoder.keys_values(memory), attend_to_target, attend_to_source)
 
     def start(self, source: Tensor) -> Cache:
         """Encode once, and return the cache for decoding. source int64 (sentences, source), padded at the end."""
@@ -112,15 +105,13 @@ class Embedding(nn.Module):
 
     frozen: Tensor | None
 
-    def __init__(
-        self, config: ModelConfig, vocabulary: int, *, may_freeze: bool, dropout_class: type[nn.Dropout]
-    ) -> None:
+    def __init__(self, config: ModelConfig, vocabulary: int, *, may_freeze: bool) -> None:
         """may_freeze: rows can be frozen. Which rows are frozen, at first none, is saved with the weights."""
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, config.d_model)
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.positions = _positions(config)
-        self.dropout = dropout_class(config.dropout)
+        self.dropout = nn.Dropout(config.dropout)
         self.register_buffer("frozen", torch.zeros(vocabulary, dtype=torch.bool) if may_freeze else None)
 
     def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
@@ -148,69 +139,48 @@ class Embedding(nn.Module):
 class Encoder(nn.Module):
     """A stack of identical layers (3.1)."""
 
-    def __init__(self, config: ModelConfig, dropout_class: type[nn.Dropout]) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        layers = nn.ModuleList(EncoderLayer(config, dropout_class) for _ in range(config.num_encoder_layers))
+        layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
         self.layers = cast(Sequence[EncoderLayer], layers)  # a ModuleList's type does not say what it holds
         self.norm = _final_norm(config)
 
-    def forward(self, x: Tensor, may_attend: Tensor, record: AttentionRecord | None = None) -> Tensor:
-        """x (batch, source, d_model); may_attend bool (batch, 1, 1, source). Returns a tensor shaped like x."""
+    def forward(self, x: Tensor, attend: Attend) -> Tensor:
+        """x (…, source, d_model). Returns a tensor shaped like x."""
         for layer in self.layers:
-            x = layer(x, may_attend, None if record is None else record.encoder_self)
+            x = layer(x, attend)
         return self.norm(x)
 
 
 class Decoder(nn.Module):
     """A stack of identical layers that also attend to the encoder's output (3.1)."""
 
-    def __init__(self, config: ModelConfig, dropout_class: type[nn.Dropout]) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        layers = nn.ModuleList(DecoderLayer(config, dropout_class) for _ in range(config.num_decoder_layers))
+        layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
         self.layers = cast(Sequence[DecoderLayer], layers)
         self.norm = _final_norm(config)
 
     def forward(
-        self,
-        x: Tensor,
-        may_attend_target: Tensor,
-        memory: Tensor,
-        may_attend_source: Tensor,
-        record: AttentionRecord | None = None,
+        self, x: Tensor, memory: Sequence[KeysValues], attend_to_target: Attend, attend_to_source: Attend
     ) -> Tensor:
-        """Run all target positions at once: x (batch, target, d_model). Returns a tensor shaped like x.
+        """Run all target positions at once: x (…, target, d_model). Returns a tensor shaped like x.
 
-        may_attend_target bool (batch, 1, target, target); memory, the encoder's output, (batch, source, d_model);
-        may_attend_source bool (batch, 1, 1, source).
+        memory: what `keys_values` returned of the encoder's output.
         """
-        for layer, keys_values in zip(self.layers, self.keys_values(memory), strict=True):
-            x = layer(
-                x,
-                may_attend_target,
-                keys_values,
-                may_attend_source,
-                self_record=None if record is None else record.decoder_self,
-                cross_record=None if record is None else record.cross,
-            )
+        for layer, keys_values in zip(self.layers, memory, strict=True):
+            x = layer(x, keys_values, attend_to_target, attend_to_source)
         return self.norm(x)
 
     def step(self, x: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
         """Run one more target position of each hypothesis: x (hypotheses, 1, d_model). Returns a tensor shaped like x.
 
-        No mask is needed: all cached positions come before it, and none is <pad>, which a search never writes.
+        cross_record: a list to which the last layer's attention to the source is appended.
         """
         last = len(self.layers) - 1
         for index, layer in enumerate(self.layers):
-            x = layer(
-                x,
-                None,
-                cache.memory[index],
-                cache.may_attend,
-                remember=partial(cache.append, index),
-                together=cache.together,
-                apart=cache.apart,
-                cross_record=cross_record if index == last else None,
-            )
+            to_source = cache.to_source(cross_record if index == last else None)
+            x = layer(x, cache.memory[index], cache.to_target(index), to_source)
         return self.norm(x)
 
     def keys_values(self, memory: Tensor) -> list[KeysValues]:

@@ -79,7 +79,7 @@ def load_weights(run: Run, folder: Path) -> Transformer:
     """Returns the run's model with the weights in a folder, on the CPU. Raises CheckpointError."""
     path = folder / WEIGHTS
     with told_as_damage():
-        check_file(path, up_to=None)
+        check_file(path)
     model = run.empty_model()
     try:
         load_model(model, path)
@@ -93,7 +93,7 @@ def load_last(run: Run) -> Checkpoint:
     path = run.checkpoint("last") / "state.safetensors"
     model = load_weights(run, path.parent)
     with told_as_damage():
-        check_file(path, up_to=None)
+        check_file(path)
     try:
         # load_file maps the file. Without a copy the file would stay open as long as training runs, and NFS cannot
         # delete a folder in which a file is open.

@@ -16,10 +16,11 @@ from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.model.size import count_by_part
 from transformer_cli.runs.evaluations import Kept, last_result
 from transformer_cli.runs.exported import is_exported
-from transformer_cli.runs.run import Run, find_run, is_new, steadily, training_lock
+from transformer_cli.runs.run import POINTERS, Run, find_run, is_new, steadily, training_lock
 from transformer_cli.runs.state import TrainingState, is_averaged, load_average, load_state, read_validations
 from transformer_cli.system.files import bytes_in
 from transformer_cli.system.locks import is_locked
+from transformer_cli.system.sums import check_sum, read_sums
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +119,11 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
         yield {"evaluation": kept, "evaluation_is_current": is_current}
     if is_trained:
         yield {"state": "training"}
-    elif state.has_ended(training) and (training.average is None or is_averaged(run, state)):
+        return
+    for checkpoint in {run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer)}:
+        for name, wanted in read_sums(checkpoint).items():
+            check_sum(checkpoint / name, wanted, up_to=-1)  # no file's content, which would take long
+    if state.has_ended(training) and (training.average is None or is_averaged(run, state)):
         yield {"state": "finished"}
     else:
         words = ["tfm", "train", "--config", str(folder / "config.yaml")]

@@ -72,7 +72,7 @@ class Identity:
     """What run.json says."""
 
     id: str
-    """16 hexadecimal digits, by which the run's checkpoints know it"""
+    """16 hexadecimal digits, by which its exports know it, and training notices that another run took its folder"""
     settings: Mapping[str, Any]
     """the settings that stay as they are, by their dotted keys"""
     tokenizer: Mapping[str, Any]
@@ -179,9 +179,7 @@ class Run(Opened):
     def _make_model(self) -> "Transformer":
         sizes = (len(self.codecs.source), len(self.codecs.target))
         refuse_without_room(self.config.model, sizes, whose=f"{self.folder}: ")
-        from torch import nn
-
-        from transformer_cli.model.fast.dropout import FastDropout
+        from transformer_cli.model.fast.dropout import use_fast_dropout
         from transformer_cli.model.transformer import Transformer
 
         model = Transformer(
@@ -189,8 +187,9 @@ class Run(Opened):
             source_vocabulary=len(self.codecs.source),
             target_vocabulary=len(self.codecs.target),
             pad_id=PAD,
-            dropout_class=FastDropout if self.config.training.fast else nn.Dropout,
         )
+        if self.config.training.fast:
+            use_fast_dropout(model)
         for part in self.config.training.freeze:
             model.get_submodule(part).requires_grad_(False)
         return model
@@ -335,8 +334,8 @@ def is_new(folder: Path) -> bool:
     """
     if (folder / EXPORTED).is_file():
         read_identity(folder)  # which says what the folder is
-    is_saved = any(folder.glob("checkpoints/step-*")) and not (folder / UNSAVED).is_file()
-    if not is_saved and not any(os.path.lexists(folder / name) for name in POINTERS):
+    is_begun = (folder / "run.json").is_file() or any(folder.glob("checkpoints/*-*"))
+    if ((folder / UNSAVED).is_file() or not is_begun) and not any(os.path.lexists(folder / name) for name in POINTERS):
         return True  # never begun, or killed before the first save was complete
     for name in ("run.json", "last"):
         if not (folder / name).is_file():

@@ -55,17 +55,14 @@ def read_sums(folder: Path) -> dict[str, str]:
     return {name: str(each) for name, each in sums.items()}
 
 
-def check_file(path: Path, *, up_to: int | None = SUMMED) -> None:
-    """Compare a file with its sum in sums.json beside it; one of more than `up_to` bytes by its size alone.
-
-    Raises FileError.
-    """
+def check_file(path: Path) -> None:
+    """Compare a file with its sum in sums.json beside it. Raises FileError; see `check_sum`."""
     sums = read_sums(path.parent) if path.exists() else {}  # what is not there is told first
-    check_sum(path, sums.get(path.name), up_to=up_to)
+    check_sum(path, sums.get(path.name))
 
 
 def check_sum(path: Path, wanted: str | None, *, up_to: int | None = SUMMED) -> None:
-    """Compare a file with a sum. Raises FileError; see `check_file`."""
+    """Compare a file with a sum; one of more than `up_to` bytes by its size alone. Raises FileError."""
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode):  # a device might be read for ever

@@ -67,6 +67,7 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     the same job ends early.
     """
     world = World.from_environment()
+    fresh = fresh and not world.is_restarted  # the run is the one that this command has begun
     device = choose_device_of(world, config.training.device)
     if config.training.tensorboard:
         check_tensorboard()

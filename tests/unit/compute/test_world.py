@@ -42,6 +42,17 @@ def test_the_world_is_what_torchrun_says(
     assert World.from_environment() == world
 
 
+@pytest.mark.parametrize(("count", "is_restarted"), [("0", False), ("2", True), (None, False)])
+def test_a_command_that_torchrun_gives_again_is_known(
+    monkeypatch: pytest.MonkeyPatch, count: str | None, is_restarted: bool
+) -> None:
+    set_environment(monkeypatch, "0", "2", "0", "2")
+    monkeypatch.delenv("TORCHELASTIC_RESTART_COUNT", raising=False)
+    if count:
+        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", count)
+    assert World.from_environment().is_restarted == is_restarted
+
+
 def test_alone_nothing_is_connected_wrapped_or_copied() -> None:
     module, array = torch.nn.Linear(2, 2), np.ones(3)
     with ALONE.joined(CPU), ALONE.together(), ALONE.pass_of(module, is_last=False):

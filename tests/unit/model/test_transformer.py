@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig, TrainingConfig, VectorsConfig
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention
-from transformer_cli.model.fast.dropout import FastDropout
+from transformer_cli.model.fast.dropout import FastDropout, use_fast_dropout
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer, count_frozen, count_parameters
 from transformer_cli.training.optimisers import make_optimizer
@@ -119,7 +119,9 @@ def test_dropout_acts_where_the_paper_and_the_tutorials_have_it(
     own: float | None, rate: float, dropout_class: type[nn.Dropout]
 ) -> None:
     config = SMALL.model_copy(update={"dropout": 0.1, "attention_dropout": own, "feed_forward_dropout": own})
-    model = Transformer(config, source_vocabulary=12, target_vocabulary=12, pad_id=PAD, dropout_class=dropout_class)
+    model = Transformer(config, source_vocabulary=12, target_vocabulary=12, pad_id=PAD)
+    if dropout_class is FastDropout:
+        use_fast_dropout(model)
     dropped: Counter[tuple[float, tuple[int, ...]]] = Counter()
     for module in model.modules():
         if type(module) is dropout_class:

@@ -128,6 +128,12 @@ def test_a_run_that_lost_a_file_is_broken_and_the_others_are_told(
 
 
 def test_what_is_not_json_or_not_whole_is_broken_too(runs_dir: Path) -> None:
+    (weights,) = {path.resolve() for path in (runs_dir / "tiny/checkpoints").glob("step-*/model.safetensors")}
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1])  # a copy that broke off
+    assert "model.safetensors: damaged: it has " in str(only(runs_dir).problem)
+    weights.write_bytes(whole)
+    assert only(runs_dir).state == "finished"
     (runs_dir / "tiny/history.jsonl").write_text('{"valid_loss": "low"}\n' * 6)
     assert only(runs_dir).state == "broken"
     (runs_dir / "tiny/run.json").write_text("[" * 100_000)

@@ -63,7 +63,7 @@ def test_the_untrained_model_is_drawn_once_for_a_run(tiny: Run, monkeypatch: pyt
         return new_model(run)
 
     monkeypatch.setattr(Run, "new_model", noted)
-    translator = Translator(tiny, torch.device("cpu"), batches_at_a_time=1)
+    translator = Translator(Run.open(tiny.folder), torch.device("cpu"), batches_at_a_time=1)
     with running(translator, n_workers=2) as found, ThreadPoolExecutor(4) as clients:
         answers = list(clients.map(lambda _: found.post("/inspect/vectors", **ASKED).body, range(8)))
     assert answers == answers[:1] * 8

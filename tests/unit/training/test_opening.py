@@ -158,6 +158,9 @@ def test_a_first_save_that_was_cut_off_is_no_damage(folder: Path) -> None:
     shutil.rmtree(folder / "checkpoints/step-0000006")
     with pytest.raises(CheckpointError, match="last is missing"):
         is_new(folder)
+    shutil.rmtree(folder / "checkpoints")
+    with pytest.raises(CheckpointError, match="last is missing"):  # its history would be lost
+        is_new(folder)
     (folder / "unsaved").write_text("nothing has been saved yet\n", encoding="utf-8")  # as it is until then
     assert is_new(folder)
     (folder / "best").write_text("step-0000002\n", encoding="utf-8")

@@ -12,7 +12,7 @@ from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.vocabulary import PAD
 from transformer_cli.errors import MemoryShortage
-from transformer_cli.model.fast.dropout import FastDropout
+from transformer_cli.model.fast.dropout import use_fast_dropout
 from transformer_cli.model.loss import TokenLosses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.training.step import BatchLoss, Learner, dropout_seed
@@ -25,8 +25,9 @@ def make_learner(*, dropout: float = 0.1, **settings: Any) -> Learner:
     torch.manual_seed(0)
     shape = SHAPE.model_copy(update={"dropout": dropout})
     training = TrainingConfig(precision="float32", **settings)
-    dropout_class = FastDropout if training.fast else torch.nn.Dropout
-    model = Transformer(shape, source_vocabulary=7, target_vocabulary=7, pad_id=PAD, dropout_class=dropout_class)
+    model = Transformer(shape, source_vocabulary=7, target_vocabulary=7, pad_id=PAD)
+    if training.fast:
+        use_fast_dropout(model)
     return Learner(model, training, torch.device("cpu"))
 
 

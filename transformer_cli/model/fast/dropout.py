@@ -40,6 +40,14 @@ class FastDropout(nn.Dropout):
         return x * keep_mask(x, self.p)
 
 
+def use_fast_dropout(model: nn.Module) -> None:
+    """Let each dropout of a model draw cheap masks."""
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if type(child) is nn.Dropout:
+                setattr(module, name, FastDropout(child.p))
+
+
 def keep_mask(x: Tensor, p: float) -> Tensor:
     """Returns a tensor like x: 0 with probability p (to a 65,536th), else the scale that keeps the expectation.
 

@@ -3,9 +3,8 @@
 The fast form of `loss.token_losses`. Where the plain form computes (batch, length, d_model), this one computes (tokens,
 d_model). Attention needs sentences side by side: it pads them in groups of neighbours, which are of similar length if
 the caller has sorted the batch, and removes the padding again. What says where a token stands is computed on the CPU
-and then moved, so that no other device is waited for. Knows in which order a layer calls its parts (as layers.py does),
-not what they compute. Without dropout, values and gradients are those of the plain form but for rounding
-(tests/parity/test_fast_forms.py); with it, the two draw other numbers.
+and then moved, so that no other device is waited for. Knows nothing of layers. Without dropout, values and gradients
+are those of the plain form but for rounding (tests/parity/test_fast_forms.py); with it, the two draw other numbers.
 
 An example with GROUP = 2: three sentences of 3, 2 and 5 tokens, a a a | b b | c c c c c.
 
@@ -26,9 +25,8 @@ from torch import Tensor
 
 from transformer_cli.model.attention import KeysValues, MultiHeadAttention
 from transformer_cli.model.fast.fused_loss import projected_losses
-from transformer_cli.model.layers import DecoderLayer, EncoderLayer
 from transformer_cli.model.loss import TokenLosses
-from transformer_cli.model.transformer import Decoder, Encoder, Transformer, look_ahead_mask
+from transformer_cli.model.transformer import Transformer, look_ahead_mask
 
 GROUP = 16  # sentences padded together: smaller groups waste less on padding, but make smaller products
 LARGE_GROUP, MOST_GROUPS = 64, 16  # other devices than the CPU want few large products
@@ -49,53 +47,17 @@ def packed_token_losses(
     decoder_input = Packed(target[:, :-1], real, device)  # what has a next token: all but <eos>
     gold = _moved(labels[real], device)
     x = model.source_embedding(encoder_input.ids, encoder_input.positions)  # (source tokens, d_model)
-    memory = _encode(model.encoder, x, encoder_input)
+    memory = model.encoder(x, PackedAttention(encoder_input, encoder_input).attend)
     x = model.target_embedding(decoder_input.ids, decoder_input.positions)  # (target tokens, d_model)
-    hidden = _decode(model.decoder, x, decoder_input, memory, encoder_input)
+    attend_to_target = PackedAttention(decoder_input, decoder_input, look_ahead=True).attend
+    attend_to_source = PackedAttention(decoder_input, encoder_input).attend
+    hidden = model.decoder(x, model.decoder.keys_values(memory), attend_to_target, attend_to_source)
     return projected_losses(hidden, model.output, gold, label_smoothing=label_smoothing)
 
 
 def _moved(tensor: Tensor, device: torch.device) -> Tensor:
     """Returns a tensor on a device, without waiting for what a CUDA device has yet to compute."""
     return tensor.to(device, non_blocking=device.type == "cuda")
-
-
-def _encode(encoder: Encoder, x: Tensor, source: "Packed") -> Tensor:
-    """What `Encoder.forward` computes: x (source tokens, d_model). Returns a tensor shaped like x."""
-    in_source = PackedAttention(source, source)
-    for layer in encoder.layers:
-        x = _encoder_layer(layer, x, in_source)
-    return encoder.norm(x)
-
-
-def _encoder_layer(layer: EncoderLayer, x: Tensor, in_source: "PackedAttention") -> Tensor:
-    def attend_to_source(x: Tensor) -> Tensor:
-        return in_source.attend(layer.self_attention, *layer.self_attention.queries_keys_values(x))
-
-    x = layer.residuals[0](x, attend_to_source)
-    return layer.residuals[1](x, layer.feed_forward)
-
-
-def _decode(decoder: Decoder, x: Tensor, target: "Packed", memory: Tensor, source: "Packed") -> Tensor:
-    """What `Decoder.forward` computes: x (target tokens, d_model), memory (source tokens, d_model) → shaped like x."""
-    in_target, to_source = PackedAttention(target, target, look_ahead=True), PackedAttention(target, source)
-    for layer, keys_values in zip(decoder.layers, decoder.keys_values(memory), strict=True):
-        x = _decoder_layer(layer, x, in_target, keys_values, to_source)
-    return decoder.norm(x)
-
-
-def _decoder_layer(
-    layer: DecoderLayer, x: Tensor, in_target: "PackedAttention", keys_values: KeysValues, to_source: "PackedAttention"
-) -> Tensor:
-    def attend_to_target(x: Tensor) -> Tensor:
-        return in_target.attend(layer.self_attention, *layer.self_attention.queries_keys_values(x))
-
-    def attend_to_memory(x: Tensor) -> Tensor:
-        return to_source.attend(layer.cross_attention, layer.cross_attention.queries(x), keys_values)
-
-    x = layer.residuals[0](x, attend_to_target)
-    x = layer.residuals[1](x, attend_to_memory)
-    return layer.residuals[2](x, layer.feed_forward)
 
 
 class Packed:
