@@ -9,7 +9,7 @@ from transformer_cli.data.vocabulary import SPECIALS, Vocabulary
 from transformer_cli.data.words import Joins
 from transformer_cli.runs.run import Run
 
-SOURCE, TARGET = Vocabulary([*SPECIALS, "ä", "\u2028"]), Vocabulary([*SPECIALS, "a"])
+SOURCE, TARGET = Vocabulary((*SPECIALS, "ä", "\u2028")), Vocabulary((*SPECIALS, "a"))
 JOINS = Joins(frozenset({"."}), frozenset({"("}), frozenset({("t", "-")}), frozenset({("ä", ".")}))
 
 

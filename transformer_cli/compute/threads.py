@@ -17,7 +17,7 @@ _starting = threading.Lock()  # held by whoever changes the process's number of 
 class SideBySide:
     """Worker threads that take one item at a time, for work that is too small to be split between torch's threads.
 
-    Workers start at once and live until `close`, the end of a `with` block or garbage collection. Several objects of
+    Workers start at once and live until the end of a `with` block or garbage collection. Several objects of
     this class may live at the same time. torch's number of threads in the process, and in every other thread, stays as
     it is. (One exception: a thread that calls torch for the first time within the millisecond in which workers start
     keeps a worker's number.)
@@ -58,16 +58,12 @@ class SideBySide:
         """Returns function's results in the order of the items; otherwise like `run`."""
         return list(self.run(function, items))
 
-    def close(self) -> None:
-        """End the workers."""
-        if self._pool is not None:
-            self._pool.shutdown()
-
     def __enter__(self) -> "SideBySide":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        if self._pool is not None:
+            self._pool.shutdown()
 
 
 IN_CALLER = SideBySide(1)

@@ -178,13 +178,13 @@ def _continuations(logits: Tensor, live: _Live, rules: Rules, beam_size: int) ->
 
 
 def _largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Returns the largest logits of each row in falling order, and their ids; of equal ones, the lower id first.
+    """Returns the largest logits of each row in falling order, and their ids. logits are overwritten.
 
-    logits are overwritten.
+    Of equal ones, a CPU takes the lower id first if there are up to FEW.
     """
     if logits.device.type != "cpu" or count > FEW:
-        order = _ordered(logits).topk(count, dim=1).indices
-        return logits.gather(1, order), order
+        found = logits.topk(count, dim=1)
+        return found.values, found.indices
     left, rows = logits.numpy(), np.arange(len(logits))
     ids = np.empty((count, len(left)), dtype=np.int64)
     largest = np.empty((count, len(left)), dtype=left.dtype)
@@ -193,18 +193,6 @@ def _largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
         largest[place] = left[rows, ids[place]]
         left[rows, ids[place]] = NOTHING
     return torch.from_numpy(largest).T, torch.from_numpy(ids).T
-
-
-def _ordered(logits: Tensor) -> Tensor:
-    """Returns a different integer for each logit of a row, float32 (rows, vocabulary): larger ones for larger logits.
-
-    Of equal logits, the lower id has the larger integer: of 1.0 2.0 1.0, the ids from the largest on are 1 0 2. The
-    bits of a float, read as an integer, are in the order of the floats, but negative ones the other way round. They
-    are put above 32 bits that are left for the id. Sorting the vocabulary, which is stable, would take longer.
-    """
-    bits = (logits + 0.0).view(torch.int32).long()  # -0.0 becomes 0.0
-    bits = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits)
-    return (bits << 32) - torch.arange(logits.shape[1], device=logits.device)
 
 
 def _ranked(

@@ -23,7 +23,7 @@ from transformer_cli.data.vocabulary import UNWRITTEN
 from transformer_cli.decoding.decoder import MOST_ROWS
 from transformer_cli.decoding.engine import BATCH_POSITIONS, Batch, longest_first
 from transformer_cli.decoding.interface import Hypothesis, score
-from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
+from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 
 IMPOSSIBLE = -1e9  # log-probabilities below this are those of tokens that may not be written
@@ -102,7 +102,6 @@ class CTranslate2Engine:
     ) -> Iterator[Batch]:
         """See `Engine`. `Hypothesis.attention` is always None: CTranslate2 returns the mean of the heads."""
         limits = [settings.limit(len(ids), self._positions) for ids in sentences]
-        refuse_long_prefix(len(prefix), min(limits, default=len(prefix)))
         decoding, begin = settings.decoding, _names(self._target, prefix)
         is_greedy = decoding.beam_size == 1
         alpha = 0.0 if is_greedy else decoding.length_penalty  # a greedy search has nothing to compare

@@ -17,7 +17,7 @@ from transformer_cli.decoding.constraints import Constraints
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import Decoder, Hypothesis, Rules, Step
 from transformer_cli.decoding.sampling import sample, uniform_numbers
-from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
+from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.attention import RecordedAttention
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.transformer import Transformer
@@ -47,13 +47,12 @@ def decode(
     for each sentence the number that its samples are keyed by (None: 0, 1, …). keep_attention: whether each hypothesis
     carries its attention weights, (heads, steps, source with <sos> and <eos>).
 
-    Raises DataError for a prefix that is longer than the translation may be, MemoryShortage.
+    Raises MemoryShortage.
     """
     keys = range(len(sentences)) if keys is None else keys
     tasks = []
     for ids, key in zip(sentences, keys, strict=True):
         limit = min(settings.limit(len(ids), model.config.max_length) for model in models)
-        refuse_long_prefix(len(prefix), limit)
         tasks.append(_Task(ids, key, limit))
     rows_of_each = settings.n_best if settings.decoding.sample else settings.decoding.beam_size
     size = max(1, MOST_ROWS // rows_of_each)
@@ -153,7 +152,7 @@ class TransformerDecoder:
         if len({each.shape for each in attention}) == 1 < len(attention):
             weights = torch.stack(attention).mean(dim=0)
         attended = weights.mean(dim=1).masked_fill(~self._is_word, -1.0).argmax(dim=1)  # over all heads
-        return Step(logits[0] if len(logits) == 1 else _mean_probability(logits), weights, attended)
+        return Step(logits[0] if len(logits) == 1 else mean_log_probs(logits), weights, attended)
 
     def select(self, rows: Tensor) -> None:
         """See `interface.Decoder`."""
@@ -169,7 +168,7 @@ def _step(tokens: Tensor, model: Transformer, cache: Cache) -> tuple[Tensor, Ten
     return logits, cache.apart(record[0].weights)[:, :, 0]
 
 
-def _mean_probability(logits: Sequence[Tensor]) -> Tensor:
+def mean_log_probs(logits: Sequence[Tensor]) -> Tensor:
     """Returns the logarithm of the mean of several models' probabilities, (rows, vocabulary)."""
     log_probs = torch.stack([each.float().log_softmax(dim=1) for each in logits])
     return log_probs.logsumexp(dim=0) - math.log(len(logits))

@@ -3,7 +3,6 @@
 Knows no pictures and no HTTP.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from torch import Tensor
 from transformer_cli.compute.memory import room_for
 from transformer_cli.data.fitting import Fitting
 from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
+from transformer_cli.decoding.decoder import mean_log_probs
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.translator import Options, Translation, Translator
@@ -116,5 +116,4 @@ def token_probabilities(models: Sequence[Transformer], source: Sequence[int], wr
         lambda: f"a look at {len(written)} steps of a translation does not fit in memory; split the sentence"
     ):
         logits = [model.output(model.decode(read, model.encode(sentence), sentence)[0]) for model in models]
-        log_probs = torch.stack([each.float().log_softmax(dim=1) for each in logits])
-        return (log_probs.logsumexp(dim=0) - math.log(len(models))).exp().cpu()
+        return mean_log_probs(logits).exp().cpu()

@@ -164,7 +164,7 @@ def test_a_large_file_is_compared_by_its_size_where_it_is_used(folder: Path, mon
     content = bytearray(path.read_bytes())
     content[-4] ^= 1
     path.write_bytes(content)
-    monkeypatch.setattr("transformer_cli.system.sums.check_file.__kwdefaults__", {"up_to": 100})
+    monkeypatch.setattr("transformer_cli.system.sums.check_sum.__kwdefaults__", {"up_to": 100})
     use_all(folder)
     assert verify(folder).damaged == [f"{path}: damaged: its content is not what was written (another CRC-32)"]
     cut(path, 4)

@@ -21,7 +21,7 @@ from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.engine import Engine, TransformerEngine
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
-from transformer_cli.errors import CheckpointError, ConfigError, DataError, DeviceError
+from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 from transformer_cli.evaluation.losses import sentence_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.export import positions_of, write_model
@@ -246,8 +246,6 @@ def test_what_cannot_be_done_is_refused_in_one_line(opened: Open, tmp_path: Path
         engine.refuse(search(sample=True), keep_attention=False)
     with pytest.raises(ConfigError, match=r"no attention of single heads, .*; name the run that it was made from$"):
         engine.refuse(search(), keep_attention=True)
-    with pytest.raises(DataError, match=r"^--prefix has 3 tokens, but the translation may have 2; shorten"):
-        translate(engine, SearchSettings(max_tokens=2), [7, 5, 9])
     with pytest.raises(DeviceError, match=r"^device mps: CTranslate2, which runs .*, does not have it; choose cpu$"):
         CTranslate2Engine(tmp_path, torch.device("mps"), positions=9, source=NAMES, target=NAMES)
     with pytest.raises(CheckpointError, match=r"CTranslate2 \S+ cannot open it: .*; delete the folder and .* again$"):
