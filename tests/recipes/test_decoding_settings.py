@@ -2,17 +2,15 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kinds import Tfm
 from sealed import reseal, set_config
 from transformer_cli.config.load import load_config
 from transformer_cli.inspection import plots
-
-Tfm = Callable[..., tuple[int, str, str]]
 
 SENTENCE = "Der alte Hund singt im Park."
 SAMPLE = ("--set", "decoding.sample=true", "--set", "decoding.temperature=4", "--set", "decoding.seed=3")

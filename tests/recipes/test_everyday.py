@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kinds import Tfm
 from transformer_cli.inspection import plots
 from transformer_cli.system.locks import exclusive
-
-Tfm = Callable[..., tuple[int, str, str]]
 
 RESULT_KEYS = {
     *("split", "sentences", "tokens", "loss", "loss_batch_mean", "ppl", "bleu", "bleu_signature"),

@@ -12,17 +12,15 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 
 from disturb import Disturbance, disturbed, fail_at
+from kinds import Tfm
 from torture import lasting
 from transformer_cli.inspection import plots
-
-Tfm = Callable[..., tuple[int, str, str]]
 
 pytestmark = pytest.mark.no_cover  # other tests run the same lines; counting them is slow
 

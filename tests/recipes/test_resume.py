@@ -5,7 +5,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from forked import Forks
+from kinds import Tfm
 from transformer_cli.data.lengths import Rows
 from transformer_cli.training.trainer import Trainer
-
-Tfm = Callable[..., tuple[int, str, str]]
 
 OFTEN = ("--set", "training.save_minutes=0.0005")  # several times in an epoch
 

@@ -2,13 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
 
-Tfm = Callable[..., tuple[int, str, str]]
+from kinds import Tfm
 
 SETTINGS = {
     "data.tokens": "subwords",

@@ -2,7 +2,6 @@
 
 import json
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,10 @@ import pytest
 from safetensors.torch import load_file
 
 from forked import Forks
+from kinds import TrainTiny
 from transformer_cli.config.load import load_config
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import train
-
-TrainTiny = Callable[..., Run]
 
 # 66 sentences are short enough: in the second step of an epoch one process has nothing to do.
 # eps: some gradients are 0 but for rounding, and Adam would make steps of learning_rate of them.

@@ -3,12 +3,11 @@
 import gzip
 import json
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-Tfm = Callable[..., tuple[int, str, str]]
+from kinds import Tfm
 
 SENTENCES = ("Der alte Hund singt im Park.", "", "Die junge Katze schläft zu Hause.", "   ", "Der alte Hund singt.")
 TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES).encode()

@@ -2,18 +2,17 @@
 
 import gzip
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forked import Forks
+from kinds import Tfm
 from transformer_cli.commands import translate as module
 from transformer_cli.compute.world import VARIABLES
 from transformer_cli.translator import Translation, Translator
-
-Tfm = Callable[..., tuple[int, str, str]]
 
 SMALL = "import transformer_cli.commands.translate as t; t.CHUNK = 7\n"
 KILLED = f"""{SMALL}

@@ -1,17 +1,15 @@
 """`tfm verify`, and what else a user sees of sums: notes, warnings, and which run is the newest."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kinds import Tfm
 from sealed import edit_sealed
 from transformer_cli.runs import verification
 from transformer_cli.runs.run import find_run
 from transformer_cli.system.sums import read_sums
 from transformer_cli.training.trainer import Trainer
-
-Tfm = Callable[..., tuple[int, str, str]]
 
 
 def flip(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,9 @@ def test_it_says_how_long_what_is_left_will_take(
     train_tiny: Callable[..., Run],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(best, "estimate", partial(hours.estimate, seconds=0.01))
     assert best.left(tmp_path / "nothing") == 1.0
     assert best.left(project / "runs/tiny") == 0.0
     train_tiny(tmp_path, "training.epochs=3")

@@ -4,18 +4,17 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kinds import Tfm
 from transformer_cli.errors import Interrupted
 
 COMMANDS = (
     *("prepare", "train", "evaluate", "compare", "score", "translate", "inspect", "serve", "curves"),
     *("runs", "export", "verify", "config", "doctor"),
 )
-Tfm = Callable[..., tuple[int, str, str]]
 
 
 def assert_one_line(answer: tuple[int, str, str], *fragments: str) -> None:

@@ -2,12 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kinds import Tfm
 from transformer_cli.commands.compare import CAUTION, RECIPE_CAUTION, comparisons_as_table, recipes_as_table
 from transformer_cli.evaluation import statistics
 from transformer_cli.evaluation.compare import (
@@ -20,8 +20,6 @@ from transformer_cli.evaluation.compare import (
 )
 from transformer_cli.evaluation.metrics import Interval
 from transformer_cli.evaluation.statistics import Difference, PairedScore, RecipeDifference
-
-Tfm = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)

@@ -1,14 +1,12 @@
 """Shell completion: the names that are offered, and the protocol by which a shell asks for them."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kinds import Tfm
 from transformer_cli.commands import completion
 from transformer_cli.config.load import load_config
-
-Tfm = Callable[..., tuple[int, str, str]]
 
 USING_A_RUN = ("evaluate", "translate", "inspect")
 

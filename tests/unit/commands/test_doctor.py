@@ -2,16 +2,14 @@
 
 import json
 import sys
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 import torch
 
+from kinds import Tfm
 from transformer_cli.commands import doctor
-
-Tfm = Callable[..., tuple[int, str, str]]
 
 
 def test_the_report_is_one_object_with_all_that_was_found(tfm: Tfm, project: Path) -> None:

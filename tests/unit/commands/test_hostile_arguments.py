@@ -1,11 +1,10 @@
 """Arguments that are not UTF-8, or hold escape codes and line feeds, in every place of every command."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-Tfm = Callable[..., tuple[int, str, str]]
+from kinds import Tfm
 
 TEXTS = {"bytes": "a\udc9b\udc80é", "escape": "\x1b]0;a\x07\n\x9b2J"}
 REFUSED = [

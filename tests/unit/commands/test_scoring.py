@@ -2,10 +2,9 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
-Tfm = Callable[..., tuple[int, str, str]]
+from kinds import Tfm
 
 
 def test_a_line_out_for_every_line_in(tfm: Tfm, project: Path, tmp_path: Path) -> None:

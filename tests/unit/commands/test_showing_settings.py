@@ -1,15 +1,13 @@
 """`tfm config`: the settings of the defaults, of a shipped config, of a file and of a run."""
 
-from collections.abc import Callable
 from pathlib import Path
 
+from kinds import Tfm
 from transformer_cli.config.configfile import shipped_configs
 from transformer_cli.config.load import load_config
 from transformer_cli.runs.run import Run
 
 SETTINGS = Path(__file__).parents[3] / "docs" / "settings.md"
-
-Tfm = Callable[..., tuple[int, str, str]]
 
 
 def test_what_is_printed_can_be_given_as_a_config(tfm: Tfm, tmp_path: Path) -> None:

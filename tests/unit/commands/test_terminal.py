@@ -157,7 +157,7 @@ def test_a_conversation(converse: Callable[..., int], forks: Forks, screen: Scre
     assert "runs/tiny: de → en\n" in screen.seen(until="de> ")
     screen.type("Der alte Hund singt im Park.\r")
     screen.seen(until=DOG)
-    screen.type(f"{'(' * 15}\r")
+    screen.type(f"x{'(' * 14}\r")
     screen.seen(until="line 2: 15 tokens, but the model takes at most 14 ")
     screen.type("Der alte Hund jault im Park.")
     screen.seen(until="jault im Park.")

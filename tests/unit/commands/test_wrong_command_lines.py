@@ -3,14 +3,12 @@
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kinds import Tfm
 from tables import classes_named_in, read_table
-
-Tfm = Callable[..., tuple[int, str, str]]
 
 ROWS = read_table(Path(__file__).with_name("wrong_command_lines.txt"))
 CONFIGS = {

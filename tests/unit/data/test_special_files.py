@@ -2,16 +2,14 @@
 
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kinds import Tfm
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.corpora import open_corpus
 from transformer_cli.errors import DataError
-
-Tfm = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kinds import Tfm
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import SubwordCodec
 from transformer_cli.decoding.settings import SearchSettings
@@ -20,8 +20,6 @@ from transformer_cli.runs.exported import Exported, Facts
 from transformer_cli.runs.run import is_new
 from transformer_cli.system.files import write_text
 from transformer_cli.translator import Options, Translator
-
-Tfm = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kinds import Tfm
 from sealed import reseal
 from small_run import make_run
 from transformer_cli.model.transformer import count_parameters
@@ -19,8 +19,6 @@ from transformer_cli.runs.listing import ListedRun, list_runs
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_state
 from transformer_cli.system.locks import exclusive
-
-Tfm = Callable[..., tuple[int, str, str]]
 
 
 def only(runs_dir: Path) -> ListedRun:

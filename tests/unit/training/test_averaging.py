@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from kinds import TrainTiny
 from outcomes import PowerCut
 from transformer_cli.errors import CheckpointError
 from transformer_cli.runs import checkpoints
@@ -18,8 +19,6 @@ from transformer_cli.runs.checkpoints import load_weights
 from transformer_cli.runs.listing import list_runs
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
-
-TrainTiny = Callable[..., Run]
 
 AVERAGING = ("training.batch_size=50", "training.epochs=5", "training.average=3")  # an epoch of four steps
 FAR = (*AVERAGING, "training.learning_rate=1e-1")  # the mean is far better than any epoch

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from kinds import TrainTiny
 from transformer_cli.errors import ConfigError
-from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation
 from transformer_cli.training.record import EventFile
-
-TrainTiny = Callable[..., Run]
 
 ON = ("training.tensorboard=true", "training.batch_size=100")  # an epoch of two steps
 FROM_HISTORY = {

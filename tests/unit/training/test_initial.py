@@ -1,7 +1,6 @@
 """Training that begins with another run's weights, and parts of a model that stay as they begin."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,13 +8,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from kinds import TrainTiny
 from sealed import reseal
 from transformer_cli.config.load import load_config
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.runs.checkpoints import load_last
 from transformer_cli.runs.run import Run
-
-TrainTiny = Callable[..., Run]
 
 SHORT = ("training.batch_size=100", "training.epochs=2")  # an epoch of two steps
 PARTS = ["source_embedding", "target_embedding", "encoder", "decoder", "output"]

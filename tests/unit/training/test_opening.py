@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from kinds import TrainTiny
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
@@ -15,7 +16,6 @@ from transformer_cli.runs.run import Run, find_run, is_new
 from transformer_cli.training.opening import Opened, join_run, open_run
 from transformer_cli.training.trainer import Trainer
 
-TrainTiny = Callable[..., Run]
 Open = Callable[..., AbstractContextManager[Opened]]
 
 STUCK = (

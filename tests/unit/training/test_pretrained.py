@@ -1,7 +1,7 @@
 """Pretrained vectors in training: which rows they fill, which stay, what is said, and that a run needs no file."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 
+from kinds import TrainTiny
 from transformer_cli.config.load import load_config
 from transformer_cli.data.codec import Codec
 from transformer_cli.data.dataset import Dataset
@@ -22,8 +23,6 @@ from transformer_cli.runs.run import Run
 from transformer_cli.training import pretrained as module
 from transformer_cli.training.pretrained import read_pretrained
 from transformer_cli.training.trainer import Trainer, train
-
-TrainTiny = Callable[..., Run]
 
 D_MODEL = 32
 FREEZE = "model.vectors.freeze=true"

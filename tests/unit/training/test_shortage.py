@@ -1,11 +1,11 @@
 """Too little memory: before a model is built, in a step, in a validation and in a search. Nothing learned is lost."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
+from kinds import Tfm, TrainTiny
 from sealed import reseal
 from transformer_cli.decoding import decoder
 from transformer_cli.decoding.settings import SearchSettings
@@ -19,8 +19,6 @@ from transformer_cli.runs.run import Run
 from transformer_cli.training import optimisers as muon
 from transformer_cli.translator import Options, Translator
 
-Tfm = Callable[..., tuple[int, str, str]]
-TrainTiny = Callable[..., Run]
 STACKS = 4  # of matrices that Muon works on at a time: 12 of attention in two stacks, inner, outer
 SHORT = ("training.batch_size=50", "training.epochs=2")  # an epoch of four steps
 

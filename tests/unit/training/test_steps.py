@@ -3,12 +3,13 @@
 import json
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from kinds import TrainTiny
 from transformer_cli.config.load import load_config
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import ConfigError
@@ -17,8 +18,6 @@ from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
 from transformer_cli.system import progress
 from transformer_cli.training.trainer import Trainer
-
-TrainTiny = Callable[..., Run]
 
 EPOCH = ("training.batch_size=10", "training.epochs=1")  # of 20 steps
 OFTEN = (*EPOCH, "training.validate_every=3", "training.average=2")

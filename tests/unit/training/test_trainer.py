@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from kinds import TrainTiny
 from oracles.draws import Draws
 from outcomes import PowerCut, outcome
 from transformer_cli.config.load import load_config
@@ -25,8 +26,6 @@ from transformer_cli.training import trainer as trainer_module
 from transformer_cli.training.opening import load_opened
 from transformer_cli.training.step import BatchLoss, Learner
 from transformer_cli.training.trainer import Trainer
-
-TrainTiny = Callable[..., Run]
 
 KEYS = [
     *("epoch", "step", "train_loss", "valid_loss", "train_loss_batch_mean", "valid_loss_batch_mean", "valid_ppl"),
