@@ -54,7 +54,8 @@ class Options:
     keep_attention: bool = False
     """let each translation carry its attention weights"""
     prefix: str | Sequence[int] = ""
-    """what every translation begins with, except that of a blank line: ids, or text without white space at its ends"""
+    """what every translation begins with, except that of a line without a letter: ids, or text without white space at
+    its ends"""
     split_sentences: bool = False
     """translate the sentences of a line one by one, with the white space that stands between them"""
 
@@ -378,7 +379,7 @@ class Translator:
         """Returns the first hypothesis as text; the others are its alternatives."""
         best, *others = (self._written(line, each, options) for each in found)
         if line.is_copied:
-            best = replace(best, text=line.sentence, tokens=line.sentence.split())
+            best = replace(best, text=line.sentence, tokens=self.run.codecs.target.encode(line.sentence).tokens)
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
     def _written(self, line: Line, found: Hypothesis, options: Options) -> Translation:
@@ -423,8 +424,9 @@ def whole(text: str, spans: Sequence[Span], translations: Sequence[Translation])
 
 
 def _joined(line: Line, parts: list[Translation]) -> Translation:
-    """Returns the translation of a line that was split."""
-    firsts = accumulate((len(part.source_tokens) for part in parts), initial=0)
+    """Returns the translation of a line that was split. Parts that were copied have no tokens in it, and no score."""
+    read = [part for part in parts if part.source_tokens]
+    firsts = accumulate((len(part.source_tokens) for part in read), initial=0)
     return Translation(
         source=line.sentence,
         source_tokens=line.read.tokens,
@@ -433,12 +435,12 @@ def _joined(line: Line, parts: list[Translation]) -> Translation:
             [(part.start, part.start + len(part.source)) for part in parts],
             [part.text for part in parts],
         ),
-        tokens=[token for part in parts for token in part.tokens],
-        log_prob=sum(part.log_prob for part in parts),
-        score=sum(part.score for part in parts) / max(1, len(parts)),
+        tokens=[token for part in read for token in part.tokens],
+        log_prob=sum(part.log_prob for part in read),
+        score=sum(part.score for part in read) / max(1, len(read)),
         source_ids=line.read.ids,
-        ids=[id_ for part in parts for id_ in part.ids],
-        alignment=[first + place for first, part in zip(firsts, parts, strict=False) for place in part.alignment],
+        ids=[id_ for part in read for id_ in part.ids],
+        alignment=[first + place for first, part in zip(firsts, read, strict=False) for place in part.alignment],
         was_too_long=line.was_too_long,
         sentences=parts,
     )

@@ -53,7 +53,7 @@ def evaluate(
         if path and path.is_dir():
             raise unwritable(path, "it is a folder")
         if path and not is_stream(path):  # what is wrong is told before there is work to lose
-            place = next(each for each in path.absolute().parents if each.exists())
+            place = next(each for each in path.resolve().parents if each.exists())
             if not (place.is_dir() and os.access(place, os.W_OK)):
                 raise unwritable(path, f"{place} is no folder, or closed to you")
     from transformer_cli.runs.run import find_run

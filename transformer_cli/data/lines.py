@@ -8,7 +8,7 @@ import gzip
 import io
 import logging
 import zlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from itertools import zip_longest
 from pathlib import Path
@@ -131,7 +131,10 @@ def decode_line(line: bytes, path: Path | str, number: int) -> str:
     return text[: LONGEST_LINE + 1]
 
 
-def has_letter(text: str) -> bool:
+INVISIBLE = "\u00ad\u200b\u2060\ufeff"  # where a line may break or may not, and a byte order mark
+
+
+def has_letter(text: Iterable[str]) -> bool:
     """Whether a text can be translated: numbers and marks alone are in no language."""
     return any(map(str.isalpha, text))
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from transformer_cli.data.lines import INVISIBLE
 from transformer_cli.data.random_cuts import BpeDropout, Inventory, UnigramSampling
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 from transformer_cli.errors import ConfigError
@@ -88,8 +89,14 @@ class Pieces:
 
     @cached_property
     def characters(self) -> set[str]:
-        """The characters that have a piece, and the space; all others are written as bytes."""
-        return set("".join([SPACE, *self._inventory().ids]).replace(SPACE, " "))
+        """The characters that have a piece, and the space; all others are written as bytes.
+
+        A space of another kind, or what is invisible, is among them only if a piece has it beside something else: where
+        it is rare, a word behind it is cut into pieces that the model has never seen there.
+        """
+        pieces = [piece.replace(SPACE, " ") for piece in self._inventory().ids]
+        beside = set("".join(piece for piece in pieces if len(piece) > 1))
+        return {char for char in "".join([" ", *pieces]) if char in beside or not (char.isspace() or char in INVISIBLE)}
 
     def encode(self, line: str) -> list[int]:
         """Returns the ids of a line's pieces; a blank line has none."""

@@ -26,7 +26,7 @@ def beam_search(decoder: Decoder, rules: Rules, *, beam_size: int, n_best: int) 
     """Returns the n_best hypotheses of each sentence, the best score first; fewer, if there are no more.
 
     Of equal scores, the hypothesis that was finished first goes first; of equal continuations, that of the better
-    hypothesis, then the lower id. With beam_size 1 this is greedy search.
+    hypothesis, then (on the CPU, and with few places) the lower id. With beam_size 1 this is greedy search.
     """
     live, finished = _begin(rules), _Finished(rules, beam_size, n_best)
     for length in range(1, int(rules.max_tokens.max()) + 1):

@@ -48,7 +48,7 @@ class Engine(Protocol):
 
         sentences: ids without <sos> and <eos>, at least one each, and no more than there are positions for. prefix: ids
         with which every translation begins. keys: for each sentence the number that its samples are keyed by. Raises
-        DataError, ConfigError or MemoryShortage.
+        ConfigError or MemoryShortage.
         """
 
 

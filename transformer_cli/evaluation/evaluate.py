@@ -17,6 +17,7 @@ from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.batching import rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side
 from transformer_cli.data.find import find_dataset
+from transformer_cli.data.fitting import read
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.lines import out_of_step, read_lines
 from transformer_cli.data.words import nearest_tokenizer
@@ -155,7 +156,7 @@ def judge(
     codecs, data = translator.run.codecs, translator.run.config.data
     if lowercase:
         data = data.model_copy(update={"lowercase": True})
-    sources = [codecs.source.encode(line) for line in text.sources]
+    sources = [read(codecs.source, line) for line in text.sources]
     references = [codecs.target.encode(line) for line in text.references]
     split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
     translations = translator.translate_encoded(text.sources, sources, Options(on_error="truncate"), settings)

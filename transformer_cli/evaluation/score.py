@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from transformer_cli.data.dataset import EncodedSplit, Side
+from transformer_cli.data.fitting import read
 from transformer_cli.data.lengths import fits
 from transformer_cli.data.lines import out_of_step, read_lines
 from transformer_cli.data.vocabulary import MARKERS, UNK
@@ -66,8 +67,9 @@ def score_pairs(
     total = 0.0
     while chunk := list(islice(pairs, CHUNK)):
         sides = []
-        for name, codec, texts in zip(names, (codecs.source, codecs.target), zip(*chunk, strict=True), strict=True):
-            encoded = [codec.encode(text) for text in texts]
+        sources, targets = zip(*chunk, strict=True)
+        both = ([read(codecs.source, text) for text in sources], [codecs.target.encode(text) for text in targets])
+        for name, encoded in zip(names, both, strict=True):
             for number, line in enumerate(encoded, start=n_lines + 1):
                 if limit is not None and not fits(len(line), limit):
                     raise DataError(

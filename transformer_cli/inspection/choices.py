@@ -68,7 +68,7 @@ def translate_from(
     if most_tokens is not None and len(read) > most_tokens:
         raise DataError(f"{len(read)} tokens, but at most {most_tokens} can be looked into; split the sentence")
     if not read:
-        raise DataError("the sentence is blank, so there is nothing to translate; give it a word")
+        raise DataError("the sentence has no letter, so there is nothing to translate; give it a word")
     n_words, limit = len(forced) - (EOS in forced[-1:]), translator.settings.limit(len(read), translator.max_length)
     if n_words > limit:
         raise DataError(f"{n_words} tokens are forced, but the translation may have {limit}; force fewer")

@@ -35,7 +35,7 @@ KINDS: dict[Kind, str] = {
 Floats = NDArray[np.floating[Any]]
 
 TINY = 1e-30  # stands in for the variance if all vectors are the same
-BLANK = "the sentence is blank, so there is nothing to inspect; give it a word"
+BLANK = "the sentence has no letter, so there is nothing to inspect; give it a word"
 
 
 _drawing = threading.Lock()

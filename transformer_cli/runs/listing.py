@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.model.size import count_by_part
 from transformer_cli.runs.evaluations import Kept, last_result
 from transformer_cli.runs.exported import is_exported
-from transformer_cli.runs.run import POINTERS, Run, find_run, is_new, steadily, training_lock
+from transformer_cli.runs.run import POINTERS, Run, find_run, is_new, steadily, told_as_damage, training_lock
 from transformer_cli.runs.state import TrainingState, is_averaged, load_average, load_state, read_validations
 from transformer_cli.system.files import bytes_in
 from transformer_cli.system.locks import is_locked
@@ -120,15 +121,23 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
     if is_trained:
         yield {"state": "training"}
         return
-    for checkpoint in {run.checkpoint(pointer) for pointer in POINTERS if run.has_checkpoint(pointer)}:
-        for name, wanted in read_sums(checkpoint).items():
-            check_sum(checkpoint / name, wanted, up_to=-1)  # no file's content, which would take long
+    for pointer in POINTERS:
+        if run.has_checkpoint(pointer):
+            steadily(folder / pointer, partial(_check_sizes, run, pointer))
     if state.has_ended(training) and (training.average is None or is_averaged(run, state)):
         yield {"state": "finished"}
     else:
         words = ["tfm", "train", "--config", str(folder / "config.yaml")]
         words += [] if run.config.name == folder.name else ["--set", f"name={folder.name}"]
         yield {"state": "unfinished", "resume": shlex.join(words)}
+
+
+def _check_sizes(run: Run, pointer: str) -> None:
+    """Compare the sizes of a checkpoint's files, which takes no time. Raises CheckpointError."""
+    checkpoint = run.checkpoint(pointer)
+    with told_as_damage():
+        for name, wanted in read_sums(checkpoint).items():
+            check_sum(checkpoint / name, wanted, up_to=-1)
 
 
 def _best_loss(run: Run, state: TrainingState) -> float:

@@ -67,7 +67,6 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     the same job ends early.
     """
     world = World.from_environment()
-    fresh = fresh and not world.is_restarted  # the run is the one that this command has begun
     device = choose_device_of(world, config.training.device)
     if config.training.tensorboard:
         check_tensorboard()
@@ -79,7 +78,14 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
             with world.together():
                 if world.is_first:
                     opened = held.enter_context(
-                        open_run(folder, config, device=device, data_dir=data_dir, fresh=fresh, world=world)
+                        open_run(
+                            folder,
+                            config,
+                            device=device,
+                            data_dir=data_dir,
+                            fresh=fresh and not world.is_restarted,  # then it is this command that has begun the run
+                            world=world,
+                        )
                     )
             with world.together():
                 if not world.is_first:

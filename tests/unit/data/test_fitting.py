@@ -33,7 +33,7 @@ def test_characters_of_no_training_text_are_read_as_those_they_mean(
 
 
 def test_characters_of_the_training_text_are_read_as_they_are() -> None:
-    text = ["1\N{NO-BREAK SPACE}000 Ha\N{SOFT HYPHEN}sen", "zwei Igel"] * 20
+    text = ["1\N{NO-BREAK SPACE}000 Hasen", "zwei Igel"] * 20
     codec = SubwordCodec(False, learn_pieces(text, size=290, algorithm="bpe"))
     fitting = Fitting(codec, None, "stop")
     for line in text:
@@ -41,9 +41,25 @@ def test_characters_of_the_training_text_are_read_as_they_are() -> None:
     assert fitting.line("ein\N{NARROW NO-BREAK SPACE}Igel").read == codec.encode("ein Igel")
 
 
+def test_a_space_that_is_rare_in_the_training_text_is_read_as_a_space() -> None:
+    text = [*["zwei Igel", "drei Hasen"] * 20, "3\N{NO-BREAK SPACE}km"]
+    codec = SubwordCodec(False, learn_pieces(text, size=290, algorithm="bpe"))
+    assert "\N{NO-BREAK SPACE}" in codec.pieces.raw
+    found = Fitting(codec, None, "stop").line("drei\N{NO-BREAK SPACE}Igel")
+    assert found.read == codec.encode("drei Igel")
+
+
 def test_a_line_without_a_letter_stays_as_it_is(translator: Translator) -> None:
     lines = ["---", "12.5 %", "😀", "\N{ZERO WIDTH SPACE}", "  "]
     wanted = [*lines[:3], "", ""]
     assert translator.translate(lines) == wanted
     assert translator.translate(lines, Options(split_sentences=True)) == [*wanted[:-1], "  "]
-    assert translator.translate([f"{SENTENCE} 😀"], Options(split_sentences=True))[0].endswith(" 😀")
+    (joined,) = translator.translations([f"12.5! {SENTENCE} 😀"], Options(split_sentences=True))
+    (alone,) = translator.translations([SENTENCE])
+    assert joined.text == f"12.5! {alone.text} 😀"
+    assert (joined.tokens, joined.alignment, joined.score) == (alone.tokens, alone.alignment, alone.score)
+
+
+def test_text_without_letters_is_translated_by_a_model_of_such_text() -> None:
+    codec = SubwordCodec(False, learn_pieces(["1 2 3", "3 2 1"] * 20, size=265, algorithm="bpe"))
+    assert Fitting(codec, None, "stop").line("2 1").read == codec.encode("2 1")

@@ -69,7 +69,7 @@ def test_subwords_can_be_forced(by_subwords: Translator) -> None:
 @pytest.mark.parametrize(
     ("sentence", "forced", "error"),
     [
-        (" ", [], "the sentence is blank, so there is nothing to translate; give it a word"),
+        (" ", [], "the sentence has no letter, so there is nothing to translate; give it a word"),
         ("Hund " * 20, [], "20 tokens, but the model takes at most 14"),
         (SENTENCE, [4, PAD], "prefix: 1 is not the id of a token that the model can write"),
         (SENTENCE, [SOS], "prefix: 2 is not"),

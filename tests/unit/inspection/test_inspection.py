@@ -184,7 +184,7 @@ def test_a_word_has_the_vector_of_its_spelling_else_of_another(vectors: str, cap
 
 
 def test_word_vectors_that_cannot_be_looked_into(vectors: str) -> None:
-    with pytest.raises(DataError, match="the sentence is blank"):
+    with pytest.raises(DataError, match="the sentence has no letter"):
         attend_over_words(" \n", vectors)
     with pytest.raises(DataError, match=r"some\.vec: no vector for any word of the sentence"):
         attend_over_words("ein Hund", vectors)

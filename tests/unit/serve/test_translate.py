@@ -144,7 +144,7 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
         # what is asked about one sentence
         ({"path": "", "q": "a\nb"}, "q parameter: String should match pattern '^[^\\n]*$'"),
         ({"path": "", "q": ["a"]}, "q parameter: Input should be a valid string"),
-        ({"path": "", "q": " "}, "the sentence is blank, so there is nothing to translate; give it a word"),
+        ({"path": "", "q": " "}, "the sentence has no letter, so there is nothing to translate; give it a word"),
         ({"path": "", "kind": None}, "missing kind parameter"),
         ({"path": "", "kind": "all"}, "kind parameter: Input should be 'encoder', 'decoder' or 'cross'"),
         ({"path": "", "head": 3}, "head 3: a layer has heads 1 to 2; choose one of them"),
