@@ -7,11 +7,12 @@ linear in the length of the document, and nothing recurses.
 
 import html
 import re
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from transformer_cli.data.lines import has_letter
+from transformer_cli.data.lines import INVISIBLE, has_letter
 
 Span = tuple[int, int]
 """Where something begins in a text and where it ends, in characters"""
@@ -64,15 +65,31 @@ def word_links(
 
 def _spans(text: str, tokens: Sequence[str]) -> list[Span | None]:
     """Returns where each token stands in a text; None for one that is not found."""
+    text, places = _as_read(text)
     lower = text.lower() if len(text.lower()) == len(text) else text
     found: list[Span | None] = []
     place = 0
     for token in tokens:
         word = token.strip() if lower is text else token.strip().lower()
         start = lower.find(word, place, place + len(word) + NEAR) if word else -1
-        found.append((start, start + len(word)) if start >= 0 else None)
+        found.append((places[start], places[start + len(word)]) if start >= 0 else None)
         place = place if start < 0 else start + len(word)
     return found
+
+
+def _as_read(text: str) -> tuple[str, Sequence[int]]:
+    """Returns a text as `fitting.read` may have put it, and where each of its characters begins; then where it ends."""
+    if text.isascii():
+        return text, range(len(text) + 1)
+    characters: list[str] = []
+    places: list[int] = []
+    for place, char in enumerate(text):
+        if characters and len(composed := unicodedata.normalize("NFC", characters[-1] + char)) == 1:
+            characters[-1] = composed
+        elif char not in INVISIBLE:
+            characters.append(char)
+            places.append(place)
+    return "".join(characters), [*places, len(text)]
 
 
 @dataclass(slots=True)

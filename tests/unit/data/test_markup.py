@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_cli.data.markup import Block, Document, Link
+from transformer_cli.data.markup import Block, Document, Link, word_links
 
 Translated = tuple[str, list[Link]]
 
@@ -141,6 +141,14 @@ def test_an_element_goes_round_the_longest_run_of_its_words() -> None:
         ((14, 17), (13, 16)),
     ]
     assert document.render([(text, links)]) == "He gets up <b>early</b>."
+
+
+def test_a_word_is_found_as_it_is_written_though_it_was_read_otherwise() -> None:
+    source = "Ma\N{COMBINING DIAERESIS}d\N{SOFT HYPHEN}chen ja"
+    assert word_links(source, ["mädchen", "ja"], "girl yes", ["girl", "yes"], [0, 1]) == [
+        ((0, 9), (0, 4)),
+        ((10, 12), (5, 8)),
+    ]
 
 
 def test_what_has_no_linked_words_is_kept() -> None:
