@@ -379,7 +379,10 @@ class Translator:
         """Returns the first hypothesis as text; the others are its alternatives."""
         best, *others = (self._written(line, each, options) for each in found)
         if line.is_copied:
-            best = replace(best, text=line.sentence, tokens=self.run.codecs.target.encode(line.sentence).tokens)
+            cut = (
+                self.run.codecs.target.encode(line.sentence).tokens if not line.was_too_long else line.sentence.split()
+            )
+            best = replace(best, text=line.sentence, tokens=cut)
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
     def _written(self, line: Line, found: Hypothesis, options: Options) -> Translation:
