@@ -379,10 +379,9 @@ class Translator:
         """Returns the first hypothesis as text; the others are its alternatives."""
         best, *others = (self._written(line, each, options) for each in found)
         if line.is_copied:
-            cut = (
-                self.run.codecs.target.encode(line.sentence).tokens if not line.was_too_long else line.sentence.split()
-            )
-            best = replace(best, text=line.sentence, tokens=cut)
+            codec = self.run.codecs.target
+            tokens = line.sentence.split() if line.was_too_long else codec.encode(line.sentence).tokens
+            best = replace(best, text=line.sentence, tokens=tokens)
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
     def _written(self, line: Line, found: Hypothesis, options: Options) -> Translation:
