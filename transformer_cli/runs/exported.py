@@ -20,7 +20,7 @@ from transformer_cli.errors import CheckpointError, DataError, FileError
 from transformer_cli.runs.run import EXPORTED, Identity, Opened, Run, read_config
 from transformer_cli.system.files import write_json
 from transformer_cli.system.reading import read_json
-from transformer_cli.system.sums import check_sum, read_sums, write_sums
+from transformer_cli.system.sums import check_files, write_sums
 
 FORMAT_VERSION = 2
 AGAIN = "delete the folder and export the run again"
@@ -53,8 +53,7 @@ class Exported(Opened):
     def open(folder: Path) -> "Exported":
         """Open an exported run's folder. Raises CheckpointError if it is damaged or of another version, ConfigError."""
         try:
-            for name, each in read_sums(folder).items():
-                check_sum(folder / name, each)
+            check_files(folder)
             value = read_json(folder / EXPORTED)
             version = value["format_version"]
             if version != FORMAT_VERSION:

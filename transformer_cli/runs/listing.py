@@ -21,7 +21,7 @@ from transformer_cli.runs.run import POINTERS, Run, find_run, is_new, steadily, 
 from transformer_cli.runs.state import TrainingState, is_averaged, load_average, load_state, read_validations
 from transformer_cli.system.files import bytes_in
 from transformer_cli.system.locks import is_locked
-from transformer_cli.system.sums import check_sum, read_sums
+from transformer_cli.system.sums import check_files
 
 log = logging.getLogger(__name__)
 
@@ -134,10 +134,8 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
 
 def _check_sizes(run: Run, pointer: str) -> None:
     """Compare the sizes of a checkpoint's files, which takes no time. Raises CheckpointError."""
-    checkpoint = run.checkpoint(pointer)
     with told_as_damage():
-        for name, wanted in read_sums(checkpoint).items():
-            check_sum(checkpoint / name, wanted, up_to=-1)
+        check_files(run.checkpoint(pointer), up_to=-1)
 
 
 def _best_loss(run: Run, state: TrainingState) -> float:

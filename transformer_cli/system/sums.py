@@ -61,6 +61,12 @@ def check_file(path: Path) -> None:
     check_sum(path, sums.get(path.name))
 
 
+def check_files(folder: Path, *, up_to: int | None = SUMMED) -> None:
+    """Compare all files of a folder that have sums. Raises FileError; see `check_sum`."""
+    for name, wanted in read_sums(folder).items():
+        check_sum(folder / name, wanted, up_to=up_to)
+
+
 def check_sum(path: Path, wanted: str | None, *, up_to: int | None = SUMMED) -> None:
     """Compare a file with a sum; one of more than `up_to` bytes by its size alone. Raises FileError."""
     try:
