@@ -12,7 +12,6 @@ from itertools import accumulate
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from transformer_cli.compute.devices import choose_device
 from transformer_cli.config.load import checked, override_decoding
@@ -51,8 +50,6 @@ class Options:
     """leave `<unk>` in the text, instead of the source word that the decoder attends to most"""
     on_error: OnError = "stop"
     """what becomes of a line that is too long"""
-    keep_attention: bool = False
-    """let each translation carry its attention weights"""
     prefix: str | Sequence[int] = ""
     """what every translation begins with, except that of a line without a letter: ids, or text without white space at
     its ends"""
@@ -82,9 +79,6 @@ class Translation:
     """the ids of the decoder's tokens, without <sos> and <eos>"""
     alignment: list[int]
     """for each of the decoder's tokens, the index in source_tokens of the one that was attended to most"""
-    attention: Tensor | None = None
-    """(heads, steps, source with <sos> and <eos>): the last layer's attention weights while it read <sos>, then each
-    token; None unless `Options.keep_attention` is set and the sentence is not blank"""
     alternatives: list["Translation"] = field(default_factory=list)
     """the other ones of the n best, the best first; empty unless `SearchSettings.n_best` asks for several"""
     was_too_long: bool = False
@@ -284,12 +278,12 @@ class Translator:
         Raises ConfigError for what the engine cannot do, DataError for a prefix that cannot be written.
         """
         options, settings = options or self.options, settings or self.settings
-        if options.split_sentences and (settings.n_best > 1 or options.prefix or options.keep_attention):
+        if options.split_sentences and (settings.n_best > 1 or options.prefix):
             raise ConfigError(
-                "split_sentences: n_best, prefix and keep_attention are about one sentence; leave them out, or give "
-                "each sentence as a line of its own"
+                "split_sentences: n_best and prefix are about one sentence; leave them out, or give each sentence as a "
+                "line of its own"
             )
-        self.engine.refuse(settings, keep_attention=options.keep_attention)
+        self.engine.refuse(settings)
         fitting = Fitting(self.run.codecs.source, self.max_length, options.on_error)
         return _Job(options, settings, fitting, self._prefix(options))
 
@@ -327,7 +321,6 @@ class Translator:
             job.settings,
             prefix=job.prefix,
             keys=[keys[row] for row in wordy],
-            keep_attention=job.options.keep_attention,
         )
         for rows, found in batches:  # while others are translated
             for row, hypotheses in zip((wordy[row] for row in rows), found, strict=True):
@@ -398,7 +391,6 @@ class Translator:
             source_ids=read.ids,
             ids=found.tokens,
             alignment=alignment,
-            attention=found.attention,
             start=line.start,
         )
 

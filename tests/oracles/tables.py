@@ -26,10 +26,7 @@ def table(sentence: int, tokens: tuple[int, ...], spread: float = 2.0) -> tuple[
 
 @dataclass
 class TableDecoder:
-    """Answers from `table`. Its attention, of one head to three positions, tells which tokens a row has read.
-
-    Step 2 of a row that has read <sos> A B attends (sentence, A, B), and attends most to 10·A + B.
-    """
+    """Answers from `table`. What it attends to tells which tokens a row has read: after <sos> A B it is 10·A + B."""
 
     sentences: list[int]
     n_rows: list[list[int]] = field(default_factory=list)  # rows of each sentence that goes on, at each step
@@ -42,8 +39,8 @@ class TableDecoder:
         self.rows = [(*row, token) for row, token in zip(self.rows, tokens.tolist(), strict=True)]
         self.n_rows.append([len([*rows]) for _, rows in groupby(self.of)])
         logits = torch.tensor([table(sentence, row[1:]) for sentence, row in zip(self.of, self.rows, strict=True)])
-        read = [(sentence, *(0, *row)[-2:]) for sentence, row in zip(self.of, self.rows, strict=True)]
-        return Step(logits, torch.tensor(read)[:, None].float(), torch.tensor([10 * one + two for _, one, two in read]))
+        read = [(0, *row)[-2:] for row in self.rows]
+        return Step(logits, torch.tensor([10 * one + two for one, two in read]))
 
     def select(self, rows: Tensor) -> None:
         self.rows = [self.rows[row] for row in rows.tolist()]

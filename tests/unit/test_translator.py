@@ -222,18 +222,6 @@ def test_a_prefix_that_cannot_be_written_is_an_error(
         list(translator.stream([" ", line], Options(prefix=prefix), settings, first_line=7, chunk=2))
 
 
-# What translations carry
-
-
-def test_an_alignment_is_the_largest_weight_of_the_attention_that_travels_along(translator: Translator) -> None:
-    for settings in (SearchSettings(), BEAM):
-        (each,) = translator.translations(["Der alte Hund singt im Park."], Options(keep_attention=True), settings)
-        assert each.attention is not None
-        of_words = each.attention.mean(dim=0)[: len(each.tokens), 1:-1]
-        assert each.alignment == of_words.argmax(dim=1).tolist()
-        assert max(each.alignment) < len(each.source_tokens)
-
-
 # Several runs
 
 
@@ -365,6 +353,6 @@ def test_blocks_with_a_word_that_is_too_long_are_counted(
 
 
 def test_what_is_about_one_sentence_is_refused_for_several(translator: Translator) -> None:
-    for options in ({"n_best": 2, "beam_size": 2}, {"prefix": "the"}, {"keep_attention": True}):
-        with pytest.raises(ConfigError, match="split_sentences: n_best, prefix and keep_attention are about one sent"):
+    for options in ({"n_best": 2, "beam_size": 2}, {"prefix": "the"}):
+        with pytest.raises(ConfigError, match="split_sentences: n_best and prefix are about one sentence"):
             translator.with_options(split_sentences=True, **options).translate(["Hund"])

@@ -184,7 +184,6 @@ def translate(
     translator.options = Options(
         keep_unk=keep_unk,
         on_error=on_error,
-        keep_attention=attention is not None,
         prefix=as_text(prefix, "--prefix"),
         split_sentences=split_sentences,
     )
@@ -312,7 +311,7 @@ class _Work:
                 "max_tokens": settings.max_tokens,
                 **settings.decoding.model_dump(mode="json"),
             },
-            "options": {key: value for key, value in asdict(options).items() if key != "keep_attention"},
+            "options": asdict(options),
             "form": self.form,
             "version": version("transformer-cli"),
             "chunk": CHUNK,

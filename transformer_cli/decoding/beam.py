@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_cli.decoding.interface import Decoder, Hypothesis, Rules, Step, score
+from transformer_cli.decoding.interface import Decoder, Hypothesis, Rules, score
 
 FEW = 64  # up to so many largest logits, taking one after the other is faster on a CPU
 IN_CACHE = 64  # rows of logits whose intermediate results stay in a processor's cache
@@ -31,7 +31,7 @@ def beam_search(decoder: Decoder, rules: Rules, *, beam_size: int, n_best: int) 
     live, finished = _begin(rules), _Finished(rules, beam_size, n_best)
     for length in range(1, int(rules.max_tokens.max()) + 1):
         step = decoder.step(live.newest)
-        finished.record(step)
+        finished.attended.append(step.attended)
         continuations = _continuations(step.logits, live, rules, beam_size)
         places = _ranked(continuations, live, length, finished, rules)
         is_last = rules.max_tokens[live.sentences, None] == length
@@ -87,7 +87,7 @@ class _Places:
 
 
 class _Finished:
-    """The best finished hypotheses of each sentence, and what is needed to tell their tokens and their attention."""
+    """The best finished hypotheses of each sentence, and what is needed to tell their tokens and alignment."""
 
     def __init__(self, rules: Rules, beam_size: int, n_best: int) -> None:
         shape, device = (len(rules.max_tokens), beam_size), rules.max_tokens.device
@@ -97,14 +97,7 @@ class _Finished:
         self._n_best = n_best
         self._longest = rules.max_tokens.float() ** rules.length_penalty
         self._done: list[tuple[list[int], list[int], float]] = []  # tokens, path, log_prob
-        self._attended: list[Tensor] = []  # for each step: (rows,)
-        self._attention: list[Tensor] = []  # for each step: (rows, heads, source), if it is kept
-
-    def record(self, step: Step) -> None:
-        """Remember what the step attended to."""
-        self._attended.append(step.attended)
-        if self._rules.keep_attention:
-            self._attention.append(step.attention)
+        self.attended: list[Tensor] = []  # for each step: (rows,)
 
     def add(self, live: _Live, places: _Places, is_finished: Tensor) -> None:
         """Rank the places that are finished, bool (sentences, beam_size), among the finished ones; keep the best."""
@@ -132,21 +125,19 @@ class _Finished:
 
     def best(self) -> list[list[Hypothesis]]:
         """Returns the n best of each sentence."""
-        attended = [each.tolist() for each in self._attended]
+        attended = [each.tolist() for each in self.attended]
         numbers = self._numbers[:, : self._n_best].tolist()
         found = [[self._hypothesis(number, attended) for number in row if number >= 0] for row in numbers]
         return [sorted(each, key=lambda one: -one.score) for each in found]  # rounding: scores were float32 so far
 
     def _hypothesis(self, number: int, attended: list[list[int]]) -> Hypothesis:
         tokens, path, log_prob = self._done[number]
-        attention = [weights[row] for weights, row in zip(self._attention, path, strict=False)]
         words = tokens[:-1] if tokens[-1] == self._rules.eos else tokens
         return Hypothesis(
             words,
             [attended[step][row] for step, row in enumerate(path[: len(words)])],
             log_prob,
             score(log_prob, len(tokens), self._rules.length_penalty),
-            torch.stack(attention, dim=1) if attention else None,
         )
 
 

@@ -77,18 +77,12 @@ class CTranslate2Engine:
         """The type in which matrices are multiplied on this machine, such as int8_float32."""
         return str(self._translator.compute_type)
 
-    def refuse(self, settings: SearchSettings, *, keep_attention: bool) -> None:
+    def refuse(self, settings: SearchSettings) -> None:
         """See `Engine`: what CTranslate2 cannot do as tfm does."""
-        other = "name the run that it was made from"
         if settings.decoding.sample:
             raise ConfigError(
                 f"{self._folder}: an exported model draws no samples: CTranslate2's random numbers would depend on the "
-                f"lines around each line; set decoding.sample to false, or {other}"
-            )
-        if keep_attention:
-            raise ConfigError(
-                f"{self._folder}: an exported model has no attention of single heads, since CTranslate2 returns their "
-                f"mean; {other}"
+                f"lines around each line; set decoding.sample to false, or name the run that it was made from"
             )
 
     def translate(
@@ -98,9 +92,8 @@ class CTranslate2Engine:
         *,
         prefix: Ids,
         keys: Sequence[int],
-        keep_attention: bool,
     ) -> Iterator[Batch]:
-        """See `Engine`. `Hypothesis.attention` is always None: CTranslate2 returns the mean of the heads."""
+        """See `Engine`."""
         limits = [settings.limit(len(ids), self._positions) for ids in sentences]
         decoding, begin = settings.decoding, _names(self._target, prefix)
         is_greedy = decoding.beam_size == 1

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from transformer_cli.compute.memory import room_for
 from transformer_cli.data.batching import pad_ids
-from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS, UNWRITTEN
+from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNWRITTEN
 from transformer_cli.decoding.beam import beam_search
 from transformer_cli.decoding.constraints import Constraints
 from transformer_cli.decoding.greedy import greedy
@@ -37,15 +37,13 @@ def decode(
     *,
     prefix: Sequence[int] = (),
     keys: Sequence[int] | None = None,
-    keep_attention: bool = False,
 ) -> list[list[Hypothesis]]:
     """Returns the n best translations of each sentence of a batch, or so many samples; the best score first.
 
     A sentence that has fewer translations gets fewer. models: one, or several of the same vocabularies and on the same
     device, which predict the mean of their probabilities. sentences: ids without <sos> and <eos>, at least one per
     sentence, and no more than any model has positions for. prefix: ids with which each translation has to begin. keys:
-    for each sentence the number that its samples are keyed by (None: 0, 1, …). keep_attention: whether each hypothesis
-    carries its attention weights, (heads, steps, source with <sos> and <eos>).
+    for each sentence the number that its samples are keyed by (None: 0, 1, …).
 
     Raises MemoryShortage.
     """
@@ -60,7 +58,7 @@ def decode(
     for start in range(0, len(tasks), size):
         part = tasks[start : start + size]
         with room_for(partial(_too_large, part, rows_of_each)):
-            found += _decode_together(models, part, settings, prefix, keep_attention)
+            found += _decode_together(models, part, settings, prefix)
     return found
 
 
@@ -83,11 +81,7 @@ def _too_large(tasks: Sequence[_Task], rows_of_each: int) -> str:
 
 
 def _decode_together(
-    models: Sequence[Transformer],
-    tasks: Sequence[_Task],
-    settings: SearchSettings,
-    prefix: Sequence[int],
-    keep_attention: bool,
+    models: Sequence[Transformer], tasks: Sequence[_Task], settings: SearchSettings, prefix: Sequence[int]
 ) -> list[list[Hypothesis]]:
     """Decode these sentences side by side."""
     device, decoding = next(models[0].parameters()).device, settings.decoding
@@ -100,18 +94,12 @@ def _decode_together(
         never=torch.tensor(UNWRITTEN, device=device),
         constraints=Constraints(decoding.no_repeat_ngram, prefix),
         length_penalty=decoding.length_penalty,
-        keep_attention=keep_attention,
     )
     if decoding.sample:
-        found = _samples(decoder, rules, tasks, settings)
-    elif decoding.beam_size == 1:
-        found = [[each] for each in greedy(decoder, rules)]
-    else:
-        found = beam_search(decoder, rules, beam_size=decoding.beam_size, n_best=settings.n_best)
-    return [
-        [_without_padding(each, len(task.ids)) for each in alternatives]
-        for task, alternatives in zip(tasks, found, strict=True)
-    ]
+        return _samples(decoder, rules, tasks, settings)
+    if decoding.beam_size == 1:
+        return [[each] for each in greedy(decoder, rules)]
+    return beam_search(decoder, rules, beam_size=decoding.beam_size, n_best=settings.n_best)
 
 
 def _samples(
@@ -152,7 +140,7 @@ class TransformerDecoder:
         if len({each.shape for each in attention}) == 1 < len(attention):
             weights = torch.stack(attention).mean(dim=0)
         attended = weights.mean(dim=1).masked_fill(~self._is_word, -1.0).argmax(dim=1)  # over all heads
-        return Step(logits[0] if len(logits) == 1 else mean_log_probs(logits), weights, attended)
+        return Step(logits[0] if len(logits) == 1 else mean_log_probs(logits), attended)
 
     def select(self, rows: Tensor) -> None:
         """See `interface.Decoder`."""
@@ -172,9 +160,3 @@ def mean_log_probs(logits: Sequence[Tensor]) -> Tensor:
     """Returns the logarithm of the mean of several models' probabilities, (rows, vocabulary)."""
     log_probs = torch.stack([each.float().log_softmax(dim=1) for each in logits])
     return log_probs.logsumexp(dim=0) - math.log(len(logits))
-
-
-def _without_padding(found: Hypothesis, length: int) -> Hypothesis:
-    if found.attention is None:
-        return found
-    return replace(found, attention=found.attention[:, :, : length + MARKERS].cpu())

@@ -32,7 +32,7 @@ class Engine(Protocol):
     def max_length(self) -> int | None:
         """The most positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
 
-    def refuse(self, settings: SearchSettings, *, keep_attention: bool) -> None:
+    def refuse(self, settings: SearchSettings) -> None:
         """Raises ConfigError for what this engine cannot do: callers ask before they read or translate anything."""
 
     def translate(
@@ -42,7 +42,6 @@ class Engine(Protocol):
         *,
         prefix: Sequence[int],
         keys: Sequence[int],
-        keep_attention: bool,
     ) -> Iterator[Batch]:
         """Yields batches as they are done, in any order, while others are translated; each row comes once.
 
@@ -68,7 +67,7 @@ class TransformerEngine:
         """The least of the models'."""
         return min((limit for model in self.models if (limit := model.config.max_length) is not None), default=None)
 
-    def refuse(self, settings: SearchSettings, *, keep_attention: bool) -> None:
+    def refuse(self, settings: SearchSettings) -> None:
         """See `Engine`: ours can do everything."""
 
     def translate(
@@ -78,7 +77,6 @@ class TransformerEngine:
         *,
         prefix: Sequence[int],
         keys: Sequence[int],
-        keep_attention: bool,
     ) -> Iterator[Batch]:
         """See `Engine`."""
         batches = longest_first(sentences, BATCH_POSITIONS if self._on_cpu else LARGE_BATCH_POSITIONS)
@@ -90,7 +88,6 @@ class TransformerEngine:
                 settings,
                 prefix=prefix,
                 keys=[keys[row] for row in rows],
-                keep_attention=keep_attention,
             )
 
         with SideBySide(min(self._batches_at_a_time, len(batches)) or 1) as workers:

@@ -26,14 +26,10 @@ def one_at_a_time(decoder: Decoder, rules: Rules, choose: Choose) -> list[Hypoth
     tokens = torch.full((n_rows, longest), eos, device=device)
     attended = torch.zeros((n_rows, longest), dtype=torch.int64, device=device)
     log_probs = torch.zeros(n_rows, device=device)
-    attention: list[list[Tensor]] = [[] for _ in range(n_rows)]
     alive = torch.arange(n_rows, device=device)  # for each of the decoder's rows, its row in the result
     newest = torch.full((n_rows,), rules.sos, device=device)
     for position in range(longest):
         step = decoder.step(newest)
-        if rules.keep_attention:
-            for row, weights in zip(alive.tolist(), step.attention, strict=True):
-                attention[row].append(weights)
         logits = step.logits.float()
         log_total = logits.logsumexp(dim=1)
         logits.index_fill_(1, rules.never, float("-inf"))
@@ -49,7 +45,7 @@ def one_at_a_time(decoder: Decoder, rules: Rules, choose: Choose) -> list[Hypoth
                 break
             alive, newest = alive[kept], newest[kept]
             decoder.select(kept)
-    rows = zip(tokens.tolist(), attended.tolist(), log_probs.tolist(), attention, max_tokens.tolist(), strict=True)
+    rows = zip(tokens.tolist(), attended.tolist(), log_probs.tolist(), max_tokens.tolist(), strict=True)
     return [_hypothesis(*row, eos, rules.length_penalty) for row in rows]
 
 
@@ -61,19 +57,9 @@ def _argmax(logits: Tensor) -> Tensor:
 
 
 def _hypothesis(
-    tokens: list[int],
-    attended: list[int],
-    log_prob: float,
-    attention: list[Tensor],
-    limit: int,
-    eos: int,
-    length_penalty: float,
+    tokens: list[int], attended: list[int], log_prob: float, limit: int, eos: int, length_penalty: float
 ) -> Hypothesis:
-    """Cut a row's lists at <eos>. attention: one tensor (heads, source) per step, or [] if it was not kept.
-
-    limit: how many tokens the row was allowed.
-    """
+    """Cut a row's lists at <eos>. limit: how many tokens the row was allowed."""
     length = tokens.index(eos) if eos in tokens else len(tokens)
     n_chosen = min(length + 1, limit)  # <eos> too, if it was reached
-    kept = torch.stack(attention, dim=1) if attention else None  # (heads, steps, source)
-    return Hypothesis(tokens[:length], attended[:length], log_prob, score(log_prob, n_chosen, length_penalty), kept)
+    return Hypothesis(tokens[:length], attended[:length], log_prob, score(log_prob, n_chosen, length_penalty))

@@ -19,13 +19,11 @@ class Step:
 
     logits: Tensor
     """(rows, vocabulary), for the next token; the search may change them in place"""
-    attention: Tensor
-    """(rows, heads, source), the last layer's attention weights for the token just read
-
-    Source positions count from <sos>, which is position 0; each head's weights sum to 1.
-    """
     attended: Tensor
-    """int64 (rows,), the source position with the most weight over all heads; <sos>, <eos> and padding do not count"""
+    """int64 (rows,), the source position that the last layer attended to most, over all heads, when it read the token
+
+    Positions count from <sos>, which is position 0; <sos>, <eos> and padding are never the answer.
+    """
 
 
 class Decoder(Protocol):
@@ -58,8 +56,6 @@ class Rules:
     """what depends on the tokens so far"""
     length_penalty: float = 1.0
     """α of the scores"""
-    keep_attention: bool = False
-    """whether each hypothesis carries the attention of its steps"""
 
 
 def score(log_prob: float, length: int, length_penalty: float) -> float:
@@ -82,8 +78,3 @@ class Hypothesis:
     """sum of the log-probabilities of the tokens, and of <eos> if it was reached; NaN if it was not wanted"""
     score: float
     """what hypotheses of a sentence are compared by: log_prob / length^α, <eos> counted if it was reached"""
-    attention: Tensor | None = None
-    """(heads, steps, source), if it was asked for: step 0 reads <sos>, step i reads tokens[i - 1] and chooses tokens[i]
-
-    There is one step more than tokens if <eos> was reached: the step that chose it.
-    """

@@ -14,7 +14,7 @@ from transformer_cli.data.fitting import Fitting
 from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
 from transformer_cli.decoding.decoder import mean_log_probs
 from transformer_cli.errors import DataError
-from transformer_cli.model.transformer import Transformer
+from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.translator import Options, Translation, Translator
 
 N_CANDIDATES = 10
@@ -39,16 +39,6 @@ class Choice:
     """the likeliest first; what was written need not be among them"""
 
 
-@dataclass(frozen=True)
-class Choices:
-    """A translation, step by step. There is one step more than tokens if the end was written."""
-
-    translation: Translation
-    steps: list[Choice]
-    attention: Tensor
-    """(steps, source with <sos> and <eos>): what the last layer attended to at each step, the mean of its heads"""
-
-
 def translate_from(
     translator: Translator,
     sentence: str,
@@ -56,7 +46,7 @@ def translate_from(
     *,
     most_tokens: int | None = None,
 ) -> Translation:
-    """Translate a sentence, beginning with forced ids. The translation carries its attention.
+    """Translate a sentence, beginning with forced ids.
 
     forced: ids of the target, without <sos>; <eos> may only be the last one, and then nothing else is written.
     most_tokens: of a sentence that may be looked into.
@@ -72,20 +62,33 @@ def translate_from(
     n_words, limit = len(forced) - (EOS in forced[-1:]), translator.settings.limit(len(read), translator.max_length)
     if n_words > limit:
         raise DataError(f"{n_words} tokens are forced, but the translation may have {limit}; force fewer")
-    options = Options(prefix=tuple(forced[:limit]), keep_attention=True)
+    options = Options(prefix=tuple(forced[:limit]))
     (translation,) = translator.translate_encoded([sentence], [read], options, translator.settings)
     return translation
 
 
 @torch.inference_mode()
-def decoder_choices(translator: Translator, translation: Translation, *, n: int = N_CANDIDATES) -> Choices:
-    """Returns each step of a translation with its n likeliest candidates.
+def decoder_choices(
+    translator: Translator, translation: Translation, *, n: int = N_CANDIDATES
+) -> tuple[list[Choice], Tensor]:
+    """Returns each step of a translation with its n likeliest candidates, and what it attended to.
 
-    translation: one that carries its attention, such as `translate_from` returns. Raises MemoryShortage.
+    There is one step more than tokens if the end was written. The probabilities are the models' own, before any
+    constraint; of an ensemble, the mean. The attention is that of the last layer to the source with <sos> and <eos>,
+    (steps, source), the mean of its heads. translation: of a sentence with a letter. Raises MemoryShortage.
     """
-    assert translation.attention is not None, "translate with Options.keep_attention, and no blank line"
-    written = [*translation.ids, EOS][: translation.attention.shape[1]]
-    probabilities = token_probabilities(translator.models, translation.source_ids, written)
+    written = [*translation.ids, EOS][: translator.settings.limit(len(translation.source_ids), translator.max_length)]
+    source = torch.tensor([[SOS, *translation.source_ids, EOS]], device=translator.device)
+    read = torch.tensor([[SOS, *written[:-1]]], device=translator.device)
+    records = [AttentionRecord() for _ in translator.models]
+    with room_for(
+        lambda: f"a look at {len(written)} steps of a translation does not fit in memory; split the sentence"
+    ):
+        logits = [
+            model.output(model.decode(read, model.encode(source), source, record)[0])
+            for model, record in zip(translator.models, records, strict=True)
+        ]
+        probabilities = mean_log_probs(logits).exp().cpu()
     of_written = probabilities[range(len(written)), written].tolist()
     probabilities[:, UNWRITTEN] = -1.0
     values, ids = probabilities.topk(min(n, probabilities.shape[1] - len(UNWRITTEN)), dim=1)
@@ -98,22 +101,4 @@ def decoder_choices(translator: Translator, translation: Translation, *, n: int 
         Choice(candidate(index, probability), list(map(candidate, *likeliest)))
         for index, probability, *likeliest in zip(written, of_written, ids.tolist(), values.tolist(), strict=True)
     ]
-    return Choices(translation, steps, translation.attention.mean(dim=0))
-
-
-@torch.inference_mode()
-def token_probabilities(models: Sequence[Transformer], source: Sequence[int], written: Sequence[int]) -> Tensor:
-    """Returns the probabilities of all tokens at each step of a translation, on the CPU: (steps, vocabulary).
-
-    models: as in `decode`; of several, the mean. source: ids without <sos> and <eos>. written: at least one id, and
-    <eos> at the end if it was reached; step i reads <sos> and written[:i], and writes written[i]. The probabilities are
-    the models' own, before any constraint. Raises MemoryShortage.
-    """
-    device = next(models[0].parameters()).device
-    sentence = torch.tensor([[SOS, *source, EOS]], device=device)
-    read = torch.tensor([[SOS, *written[:-1]]], device=device)
-    with room_for(
-        lambda: f"a look at {len(written)} steps of a translation does not fit in memory; split the sentence"
-    ):
-        logits = [model.output(model.decode(read, model.encode(sentence), sentence)[0]) for model in models]
-        return mean_log_probs(logits).exp().cpu()
+    return steps, torch.stack([record.cross[-1].weights[0].mean(dim=0) for record in records]).mean(dim=0).cpu()

@@ -269,15 +269,16 @@ async def steps(asked: SentenceQuestion, request: Request) -> Response:
     """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
-        choices, config = decoder_choices(translator, translation), translator.model.config
+        config = translator.model.config
+        choices, weights = decoder_choices(translator, translation)
         return {
             "source": translation.source,
             "translation": translation.text,
             "source_tokens": ["<sos>", *translation.source_tokens, "<eos>"],
             "log_prob": translation.log_prob,
             "alignment": [source + 1 for source in translation.alignment],  # as in source_tokens, after <sos>
-            "steps": [asdict(step) for step in choices.steps],
-            "attention": rounded(choices.attention, DIGITS),
+            "steps": list(map(asdict, choices)),
+            "attention": rounded(weights, DIGITS),
             "layers": {"encoder": config.num_encoder_layers, "decoder": config.num_decoder_layers},
             "heads": config.num_heads,
             "tokens": translator.run.config.data.tokens,

@@ -15,15 +15,8 @@ EVERYTHING = 200  # more than the 121 translations of up to four tokens
 SENTENCES = list(range(12))
 
 
-def rules(*limits: int, length_penalty: float = 1.0, keep_attention: bool = False) -> Rules:
-    return Rules(
-        torch.tensor(limits),
-        SOS,
-        EOS,
-        torch.tensor([SOS]),
-        length_penalty=length_penalty,
-        keep_attention=keep_attention,
-    )
+def rules(*limits: int, length_penalty: float = 1.0) -> Rules:
+    return Rules(torch.tensor(limits), SOS, EOS, torch.tensor([SOS]), length_penalty=length_penalty)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])
@@ -62,30 +55,20 @@ def test_the_first_of_many_is_the_one_alone(beam_size: int, length_penalty: floa
 
 
 def test_a_beam_of_one_is_greedy_search() -> None:
-    limits = rules(*[1 + sentence % 6 for sentence in SENTENCES], length_penalty=0.7, keep_attention=True)
+    limits = rules(*[1 + sentence % 6 for sentence in SENTENCES], length_penalty=0.7)
     alone = greedy(TableDecoder(SENTENCES), limits)
     for expected, (found,) in zip(
         alone, beam_search(TableDecoder(SENTENCES), limits, beam_size=1, n_best=1), strict=True
     ):
         assert (found.tokens, found.attended) == (expected.tokens, expected.attended)
         assert (found.log_prob, found.score) == (expected.log_prob, expected.score)
-        assert found.attention is not None
-        assert expected.attention is not None
-        assert found.attention.equal(expected.attention)
 
 
-def test_attention_and_what_was_attended_travel_with_the_hypothesis() -> None:
-    found = beam_search(TableDecoder(SENTENCES), rules(*[6] * 12, keep_attention=True), beam_size=4, n_best=4)
-    n_steps = set()
-    for sentence, hypothesis in [(number, each) for number, row in enumerate(found) for each in row]:
+def test_what_was_attended_to_travels_with_the_hypothesis() -> None:
+    found = beam_search(TableDecoder(SENTENCES), rules(*[6] * 12), beam_size=4, n_best=4)
+    for hypothesis in [each for row in found for each in row]:
         read = [0, SOS, *hypothesis.tokens]
-        assert hypothesis.attention is not None
-        n_steps.add(hypothesis.attention.shape[1] - len(hypothesis.tokens))
-        expected = [[sentence, *pair] for pair in pairwise(read)]
-        assert hypothesis.attention.tolist() == [expected[: hypothesis.attention.shape[1]]]
-        assert hypothesis.attended == [10 * one + two for _, one, two in expected][: len(hypothesis.tokens)]
-    assert n_steps == {0, 1}  # a step more, if <eos> was reached
-    assert beam_search(TableDecoder([1]), rules(6), beam_size=4, n_best=1)[0][0].attention is None
+        assert hypothesis.attended == [10 * one + two for one, two in pairwise(read)][: len(hypothesis.tokens)]
 
 
 def test_rows_are_only_as_many_as_there_are_live_hypotheses() -> None:
@@ -103,7 +86,7 @@ class Undecided(TableDecoder):
 
     def step(self, tokens: Tensor) -> Step:
         found = super().step(tokens)
-        return Step(torch.zeros_like(found.logits), found.attention, found.attended)
+        return Step(torch.zeros_like(found.logits), found.attended)
 
 
 def test_of_equals_the_first_go_first() -> None:

@@ -67,7 +67,6 @@ def translate(
     engine: Engine, settings: SearchSettings = SearchSettings(), prefix: Sequence[int] = (), **options: Any
 ) -> list[list[Hypothesis]]:
     keys = range(len(SENTENCES))
-    options = {"keep_attention": False, **options}
     batches = list(engine.translate(SENTENCES, settings, prefix=prefix, keys=keys, **options))
     found = [pair for rows, several in batches for pair in zip(rows, several, strict=True)]
     assert sorted(row for row, _ in found) == list(keys)
@@ -163,7 +162,7 @@ def test_without_scores_the_same_tokens_are_found_and_no_score_is_wrong(
 
 def test_a_batch_comes_before_the_others_are_done(opened: Open) -> None:
     engine, sentences = opened(make_model()), SENTENCES * 100
-    batches = engine.translate(sentences, SearchSettings(), prefix=[], keys=range(len(sentences)), keep_attention=False)
+    batches = engine.translate(sentences, SearchSettings(), prefix=[], keys=range(len(sentences)))
     rows, found = next(iter(batches))
     assert 0 < len(rows) == len(found) < len(sentences)
 
@@ -243,9 +242,7 @@ def test_where_sums_of_int8_overflow_it_computes_in_float32(
 def test_what_cannot_be_done_is_refused_in_one_line(opened: Open, tmp_path: Path) -> None:
     engine = opened(make_model())
     with pytest.raises(ConfigError, match=r"draws no samples: .*; set decoding\.sample to false, or name the run"):
-        engine.refuse(search(sample=True), keep_attention=False)
-    with pytest.raises(ConfigError, match=r"no attention of single heads, .*; name the run that it was made from$"):
-        engine.refuse(search(), keep_attention=True)
+        engine.refuse(search(sample=True))
     with pytest.raises(DeviceError, match=r"^device mps: CTranslate2, which runs .*, does not have it; choose cpu$"):
         CTranslate2Engine(tmp_path, torch.device("mps"), positions=9, source=NAMES, target=NAMES)
     with pytest.raises(CheckpointError, match=r"CTranslate2 \S+ cannot open it: .*; delete the folder and .* again$"):

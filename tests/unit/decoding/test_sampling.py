@@ -63,7 +63,7 @@ class AlwaysTheSame:
         self._logits = logits
 
     def step(self, tokens: Tensor) -> Step:
-        return Step(self._logits.clone(), torch.ones(len(tokens), 1, 1), torch.zeros_like(tokens))
+        return Step(self._logits.clone(), torch.zeros_like(tokens))
 
     def select(self, rows: Tensor) -> None:
         self._logits = self._logits[rows]

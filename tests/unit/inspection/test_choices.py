@@ -1,6 +1,8 @@
 """The decoder's choices: what was written is what search wrote, and another choice is kept."""
 
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -8,14 +10,21 @@ from torch.testing import assert_close
 
 from transformer_cli.data.vocabulary import EOS, PAD, SOS
 from transformer_cli.errors import DataError
-from transformer_cli.inspection.choices import Choices, decoder_choices, translate_from
-from transformer_cli.translator import Translator
+from transformer_cli.inspection.choices import Choice, decoder_choices, translate_from
+from transformer_cli.translator import Translation, Translator
 
 SENTENCE = "Der kleine Hund läuft im Park."
 
 
-def choices(translator: Translator, forced: tuple[int, ...] = ()) -> Choices:
-    return decoder_choices(translator, translate_from(translator, SENTENCE, forced))
+class Choices(NamedTuple):
+    translation: Translation
+    steps: list[Choice]
+    attention: torch.Tensor
+
+
+def choices(translator: Translator, forced: Sequence[int] = ()) -> Choices:
+    translation = translate_from(translator, SENTENCE, forced)
+    return Choices(translation, *decoder_choices(translator, translation))
 
 
 def test_greedy_search_writes_the_likeliest_candidate_to_the_end(translator: Translator) -> None:
@@ -45,7 +54,7 @@ def test_another_choice_stays_and_the_rest_is_translated_from_there(translator: 
 def test_the_end_can_be_chosen(translator: Translator, is_beam: bool) -> None:
     ids = choices(translator).translation.ids[:2]
     searching = translator.with_options(beam_size=3) if is_beam else translator
-    found = decoder_choices(searching, translate_from(searching, SENTENCE, [*ids, EOS]))
+    found = choices(searching, [*ids, EOS])
     assert [step.written.id for step in found.steps] == [*ids, EOS]
     assert found.translation.ids == ids
 
@@ -54,7 +63,7 @@ def test_a_translation_that_reached_its_limit_has_no_end(translator: Translator)
     (id_, *_) = choices(translator).translation.ids
     limited = translator.with_options(max_tokens=3)
     for forced in ([id_] * 3, [id_] * 3 + [EOS]):
-        found = decoder_choices(limited, translate_from(limited, SENTENCE, forced))
+        found = choices(limited, forced)
         assert [step.written.id for step in found.steps] == [id_] * 3
 
 
@@ -96,18 +105,20 @@ def forward(translator: Translator, source: list[int], written: list[int]) -> to
 
 def test_candidates_are_the_likeliest_tokens_of_each_step(translator: Translator) -> None:
     translation = translate_from(translator, SENTENCE)
-    found = decoder_choices(translator, translation, n=3)
-    written = [step.written.id for step in found.steps]
+    steps, attention = decoder_choices(translator, translation, n=3)
+    written = [step.written.id for step in steps]
     expected = forward(translator, translation.source_ids, written)
-    of_written = torch.tensor([step.written.probability for step in found.steps])
+    of_written = torch.tensor([step.written.probability for step in steps])
     assert_close(of_written, torch.stack([expected[step, id_] for step, id_ in enumerate(written)]))
     expected[:, [PAD, SOS]] = 0.0
     values, ids = expected.topk(3, dim=1)
-    assert_close(torch.tensor([[each.probability for each in step.candidates] for step in found.steps]), values)
-    assert [[each.id for each in step.candidates] for step in found.steps] == ids.tolist()
+    assert_close(torch.tensor([[each.probability for each in step.candidates] for step in steps]), values)
+    assert [[each.id for each in step.candidates] for step in steps] == ids.tolist()
+    assert attention[:-1, 1:-1].argmax(dim=1).tolist() == translation.alignment
+    assert_close(attention.sum(dim=1), torch.ones(len(steps)))
 
 
 def test_a_small_vocabulary_has_fewer_candidates_and_never_padding(translator: Translator) -> None:
-    (step, *_) = decoder_choices(translator, translate_from(translator, SENTENCE), n=1_000_000).steps
+    (step, *_), _ = decoder_choices(translator, translate_from(translator, SENTENCE), n=1_000_000)
     size = len(translator.run.codecs.target)
     assert sorted(each.id for each in step.candidates) == [id_ for id_ in range(size) if id_ not in (PAD, SOS)]
