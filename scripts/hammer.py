@@ -199,7 +199,7 @@ class Client:
         """Everything inside a long sentence, of which the client reads nothing for a while."""
         q = " ".join(self.chance.choices(list(self.expected), k=4))
         with self.raw() as connection:
-            connection.sendall(self.written(q, "/inspect"))
+            connection.sendall(self.written(q, "/inspect/steps"))
             time.sleep(1)
         return "gone"
 

@@ -1,16 +1,5 @@
 """The errors that a user can do something about. Anything else that goes wrong is our defect, and an `assert`.
 
-TfmError
-├── ConfigError       a setting: unknown key, wrong type, out of range, settings that contradict each other
-│   └── MemoryShortage    what settings ask for does not fit in memory
-├── DataError         parallel text or a prepared dataset: missing, damaged, out of step
-│   └── DownloadError     a corpus or word vectors that could not be fetched
-├── CheckpointError   a run on disk: missing, of another format version, truncated
-├── FileError         a small file that does not hold what it should; who opened it says so in one of the errors above
-│   └── MissingFile       it is not there
-├── DeviceError       a device that this machine does not have
-└── DistributedError  another process of the same job: out of reach, ended, or dead
-
 A message is one line: what is wrong, where (file, line, value), what to do. Only commands/app.py turns errors into
 exit codes.
 """
@@ -41,7 +30,7 @@ class CheckpointError(TfmError):
 
 
 class FileError(TfmError):
-    """A small file cannot be read, or does not hold what it should; the remedy is not known yet."""
+    """A small file cannot be read, or does not hold what it should; who opened it says what to do, as another error."""
 
 
 class MissingFile(FileError):

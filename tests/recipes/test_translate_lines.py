@@ -184,6 +184,9 @@ def test_a_document_is_translated_as_html(tfm: Tfm, project: Path, tmp_path: Pat
     html = ("translate", "--format", "html", "--input", page)
     assert tfm(*html, "--output", tmp_path / "out.html", cwd=project) == (0, "", "")
     assert (tmp_path / "out.html").read_bytes().decode() == expected
+    packed = tmp_path / "page.html.gz"
+    packed.write_bytes(gzip.compress(page.read_bytes()))
+    assert tfm(*html[:-1], packed, cwd=project) == (0, expected, "")
     page.write_bytes(b"<p>\xff")
     code, _, err = tfm(*html, cwd=project)
     assert (code, err) == (1, f"tfm: error: {page}: byte 4 is not UTF-8; save the document in UTF-8\n")

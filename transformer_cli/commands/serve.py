@@ -100,7 +100,7 @@ def serve(
             log_text=log_text,
         )
         for translator in translators:
-            translator.translate(["."])  # the first time takes seconds, for which no client shall wait
+            translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
             data = translator.run.config.data
             log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
         if api_key is None and not is_local(bound):

@@ -408,13 +408,11 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
 
 
 def _document(path: Path) -> str:
-    """Returns the text of a file. Raises DataError if it cannot be read, or is not UTF-8."""
-    from transformer_cli.data.lines import unreadable
+    """Returns the text of a file, plain or .gz. Raises DataError if it cannot be read, or is not UTF-8."""
+    from transformer_cli.data.lines import byte_lines
 
     try:
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise unreadable(path, error) from None
+        return b"".join(byte_lines(path, sys.maxsize)).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start + 1} is not UTF-8; save the document in UTF-8") from None
 

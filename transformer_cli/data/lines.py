@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from itertools import zip_longest
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO
 
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import kind_of
@@ -26,13 +26,6 @@ TOO_LONG = f"more than {LONGEST_LINE:,} characters"
 Pairs = Iterator[tuple[str, str]]
 
 log = logging.getLogger(__name__)
-
-
-class ByteFile(Protocol):
-    """What lines are read from: a file, a pipe or a terminal."""
-
-    def readline(self, limit: int, /) -> bytes:
-        """The next line with its end, or as many bytes of it; nothing at the end of the file."""
 
 
 def read_pairs(source: Path, target: Path, skip_empty: bool, skip_long: bool, *, quiet: bool = False) -> Pairs:
@@ -86,7 +79,7 @@ def cut_lines(path: Path) -> Iterator[str]:
         yield decode_line(line, path, number)
 
 
-def lines_of(file: ByteFile, name: str) -> Iterator[str]:
+def lines_of(file: BinaryIO, name: str) -> Iterator[str]:
     """Like `cut_lines`, for a file that is open. name: what errors call it."""
     for number, line in enumerate(_bounded(file), start=1):
         yield decode_line(line, name, number)
@@ -157,7 +150,7 @@ def out_of_step(source: Path, target: Path) -> DataError:
     return DataError(f"{source} has {counted(n_source, 'line')}, {target} has {n_target}; line n must translate line n")
 
 
-def _bounded(file: ByteFile, most: int = MOST_BYTES) -> Iterator[bytes]:
+def _bounded(file: BinaryIO, most: int = MOST_BYTES) -> Iterator[bytes]:
     r"""Yield lines with their ends. Of a line of more than `most` bytes only so many come; the rest is passed over.
 
     It is passed over when the next line is wanted: whoever stops at a line that never ends does not wait for its end.

@@ -125,6 +125,7 @@ def _download(address: str, path: Path) -> None:
     total, expected = hashlib.sha256(), SUMS[path.name]
     as_it_is = {"Accept-Encoding": "identity"}  # not compressed on the way: so the bar knows how much there is
     again = Retry(2, backoff_factor=PAUSE_S, status_forcelist=MAY_PASS, raise_on_status=False)
+    again.respect_retry_after_header = False  # which may ask for hours
     try:
         with new_file(path) as file, requests.Session() as session:
             session.mount(ADDRESS, HTTPAdapter(max_retries=again))

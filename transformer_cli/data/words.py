@@ -6,6 +6,7 @@ the full models, without anything to download.
 
 import importlib.util
 import logging
+import re
 import threading
 import unicodedata
 from collections.abc import Sequence, Set
@@ -217,18 +218,9 @@ def _without_long_runs(text: str) -> tuple[str, Set[int]]:
 
     For example, with runs of at most 3 characters, "ab cdefghi" becomes "ab cde fgh i", and the spaces are at 6 and 10.
     """
-    runs = text.split(" ")
-    if max(map(len, runs)) <= LONGEST_RUN:
-        return text, frozenset()
-    cuts, parts, length = set(), [], 0
-    for run in runs:
-        for start in range(0, len(run), LONGEST_RUN):
-            part = run[start : start + LONGEST_RUN]
-            if start:
-                cuts.add(length - 1)
-            parts.append(part)
-            length += len(part) + 1
-    return " ".join(parts), cuts
+    ends = [found.end() for found in re.finditer(rf"\S{{{LONGEST_RUN}}}(?=\S)", text)]
+    parts = [text[start:end] for start, end in pairwise([0, *ends, len(text)])]
+    return " ".join(parts), {end + number for number, end in enumerate(ends)}
 
 
 def _single_spaced(text: str) -> str:

@@ -262,6 +262,8 @@ def _texts(runs: Sequence[Run | Exported], terms: Terms) -> list[ParallelText]:
     """
     if terms.references and terms.sources:
         return [read_text(terms.sources, terms.references)]
+    if terms.sources:
+        raise DataError(f"{terms.sources}: sentences to translate need their references; name their file, too")
     if terms.references:
         if runs:
             raise DataError(f"{runs[0].folder}: a run needs sentences to translate; name their file with --input")

@@ -59,7 +59,10 @@ PAGE_HEADERS = {  # the page loads nothing from elsewhere, and no other page may
     "X-Content-Type-Options": "nosniff",
 }
 DIGITS = 4  # of weights, scores and vectors: more cannot be seen
-ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Failure} for status in (400, 403, 408, 413, 503)}
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Failure}
+    for status in ("4XX", 503)  # with 4XX, FastAPI adds no 422 of its own, which never comes
+}
 
 Result = TypeVar("Result")
 Look = Callable[[Translator, Translation], dict[str, Any]]

@@ -78,8 +78,10 @@ class Directions:
             source, confidence = found[0]
         if (source, target) not in self._by_pair:
             of, into = NAMES.get(source, source), NAMES.get(target, target)
-            what = f"{into} ({target}) is not available as a target language from {of} ({source})"
-            raise DataError(f"{what}; this server translates {self}")
+            origin = "" if source == AUTO else f" from {of} ({source})"
+            raise DataError(
+                f"{into} ({target}) is not available as a target language{origin}; this server translates {self}"
+            )
         return self._by_pair[source, target], source, confidence
 
 

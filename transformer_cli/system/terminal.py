@@ -11,7 +11,6 @@ import os
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator
 
 # DEL; C1, of which \x9b and \x9d begin escape codes too; marks of direction; surrogates
 HIDDEN = "\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
@@ -19,7 +18,6 @@ CONTROLS = re.compile(f"[\x00-\x1f{HIDDEN}]")
 NOT_IN_LINES = f"\x00-\x08\x0b-\x1f{HIDDEN}"  # all but tab and line feed
 ERASE_LINE = "\r\x1b[K"
 WITHOUT_WIDTH = ("Mn", "Me", "Cf")  # Unicode's categories: marks that stand on a letter, and joiners
-JOINER = "\u200d"  # makes one sign of two emoji
 
 
 class Terminal(io.TextIOWrapper):
@@ -87,28 +85,10 @@ def columns() -> int | None:
 
 def width(text: str) -> int:
     """Returns how many columns a line of text takes: two for a Chinese character, none for a mark on a letter."""
-    if text.isascii():
-        return len(text)
-    return sum(min(2, max(map(_width_of, sign))) for sign in signs(text))
-
-
-def signs(text: str) -> Iterator[str]:
-    """Yield what is written as one sign: a character with the marks on it, or emoji that are joined."""
-    sign = ""
-    for character in text:
-        is_mark = _width_of(character) == 0 or "\U0001f3fb" <= character <= "\U0001f3ff"  # colours of skin
-        if sign and not is_mark and not sign.endswith(JOINER):
-            yield sign
-            sign = ""
-        sign += character
-    if sign:
-        yield sign
-
-
-def _width_of(character: str) -> int:
-    if unicodedata.category(character) in WITHOUT_WIDTH:
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    return sum(
+        0 if unicodedata.category(character) in WITHOUT_WIDTH else 1 + (unicodedata.east_asian_width(character) in "WF")
+        for character in text
+    )
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

@@ -290,8 +290,6 @@ def test_columns_that_do_not_fit_stand_below(be_narrow: Callable[[], None]) -> N
         ("狗 狗", 5),
         ("e\u0301", 1),
         ("\u200bא", 1),
-        ("👨\u200d👩\u200d👧", 2),
-        ("👍🏽", 2),
         ("", 0),
     ],
 )

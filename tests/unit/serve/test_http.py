@@ -50,7 +50,9 @@ def test_the_api_is_described(served: Running) -> None:
     looks = {f"/inspect/{what}" for what in ("steps", "attention", "vectors")}
     assert set(paths) == {"/health", "/languages", "/translate", "/detect", "/inspect", *looks}
     assert "q" in json.dumps(paths["/translate"]["post"]["requestBody"])
-    assert "Translated" in json.dumps(paths["/translate"]["post"]["responses"])
+    answers = paths["/translate"]["post"]["responses"]
+    assert set(answers) == {"200", "4XX", "503"}
+    assert "Translated" in json.dumps(answers["200"])
     for address in ("/docs", "/redoc"):
         assert served.ask(address).status == 404
 

@@ -128,6 +128,10 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
             {"source": "en", "target": "de"},
             "German (de) is not available as a target language from English (en); this server translates de→en",
         ),
+        (
+            {"source": "auto", "target": "de"},
+            "German (de) is not available as a target language; this server translates de→en",
+        ),
         ({"format": "xml"}, "xml format is not supported; send text or html"),
         ({"alternatives": "some"}, "alternatives parameter: Input should be a valid integer"),
         ({"alternatives": 11}, "alternatives parameter (11) exceeds limit (10); ask for fewer"),
