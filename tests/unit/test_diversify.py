@@ -27,9 +27,7 @@ def test_a_model_learns_from_translations_of_both_sides(
     swapped = swapped.replace("name: tiny", "name: back").replace("data:", "data:\n  source: en\n  target: de")
     (tmp_path / "back.yaml").write_text(swapped, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    diversify.main(
-        ["--config", "there.yaml", "--reverse", "back.yaml", "--seeds", "0", "1", "--epochs", "1", "--judge", "test"]
-    )
+    diversify.main(["--config", "there.yaml", "--reverse", "back.yaml", "--seeds", "0", "1", "--judge", "test"])
     (row,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (row["config"], row["split"], row["translations_of_seeds"]) == ("there-diverse", "test", [0, 1])
     assert {path.name for path in (tmp_path / "runs").iterdir() if path.is_dir()} == {
@@ -44,7 +42,7 @@ def test_a_model_learns_from_translations_of_both_sides(
     )
     assert (source[: 3 * SIZE], target[:SIZE], target[3 * SIZE :]) == (german * 3, english, english * 2)
     there, back = (
-        [next((tmp_path / "data/diverse-de-en").glob(f"{name}-{seed}-*.txt")).read_text("utf-8") for seed in (0, 1)]
+        [next((tmp_path / "data/diverse").glob(f"{name}-{seed}-*.txt")).read_text("utf-8") for seed in (0, 1)]
         for name in ("there", "back")
     )
     assert ["\n".join(target[at * SIZE : (at + 1) * SIZE]) + "\n" for at in (1, 2)] == there

@@ -203,7 +203,7 @@ def test_names_and_texts_that_do_not_fit(terms: Terms, tiny: Run, tmp_path: Path
         ([short, "nothing"], Terms(), r"no such run; runs/ has none; and there is no file nothing$"),
         ([short, str(tmp_path)], Terms(), r"no run here \(run.json is missing\); `tfm train` makes one$"),
         ([short, short], Terms(), r"^files of translations need a reference: name it with --reference"),
-        (["tiny", short], Terms(sources=Path(reference)), "sentences to translate need their references; name their"),
+        (["tiny", short], replace(terms, sources=Path(short)), "sentences to translate need their references; name"),
         ([reference, short], Terms(references=Path(reference)), lengths),
         (["tiny", short], terms, lengths),
         (["tiny", short], replace(terms, splits=("valid", "test")), "one text, but there are valid, test; choose one "),
