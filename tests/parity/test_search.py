@@ -10,7 +10,7 @@ from oracles.small import make_model
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, SOS
-from transformer_cli.decoding import decoder as module
+from transformer_cli.decoding import engine as module
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
@@ -66,13 +66,14 @@ def test_a_sentence_finds_the_same_alone_and_in_a_batch(way: SearchSettings) -> 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_parts_of_a_batch_that_are_decoded_one_after_the_other_give_the_same(
-    way: SearchSettings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batches_of_few_hypotheses_give_the_same(way: SearchSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     together = decode([make_model()], SENTENCES, way)
     monkeypatch.setattr(module, "MOST_ROWS", 7)
-    for found, expected in zip(decode([make_model()], SENTENCES, way), together, strict=True):
-        assert_same(found, expected)
+    engine = module.TransformerEngine([make_model()])
+    batches = list(engine.translate(SENTENCES, way, prefix=[], keys=range(len(SENTENCES))))
+    assert len(batches) > 1
+    for row, found in [pair for rows, several in batches for pair in zip(rows, several, strict=True)]:
+        assert_same(found, together[row])
 
 
 def test_an_ensemble_predicts_the_mean_of_the_probabilities() -> None:

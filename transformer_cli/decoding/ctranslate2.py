@@ -20,8 +20,7 @@ import torch
 from transformer_cli.compute.devices import saturates_int8
 from transformer_cli.compute.memory import room_for
 from transformer_cli.data.vocabulary import UNWRITTEN
-from transformer_cli.decoding.decoder import MOST_ROWS
-from transformer_cli.decoding.engine import BATCH_POSITIONS, Batch, longest_first
+from transformer_cli.decoding.engine import BATCH_POSITIONS, MOST_ROWS, Batch, longest_first
 from transformer_cli.decoding.interface import Hypothesis, score
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
@@ -101,12 +100,7 @@ class CTranslate2Engine:
         is_constrained = bool(prefix or decoding.no_repeat_ngram)
         is_scored = settings.scores or not is_greedy
         first = {} if is_greedy or len(sentences) == 1 else self._first_attended(sentences)
-        most = max(1, MOST_ROWS // decoding.beam_size)
-        batches = [
-            rows[at : at + most].tolist()
-            for rows in longest_first(sentences, BATCH_POSITIONS)
-            for at in range(0, len(rows), most)
-        ]
+        batches = longest_first(sentences, BATCH_POSITIONS, decoding.beam_size)
         begun = [
             self._translator.translate_batch(
                 [_names(self._source, sentences[row]) for row in rows],
@@ -152,7 +146,7 @@ class CTranslate2Engine:
         MemoryShortage.
         """
         longest = [max(pair, key=len) for pair in zip(sentences, targets, strict=True)]
-        batches = [rows.tolist() for rows in longest_first(longest, BATCH_POSITIONS)]
+        batches = longest_first(longest, BATCH_POSITIONS)
         begun = [
             self._translator.score_batch(
                 [_names(self._source, sentences[row]) for row in rows],

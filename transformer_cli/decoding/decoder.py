@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -21,8 +21,6 @@ from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.attention import RecordedAttention
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.transformer import Transformer
-
-MOST_ROWS = 1024  # hypotheses that are decoded together
 
 before_each_step: ContextVar[Callable[[], object]] = ContextVar("before_each_step", default=lambda: None)
 """What is called in this thread before each step of a search, and ends it by raising: a server sets it, to look whether
@@ -47,70 +45,40 @@ def decode(
 
     Raises MemoryShortage.
     """
-    keys = range(len(sentences)) if keys is None else keys
-    tasks = []
-    for ids, key in zip(sentences, keys, strict=True):
-        limit = min(settings.limit(len(ids), model.config.max_length) for model in models)
-        tasks.append(_Task(ids, key, limit))
-    rows_of_each = settings.n_best if settings.decoding.sample else settings.decoding.beam_size
-    size = max(1, MOST_ROWS // rows_of_each)
-    found: list[list[Hypothesis]] = []
-    for start in range(0, len(tasks), size):
-        part = tasks[start : start + size]
-        with room_for(partial(_too_large, part, rows_of_each)):
-            found += _decode_together(models, part, settings, prefix)
-    return found
+    decoding, device = settings.decoding, next(models[0].parameters()).device
+    limits = [min(settings.limit(len(ids), model.config.max_length) for model in models) for ids in sentences]
+    with room_for(partial(_too_large, sentences, limits, settings)):
+        decoder = TransformerDecoder(models, pad_ids(sentences).to(device))
+        rules = Rules(
+            max_tokens=torch.tensor(limits, device=device),
+            sos=SOS,
+            eos=EOS,
+            never=torch.tensor(UNWRITTEN, device=device),
+            constraints=Constraints(decoding.no_repeat_ngram, prefix),
+            length_penalty=decoding.length_penalty,
+        )
+        if decoding.sample:
+            return _samples(decoder, rules, range(len(sentences)) if keys is None else keys, settings)
+        if decoding.beam_size == 1:
+            return [[each] for each in greedy(decoder, rules)]
+        return beam_search(decoder, rules, beam_size=decoding.beam_size, n_best=settings.n_best)
 
 
-@dataclass(frozen=True)
-class _Task:
-    """A sentence to be translated."""
-
-    ids: Sequence[int]
-    key: int
-    limit: int
-    """the most tokens that its translation may have"""
-
-
-def _too_large(tasks: Sequence[_Task], rows_of_each: int) -> str:
-    source, target = max(len(task.ids) for task in tasks), max(task.limit for task in tasks)
+def _too_large(sentences: Sequence[Sequence[int]], limits: Sequence[int], settings: SearchSettings) -> str:
     return (
-        f"translating {len(tasks)} sentences of up to {source} tokens into up to {target}, with {rows_of_each} "
-        "hypotheses each, does not fit in memory; use a smaller beam, or split long sentences"
+        f"translating {len(sentences)} sentences of up to {max(map(len, sentences))} tokens into up to {max(limits)}, "
+        f"with {settings.rows_of_each} hypotheses each, does not fit in memory; use a smaller beam, or split long "
+        "sentences"
     )
 
 
-def _decode_together(
-    models: Sequence[Transformer], tasks: Sequence[_Task], settings: SearchSettings, prefix: Sequence[int]
-) -> list[list[Hypothesis]]:
-    """Decode these sentences side by side."""
-    device, decoding = next(models[0].parameters()).device, settings.decoding
-    source = pad_ids([task.ids for task in tasks]).to(device)
-    decoder = TransformerDecoder(models, source)
-    rules = Rules(
-        max_tokens=torch.tensor([task.limit for task in tasks], device=device),
-        sos=SOS,
-        eos=EOS,
-        never=torch.tensor(UNWRITTEN, device=device),
-        constraints=Constraints(decoding.no_repeat_ngram, prefix),
-        length_penalty=decoding.length_penalty,
-    )
-    if decoding.sample:
-        return _samples(decoder, rules, tasks, settings)
-    if decoding.beam_size == 1:
-        return [[each] for each in greedy(decoder, rules)]
-    return beam_search(decoder, rules, beam_size=decoding.beam_size, n_best=settings.n_best)
-
-
-def _samples(
-    decoder: Decoder, rules: Rules, tasks: Sequence[_Task], settings: SearchSettings
-) -> list[list[Hypothesis]]:
+def _samples(decoder: Decoder, rules: Rules, keys: Sequence[int], settings: SearchSettings) -> list[list[Hypothesis]]:
     """Draw n_best samples of each sentence: its rows."""
     decoding, count = settings.decoding, settings.n_best
     limits = rules.max_tokens
     rules = replace(rules, max_tokens=limits.repeat_interleave(count))
-    decoder.select(torch.arange(len(tasks), device=limits.device).repeat_interleave(count))  # 0 0 0 1 1 1 for count 3
-    seeds = [(decoding.seed, task.key, number) for task in tasks for number in range(count)]
+    decoder.select(torch.arange(len(keys), device=limits.device).repeat_interleave(count))  # 0 0 0 1 1 1 for count 3
+    seeds = [(decoding.seed, key, number) for key in keys for number in range(count)]
     uniform = uniform_numbers(seeds, int(limits.max())).to(limits.device)
     found = sample(
         decoder, rules, uniform, temperature=decoding.temperature, top_k=decoding.top_k, top_p=decoding.top_p
@@ -122,8 +90,8 @@ def _samples(
 class TransformerDecoder:
     """An `interface.Decoder` that decodes a batch of sentences by the Transformer, or by several as an ensemble.
 
-    The probabilities of an ensemble are the mean of the models' probabilities, and its logits log-probabilities. Its
-    attention is the mean of the models' attention if all have as many heads, else the first model's.
+    The probabilities of an ensemble are the mean of the models' probabilities, and its logits log-probabilities. So is
+    what it attends to: the mean of the models' attention, each over its heads.
     """
 
     def __init__(self, models: Sequence[Transformer], source: Tensor) -> None:
@@ -136,10 +104,8 @@ class TransformerDecoder:
         """See `interface.Decoder`."""
         before_each_step.get()()
         logits, attention = zip(*map(partial(_step, tokens), self._models, self._caches), strict=True)
-        weights = attention[0]
-        if len({each.shape for each in attention}) == 1 < len(attention):
-            weights = torch.stack(attention).mean(dim=0)
-        attended = weights.mean(dim=1).masked_fill(~self._is_word, -1.0).argmax(dim=1)  # over all heads
+        first, *others = (each.mean(dim=1) for each in attention)  # over all heads
+        attended = sum(others, first).masked_fill(~self._is_word, -1.0).argmax(dim=1)
         return Step(logits[0] if len(logits) == 1 else mean_log_probs(logits), attended)
 
     def select(self, rows: Tensor) -> None:

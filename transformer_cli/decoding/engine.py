@@ -8,7 +8,6 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.data.lengths import groups_by_length
@@ -18,7 +17,8 @@ from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.transformer import Transformer
 
 BATCH_POSITIONS = 2048  # padded source positions that one thread of a CPU decodes together
-LARGE_BATCH_POSITIONS = 16_384  # other devices: about as many sentences as `decode` takes at once
+LARGE_BATCH_POSITIONS = 16_384  # other devices
+MOST_ROWS = 1024  # hypotheses that are decoded together
 
 
 Batch = tuple[Sequence[int], Sequence[list[Hypothesis]]]
@@ -79,26 +79,24 @@ class TransformerEngine:
         keys: Sequence[int],
     ) -> Iterator[Batch]:
         """See `Engine`."""
-        batches = longest_first(sentences, BATCH_POSITIONS if self._on_cpu else LARGE_BATCH_POSITIONS)
+        positions = BATCH_POSITIONS if self._on_cpu else LARGE_BATCH_POSITIONS
+        batches = longest_first(sentences, positions, settings.rows_of_each)
 
-        def decode_batch(rows: NDArray[np.int64]) -> list[list[Hypothesis]]:
-            return decode(
-                self.models,
-                [sentences[row] for row in rows],
-                settings,
-                prefix=prefix,
-                keys=[keys[row] for row in rows],
-            )
+        def decode_batch(rows: Sequence[int]) -> list[list[Hypothesis]]:
+            ids, numbers = [sentences[row] for row in rows], [keys[row] for row in rows]
+            return decode(self.models, ids, settings, prefix=prefix, keys=numbers)
 
         with SideBySide(min(self._batches_at_a_time, len(batches)) or 1) as workers:
-            for rows, found in zip(batches, workers.run(decode_batch, batches), strict=True):
-                yield rows.tolist(), found
+            yield from zip(batches, workers.run(decode_batch, batches), strict=True)
 
 
-def longest_first(sentences: Sequence[Sequence[int]], most: int) -> list[NDArray[np.int64]]:
-    """Returns the rows of batches of sentences of similar length, at most `most` padded positions each.
+def longest_first(sentences: Sequence[Sequence[int]], positions: int, rows_of_each: int = 1) -> list[list[int]]:
+    """Returns the rows of batches of sentences of similar length.
 
-    The longest come first, so that batches that are decoded side by side end at about the same time.
+    A batch has at most `positions` padded positions, and MOST_ROWS hypotheses, if each sentence has rows_of_each. The
+    longest come first, so that batches that are decoded side by side end at about the same time.
     """
     lengths = np.array([len(ids) for ids in sentences], dtype=np.int64)
-    return groups_by_length(lengths, most)[::-1]
+    most = max(1, MOST_ROWS // rows_of_each)
+    groups = groups_by_length(lengths, positions)[::-1]
+    return [group[start : start + most].tolist() for group in groups for start in range(0, len(group), most)]

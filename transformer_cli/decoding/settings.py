@@ -34,6 +34,11 @@ class SearchSettings:
                 f"add --beam-size {self.n_best}"
             )
 
+    @property
+    def rows_of_each(self) -> int:
+        """How many hypotheses of a sentence are decoded side by side."""
+        return self.n_best if self.decoding.sample else self.decoding.beam_size
+
     def limit(self, source_tokens: int, max_length: int | None) -> int:
         """Returns the longest translation, in tokens, of a sentence of `source_tokens` tokens.
 

@@ -121,5 +121,5 @@ def test_whoever_stops_at_a_line_without_an_end_does_not_wait_for_it() -> None:
             return b"a" * limit
 
     file = Endless()
-    assert is_too_long(next(lines_of(file, "standard input")))
+    assert is_too_long(next(lines_of(file, "standard input")))  # type: ignore[arg-type]
     assert file.n_read == MOST_BYTES

@@ -16,7 +16,7 @@ from oracles.small import make_model as make_untrained
 from transformer_cli.config.schema import DecodingConfig, ModelConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS
-from transformer_cli.decoding import ctranslate2 as module
+from transformer_cli.decoding import engine as module
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.engine import Engine, TransformerEngine
 from transformer_cli.decoding.interface import Hypothesis
