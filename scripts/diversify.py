@@ -4,9 +4,9 @@
     python scripts/diversify.py --config configs/multi30k-best-en-de.yaml --reverse configs/multi30k-best.yaml
 
 Trains models of both directions, as scripts/best.py does, and lets them translate the training split (exported in int8,
-by their own search). A new model of the same config learns from the pairs, from their source sentences with the
-translations of the one direction, and from their target sentences with those of the other. No other text comes in.
-Prints its rows as JSON to standard output. What is trained or translated already is not done again.
+by their own search). A new model of the same config learns, for as many steps, from the pairs, from their source
+sentences with the translations of the one direction, and from their target sentences with those of the other. No other
+text comes in. Prints its rows as JSON to standard output. What is trained or translated already is not done again.
 """
 
 import argparse
@@ -29,9 +29,9 @@ from transformer_cli.runs.export import export
 from transformer_cli.runs.run import Run
 from transformer_cli.system.files import new_file
 from transformer_cli.training.trainer import train
-from transformer_cli.translator import Options, Translator
+from transformer_cli.translator import Translator
 
-SEEDS, EPOCHS = (0, 1), 2
+SEEDS = (0, 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,7 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--config", type=Path, default=CONFIGS[0])
     parser.add_argument("--reverse", type=Path, default=CONFIGS[1], help="the config of the other direction")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="of the models that translate")
-    parser.add_argument("--epochs", type=int, default=EPOCHS, help="of the new model, over all pairs")
     parser.add_argument("--dropout", type=float, default=0.15, help="of the new model")
     parser.add_argument("--judge", nargs="*", default=list(TESTS), metavar="SPLIT", help="none: train only")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are, or will be")
@@ -52,8 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     texts = judged_texts(base, options.judge, options.data)  # what is missing is told now
     files = write_corpus(base, reverse, options.seeds, options.data, options.runs)
     changes = {"data.corpus": "files", "data.skip_empty": True, "data.files": files}
-    changes |= {"name": f"{options.config.stem}-diverse"}
-    changes |= {"training.epochs": options.epochs, "training.steps": None, "model.dropout": options.dropout}
+    changes |= {"name": diverse(base), "model.dropout": options.dropout}
     config = load_config(options.config, [f"{key}={json.dumps(value)}" for key, value in changes.items()])
     prepare(config, data_dir=options.data)
     translator = Translator.load(train(config, data_dir=options.data, runs_dir=options.runs).folder)
@@ -61,22 +59,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps({"config": config.run_name, "translations_of_seeds": options.seeds, **row}), flush=True)
 
 
-def share_of_a_training(config: Config) -> float:
-    """Returns how much the new model reads, beside what one of the config's own models does."""
-    return (1 + 2 * len(SEEDS)) * EPOCHS / config.training.epochs
+def diverse(config: Config) -> str:
+    """Returns the name of the new model's run."""
+    return f"{config.run_name}-diverse"
 
 
 def write_corpus(
     config: Config, reverse: Config, seeds: Sequence[int], data_dir: Path, runs_dir: Path
 ) -> dict[str, dict[str, str]]:
     """Write the pairs, translated by the seeds of both configs, and the validation split; returns `data.files`."""
-    folder = data_dir / f"diverse-{config.data.source}-{config.data.target}"
-    folder.mkdir(parents=True, exist_ok=True)
+    kept, folder = data_dir / "diverse", data_dir / f"diverse-{config.data.source}-{config.data.target}"
+    for each in (kept, folder):
+        each.mkdir(parents=True, exist_ok=True)
     dataset = Dataset.open(find_dataset(config.data, data_dir))
     source, target = (list(dataset.text("train", side)) for side in SIDES)
     pairs = [(source, target)]
-    pairs += [(source, translated(trained(config, seed, data_dir, runs_dir), source, folder)) for seed in seeds]
-    pairs += [(translated(trained(reverse, seed, data_dir, runs_dir), target, folder), target) for seed in seeds]
+    pairs += [(source, translated(trained(config, seed, data_dir, runs_dir), source, kept)) for seed in seeds]
+    pairs += [(translated(trained(reverse, seed, data_dir, runs_dir), target, kept), target) for seed in seeds]
     files: dict[str, dict[str, str]] = {"train": {}, "valid": {}}
     for number, side in enumerate(SIDES):
         texts = {"train": [line for pair in pairs for line in pair[number]], "valid": dataset.text("valid", side)}
@@ -91,7 +90,8 @@ def translated(run: Run, lines: Sequence[str], folder: Path) -> list[str]:
     if not kept.exists():
         with TemporaryDirectory() as temporary:
             exported = export(run.folder, Path(temporary) / "exported", quantization="int8")
-            _write(kept, Translator(exported, torch.device("cpu")).translate(lines, Options(on_error="truncate")))
+            translator = Translator(exported, torch.device("cpu")).with_options(on_error="truncate")
+            _write(kept, translator.translate(lines))
     return kept.read_bytes().decode().split("\n")[:-1]
 
 

@@ -36,6 +36,8 @@ CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has
 NOTHING = Hypothesis([], [], 0.0, 0.0)  # of a blank line: no search writes it
 PARTS = 1 << 32  # part n of line k of a text has the key k + n·PARTS, so the first part is sampled as its line would be
 
+Ids = Sequence[int]
+
 Done = Callable[[int], object]
 """Is told how many more lines have been translated"""
 
@@ -163,53 +165,33 @@ class Translator:
         """The most positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
         return self.engine.max_length
 
-    def translate(
-        self, sentences: Sequence[str], options: Options | None = None, settings: SearchSettings | None = None
-    ) -> list[str]:
-        """Returns the translation of each sentence as plain text; the translation of a blank line is empty.
+    def translate(self, sentences: Sequence[str]) -> list[str]:
+        """Returns the translation of each sentence as plain text; the translation of a blank line is empty."""
+        return [translation.text for translation in self.with_options(scores=False).translations(sentences)]
 
-        options, settings: what text goes in and comes out, and how to search (None: the translator's own, which
-        `with_options` changes).
-        """
-        settings = replace(settings or self.settings, scores=False)
-        return [translation.text for translation in self.translations(sentences, options, settings)]
-
-    def translations(
-        self,
-        sentences: Sequence[str],
-        options: Options | None = None,
-        settings: SearchSettings | None = None,
-    ) -> list[Translation]:
-        """Returns the translation of each sentence, with tokens and log-probability. options, settings: as above.
+    def translations(self, sentences: Sequence[str]) -> list[Translation]:
+        """Returns the translation of each sentence, with tokens and log-probability.
 
         Raises DataError for a line that is too long, or a prefix that the model cannot write.
         """
-        job = self._job(options, settings)
-        return self._translate_all(list(self._read(sentences, job, 1)), job)
+        prefix = self._begin()
+        return self._translate_all(list(self._read(sentences, prefix, 1)), prefix)
 
-    def translate_html(self, html: str, options: Options | None = None, settings: SearchSettings | None = None) -> str:
+    def translate_html(self, html: str) -> str:
         """Returns a page, or a fragment of one, with its text translated, sentence by sentence.
 
-        options, settings: as in `translate`. Raises DataError for a word that is too long, and ConfigError for options
-        that are about one sentence.
+        Raises DataError for a word that is too long, and ConfigError for options that are about one sentence.
         """
         document = Document.parse(html)
         texts = [block.text for block in document.blocks]
         language = self.run.config.data.source
         spans = [readable(text, language) if is_too_long(text) else [(0, len(text))] for text in texts]
         lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
+        translator = self.with_options(split_sentences=True, scores=False)
+        name = "blocks of text, one a line"
         with progress.bar("translate", len(lines), " texts") as bar:
-            found = list(
-                self.stream(
-                    lines,
-                    replace(options or self.options, split_sentences=True),
-                    replace(settings or self.settings, scores=False),
-                    chunk=max(1, len(lines)),
-                    name="blocks of text, one a line",
-                    done=bar.update,
-                )
-            )
-        if (options or self.options).on_error == "copy":  # all of it, also what was not read
+            found = list(translator.stream(lines, chunk=max(1, len(lines)), name=name, done=bar.update))
+        if self.options.on_error == "copy":  # all of it, also what was not read
             copied = zip(found, lines, strict=True)
             found = [replace(each, source=line, text=line) if is_too_long(line) else each for each, line in copied]
         left = iter(found)
@@ -218,28 +200,21 @@ class Translator:
             log.warning("blocks of text that were too long, of %d: %d", len(texts), n_too_long)
         return document.render(list(map(whole, texts, spans, parts)))
 
-    def translate_encoded(
-        self,
-        sentences: Sequence[str],
-        encoded: Sequence[Encoded],
-        options: Options | None = None,
-        settings: SearchSettings | None = None,
-    ) -> list[Translation]:
+    def translate_encoded(self, sentences: Sequence[str], encoded: Sequence[Encoded]) -> list[Translation]:
         """Like `translations`, for sentences that the run's source codec has encoded already."""
-        job = self._job(options, settings)
-        return self._translate_all(list(map(job.fitting.encoded, sentences, encoded)), job)
+        return self._translate_all(list(map(self._fitting.encoded, sentences, encoded)), self._begin())
 
     def translate_lines(
         self, lines: Sequence[Line], settings: SearchSettings, *, keys: Sequence[int]
     ) -> list[Translation]:
         """Like `translations`, for lines that are fit for translation. keys: what the samples of each are drawn by."""
-        return self._translate(lines, self._job(Options(), settings), keys, lambda n_lines: None)
+        searching = copy(self)
+        searching.settings = settings
+        return searching._translate(lines, searching._begin(), keys, lambda n_lines: None)
 
     def stream(
         self,
         lines: Iterable[str],
-        options: Options | None = None,
-        settings: SearchSettings | None = None,
         *,
         chunk: int,
         name: str = "",
@@ -252,8 +227,8 @@ class Translator:
         chunk of a longer text: so the translations are those of the whole text. done: is told how many more lines are
         translated, before they are yielded. An error is raised when all lines before it have been translated.
         """
-        job = self._job(options, settings)
-        reading = self._read(lines, job, first_line, name)
+        prefix = self._begin()
+        reading = self._read(lines, prefix, first_line, name)
         failure: TfmError | None = None
         while failure is None:
             waiting: list[Line] = []
@@ -268,68 +243,64 @@ class Translator:
                     return
             except TfmError as error:
                 failure = error
-            yield from self._translate(waiting, job, range(first_line - 1, first_line - 1 + len(waiting)), done)
+            yield from self._translate(waiting, prefix, range(first_line - 1, first_line - 1 + len(waiting)), done)
             first_line += len(waiting)
         raise failure
 
-    def _job(self, options: Options | None, settings: SearchSettings | None) -> "_Job":
-        """Returns what is the same for all lines of a call.
+    @property
+    def _fitting(self) -> Fitting:
+        return Fitting(self.run.codecs.source, self.max_length, self.options.on_error)
+
+    def _begin(self) -> list[int]:
+        """Returns the ids with which all translations of a call begin.
 
         Raises ConfigError for what the engine cannot do, DataError for a prefix that cannot be written.
         """
-        options, settings = options or self.options, settings or self.settings
-        if options.split_sentences and (settings.n_best > 1 or options.prefix):
+        if self.options.split_sentences and (self.settings.n_best > 1 or self.options.prefix):
             raise ConfigError(
                 "split_sentences: n_best and prefix are about one sentence; leave them out, or give each sentence as a "
                 "line of its own"
             )
-        self.engine.refuse(settings)
-        fitting = Fitting(self.run.codecs.source, self.max_length, options.on_error)
-        return _Job(options, settings, fitting, self._prefix(options))
+        self.engine.refuse(self.settings)
+        return self._prefix()
 
-    def _read(self, lines: Iterable[str], job: "_Job", first_line: int, name: str = "") -> Iterator[Line]:
+    def _read(self, lines: Iterable[str], prefix: Ids, first_line: int, name: str = "") -> Iterator[Line]:
         """Yield each line as it is translated. Raises DataError, which names the line."""
         if isinstance(lines, str):  # a str is a sequence of one-letter sentences
             raise TypeError(f"expected a list of sentences, such as [{lines!r}], not one str")
+        fitting = self._fitting
         for number, sentence in enumerate(lines, start=first_line):
             try:
-                if job.options.split_sentences:
-                    line = job.fitting.split(sentence, self.run.config.data.source)
+                if self.options.split_sentences:
+                    line = fitting.split(sentence, self.run.config.data.source)
                 else:
-                    line = job.fitting.line(sentence)
+                    line = fitting.line(sentence)
                 if line.read:
-                    refuse_long_prefix(len(job.prefix), job.settings.limit(len(line.read), self.max_length))
+                    refuse_long_prefix(len(prefix), self.settings.limit(len(line.read), self.max_length))
             except DataError as error:
                 raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
             yield line
 
-    def _translate_all(self, lines: Sequence[Line], job: "_Job") -> list[Translation]:
+    def _translate_all(self, lines: Sequence[Line], prefix: Ids) -> list[Translation]:
         with progress.bar("translate", len(lines), " sentences") as bar:
-            return self._translate(lines, job, range(len(lines)), bar.update)
+            return self._translate(lines, prefix, range(len(lines)), bar.update)
 
-    def _translate(self, lines: Sequence[Line], job: "_Job", keys: Sequence[int], done: Done) -> list[Translation]:
+    def _translate(self, lines: Sequence[Line], prefix: Ids, keys: Sequence[int], done: Done) -> list[Translation]:
         """Returns the translation of each line. keys: what their samples are drawn by. done: as in `stream`."""
         if any(line.parts is not None for line in lines):
-            return self._translate_parts(lines, job, keys, done)
+            return self._translate_parts(lines, prefix, keys, done)
         wordy = [row for row, line in enumerate(lines) if line.read]  # a blank line stays blank
-        written = {
-            row: self._translation(line, [NOTHING], job.options) for row, line in enumerate(lines) if not line.read
-        }
+        written = {row: self._translation(line, [NOTHING]) for row, line in enumerate(lines) if not line.read}
         done(len(written))
-        batches = self.engine.translate(
-            [lines[row].read.ids for row in wordy],
-            job.settings,
-            prefix=job.prefix,
-            keys=[keys[row] for row in wordy],
-        )
-        for rows, found in batches:  # while others are translated
-            for row, hypotheses in zip((wordy[row] for row in rows), found, strict=True):
-                written[row] = self._translation(lines[row], hypotheses, job.options)
+        ids, numbers = [lines[row].read.ids for row in wordy], [keys[row] for row in wordy]
+        for rows, found in self.engine.translate(ids, self.settings, prefix=prefix, keys=numbers):
+            for row, hypotheses in zip((wordy[row] for row in rows), found, strict=True):  # while others are translated
+                written[row] = self._translation(lines[row], hypotheses)
             done(len(rows))
         return [written[row] for row in range(len(lines))]
 
     def _translate_parts(
-        self, lines: Sequence[Line], job: "_Job", keys: Sequence[int], done: Done
+        self, lines: Sequence[Line], prefix: Ids, keys: Sequence[int], done: Done
     ) -> list[Translation]:
         """The same for lines of which some were split."""
         units = [unit for line in lines for unit in line.units]
@@ -342,20 +313,21 @@ class Translator:
             done(n_units * len(lines) // len(units) - n_lines)
             n_lines = n_units * len(lines) // len(units)
 
-        found = iter(self._translate(units, job, unit_keys, done_units) if units else ())
+        found = iter(self._translate(units, prefix, unit_keys, done_units) if units else ())
         written = [[next(found) for _ in line.units] for line in lines]
         done(len(lines) - n_lines)
         return [one[0] if line.parts is None else _joined(line, one) for line, one in zip(lines, written, strict=True)]
 
-    def _prefix(self, options: Options) -> list[int]:
+    def _prefix(self) -> list[int]:
         """Returns the ids with which translations begin. Raises DataError if the model cannot write them."""
-        if not isinstance(options.prefix, str):
-            for place, index in enumerate(options.prefix, start=1):
-                is_end = index == EOS and place < len(options.prefix)  # <eos> may be the last one
+        given = self.options.prefix
+        if not isinstance(given, str):
+            for place, index in enumerate(given, start=1):
+                is_end = index == EOS and place < len(given)  # <eos> may be the last one
                 if index in UNWRITTEN or is_end or not 0 <= index < len(self.run.codecs.target):
                     raise DataError(f"prefix: {index} is not the id of a token that the model can write")
-            return [*options.prefix]
-        text = options.prefix.strip()
+            return [*given]
+        text = given.strip()
         if not text:
             return []
         if is_too_long(text):
@@ -368,19 +340,19 @@ class Translator:
                 )
         return prefix.ids
 
-    def _translation(self, line: Line, found: Sequence[Hypothesis], options: Options) -> Translation:
+    def _translation(self, line: Line, found: Sequence[Hypothesis]) -> Translation:
         """Returns the first hypothesis as text; the others are its alternatives."""
-        best, *others = (self._written(line, each, options) for each in found)
+        best, *others = (self._written(line, each) for each in found)
         if line.is_copied:
             codec = self.run.codecs.target
             tokens = line.sentence.split() if line.was_too_long else codec.encode(line.sentence).tokens
             best = replace(best, text=line.sentence, tokens=tokens)
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
-    def _written(self, line: Line, found: Hypothesis, options: Options) -> Translation:
+    def _written(self, line: Line, found: Hypothesis) -> Translation:
         target, read = self.run.codecs.target, line.read
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
-        attended = None if options.keep_unk else [read.tokens[position] for position in alignment]
+        attended = None if self.options.keep_unk else [read.tokens[position] for position in alignment]
         return Translation(
             source=line.sentence,
             source_tokens=read.tokens,
@@ -438,14 +410,3 @@ def _joined(line: Line, parts: list[Translation]) -> Translation:
         was_too_long=line.was_too_long,
         sentences=parts,
     )
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What is the same for all lines of a call."""
-
-    options: Options
-    settings: SearchSettings
-    fitting: Fitting
-    prefix: Sequence[int]
-    """the ids with which every translation begins"""

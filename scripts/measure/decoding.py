@@ -80,7 +80,7 @@ def greedy_speed(translator: Translator, sentences: Sequence[str], *, rounds: in
 def beam_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
     """Compare beam search with our greedy search and, where it is installed, with CTranslate2's beam search."""
     say("beam: beam search, greedy search")
-    ways = [partial(translator.translations, sentences, settings=settings) for settings in (BEAM, GREEDY)]
+    ways = [partial(translator.with_options(**vars(each)).translations, sentences) for each in (BEAM, GREEDY)]
     ways[0]()
     seconds = (1000 / len(sentences) * taken for taken in alternate(ways, rounds=rounds))
     figures = [Figure("beam", "1,000 sentences, beside greedy", "s", *seconds)]
@@ -115,9 +115,11 @@ def ctranslate2_speed(
         translate = text_to_text(translator, sentences, settings)
         ways = [fastest(make_engine, translate, threads) for make_engine in engines]
 
+        searching = translator.with_options(**vars(settings))
+
         def our_way() -> list[list[str]]:
             torch.set_num_threads(threads)  # CTranslate2 changes OpenMP's number, which both use
-            return [each.tokens for each in translator.translations(sentences, settings=settings)]
+            return [each.tokens for each in searching.translations(sentences)]
 
         ours, *theirs = (way() for way in (our_way, *ways))
         say(f"{section}: ours, CTranslate2 in float32, in int8")

@@ -14,11 +14,9 @@ from safetensors.torch import load_file
 
 from pretended import PretendedDevice, is_moved
 from transformer_cli.config.load import load_config
-from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.find import find_dataset
 from transformer_cli.data.vocabulary import EOS, PAD, SOS
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.inspection.numbers import inspect_sentence
@@ -27,7 +25,7 @@ from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.layers import FeedForward
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import train
-from transformer_cli.translator import Options, Translator
+from transformer_cli.translator import Translator
 
 SENTENCES = ["Der kleine Hund läuft im Park.", "", "Die Frau schläft.", "Das alte Kind singt zu Hause."]
 
@@ -200,19 +198,18 @@ def test_a_run_begins_there_with_the_weights_of_another(
 def test_it_translates_there_as_on_the_cpu(
     tiny: Run, translator: Translator, gpu: PretendedDevice, decoding: dict[str, object]
 ) -> None:
-    there = Translator(tiny, gpu.device)
-    options = Options(prefix="the")
-    settings = SearchSettings(decoding=DecodingConfig.model_validate(decoding))
-    found = there.translations(SENTENCES, options, settings)
-    expected = translator.translations(SENTENCES, options, settings)
+    found, expected = (
+        each.with_options(prefix="the", **decoding).translations(SENTENCES)
+        for each in (Translator(tiny, gpu.device), translator)
+    )
     assert [each.text for each in found] == [each.text for each in expected]
     assert gpu.n_operations > 100
 
 
 def test_an_ensemble_finds_several_translations_there(tiny: Run, gpu: PretendedDevice) -> None:
-    for decoding in (DecodingConfig(beam_size=4), DecodingConfig(sample=True)):
-        ensemble = Translator(tiny, gpu.device, others=[tiny])
-        found = ensemble.translations(SENTENCES, Options(), SearchSettings(n_best=3, decoding=decoding))
+    for decoding in ({"beam_size": 4}, {"sample": True}):
+        ensemble = Translator(tiny, gpu.device, others=[tiny]).with_options(n_best=3, **decoding)
+        found = ensemble.translations(SENTENCES)
         assert [len(each.alternatives) for each in found] == [2, 0, 2, 2]
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from transformer_cli.commands.translate import translation_as_json
 from transformer_cli.data.lines import LONGEST_LINE, lines_of
 from transformer_cli.data.words import Joins, Tokenizer
-from transformer_cli.translator import Options, Translator
+from transformer_cli.translator import Translator
 
 pytestmark = pytest.mark.no_cover  # other tests run the same lines; counting them is slow
 
@@ -48,9 +48,9 @@ FEW, ALL = (
 )
 
 
-def assert_line_by_line(translator: Translator, lines: Sequence[tuple[str, str]], options: Options) -> None:
+def assert_line_by_line(translator: Translator, lines: Sequence[tuple[str, str]]) -> None:
     content = "".join(line + end for line, end in lines).encode()
-    found = list(translator.stream(lines_of(io.BytesIO(content), "text"), options, chunk=7))
+    found = list(translator.stream(lines_of(io.BytesIO(content), "text"), chunk=7))
     assert len(found) == len(lines) == content.count(b"\n")
     printed = "".join(f"{each.text}\n" for each in found).encode()
     assert printed.count(b"\n") == len(lines)
@@ -58,7 +58,7 @@ def assert_line_by_line(translator: Translator, lines: Sequence[tuple[str, str]]
     assert as_json.count(b"\n") == len(lines)
     for (line, _), each in zip(lines, found, strict=True):
         assert each.text.strip() == "" or line.strip()
-        assert (each.sentences is not None) == options.split_sentences or each.was_too_long
+        assert (each.sentences is not None) == translator.options.split_sentences or each.was_too_long
         text, place = each.text, 0
         for sentence in each.sentences or ():  # each after the white space that stands before it, if there is any
             gap = each.source[place : sentence.start]
@@ -76,14 +76,14 @@ def many(lines: int) -> st.SearchStrategy[list[tuple[str, str]]]:
 @FEW
 @given(many(LINES), st.sampled_from(["blank", "copy", "truncate"]), st.booleans())
 def test_by_words_any_lines_make_as_many(translator, lines, on_error, split):  # type: ignore[no-untyped-def]
-    assert_line_by_line(translator, lines, Options(on_error=on_error, split_sentences=split))
+    assert_line_by_line(translator.with_options(on_error=on_error, split_sentences=split), lines)
 
 
 @seed(0)
 @FEW
 @given(many(LINES), st.sampled_from(["blank", "copy", "truncate"]), st.booleans())
 def test_by_subwords_any_lines_make_as_many(by_subwords, lines, on_error, split):  # type: ignore[no-untyped-def]
-    assert_line_by_line(by_subwords, lines, Options(on_error=on_error, split_sentences=split))
+    assert_line_by_line(by_subwords.with_options(on_error=on_error, split_sentences=split), lines)
 
 
 @pytest.mark.long
@@ -101,7 +101,7 @@ def test_ten_thousand_lines_make_ten_thousand_in_bounded_memory(
     def check(lines, on_error):  # type: ignore[no-untyped-def]
         nonlocal n_lines
         n_lines += len(lines)
-        assert_line_by_line(translator, lines, Options(on_error=on_error, split_sentences=split))
+        assert_line_by_line(translator.with_options(on_error=on_error, split_sentences=split), lines)
 
     translator.translate(["Hund"])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

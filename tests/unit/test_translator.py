@@ -4,7 +4,6 @@ import logging
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +97,7 @@ def test_a_model_that_never_ends_is_stopped(project: Path, sentence: str, max_to
     translator = Translator.load(project / "runs/tiny", device="cpu")
     with torch.no_grad():
         translator.model.output.bias[EOS] = -1e9
-    (translation,) = translator.translations([sentence], settings=SearchSettings(max_tokens=max_tokens))
+    (translation,) = translator.with_options(max_tokens=max_tokens).translations([sentence])
     assert len(translation.tokens) == longest
 
 
@@ -140,16 +139,16 @@ def test_batches_side_by_side_in_threads_give_the_same_or_their_error(
 # How to search
 
 
-BEAM = SearchSettings(n_best=3, decoding=DecodingConfig(beam_size=4))
-SAMPLES = SearchSettings(n_best=3, decoding=DecodingConfig(sample=True, temperature=3.0))
+BEAM = {"n_best": 3, "beam_size": 4}
+SAMPLES = {"n_best": 3, "sample": True, "temperature": 3.0}
 
 
-def test_options_have_the_names_of_the_command_line(translator: Translator, sentences: Sequence[str]) -> None:
+def test_options_have_the_names_of_the_command_line(translator: Translator) -> None:
     named = translator.with_options(beam_size=4, n_best=3, prefix="the young")
-    assert named.translations(sentences) == translator.translations(sentences, Options(prefix="the young"), BEAM)
     assert (translator.options, translator.settings) == (Options(), SearchSettings())
+    assert named.options == Options(prefix="the young")
     again = named.with_options(max_tokens=3)
-    assert again.settings == replace(BEAM, max_tokens=3)
+    assert again.settings == SearchSettings(max_tokens=3, n_best=3, decoding=DecodingConfig(beam_size=4))
     for wrong, message in (
         ({"beam_sise": 4}, "beam_sise: unknown key; did you mean beam_size"),
         ({"top_p": "x"}, "top_p: must be a number, not x"),
@@ -161,9 +160,9 @@ def test_options_have_the_names_of_the_command_line(translator: Translator, sent
 
 @pytest.mark.parametrize("settings", [BEAM, SAMPLES], ids=["beam", "samples"])
 def test_the_n_best_are_a_translation_and_its_alternatives(
-    translator: Translator, sentences: Sequence[str], settings: SearchSettings
+    translator: Translator, sentences: Sequence[str], settings: dict[str, object]
 ) -> None:
-    for each in translator.translations(sentences, settings=settings):
+    for each in translator.with_options(**settings).translations(sentences):
         scores = [each.score, *(other.score for other in each.alternatives)]
         assert scores == sorted(scores, reverse=True)
         assert len(each.alternatives) == (2 if each.source.strip() else 0)
@@ -176,23 +175,24 @@ def _drawn(translation: Translation) -> list[str]:
     return [each.text for each in (translation, *translation.alternatives)]
 
 
-@pytest.mark.parametrize("settings", [SearchSettings(), BEAM, SAMPLES], ids=["greedy", "beam", "samples"])
+@pytest.mark.parametrize("settings", [{}, BEAM, SAMPLES], ids=["greedy", "beam", "samples"])
 @pytest.mark.parametrize("prefix", ["the young", " The  old dog ", "."])
 def test_every_translation_begins_with_the_prefix_except_blank_ones(
-    translator: Translator, sentences: Sequence[str], settings: SearchSettings, prefix: str
+    translator: Translator, sentences: Sequence[str], settings: dict[str, object], prefix: str
 ) -> None:
     begin = " ".join(prefix.lower().split())
-    for translation in translator.translations(sentences, Options(prefix=prefix), settings):
+    for translation in translator.with_options(prefix=prefix, **settings).translations(sentences):
         for each in (translation, *translation.alternatives):
             assert each.text.startswith(begin) if each.source.strip() else each.text == ""
 
 
-@pytest.mark.parametrize("settings", [SearchSettings(), BEAM, SAMPLES], ids=["greedy", "beam", "samples"])
+@pytest.mark.parametrize("settings", [{}, BEAM, SAMPLES], ids=["greedy", "beam", "samples"])
 @pytest.mark.parametrize("prefix", ["The young", "The yo", "Größe 犬 ▁x", "a  b\tc"])
 def test_by_subwords_any_prefix_begins_the_translations_as_it_is_written(
-    by_subwords: Translator, settings: SearchSettings, prefix: str
+    by_subwords: Translator, settings: dict[str, object], prefix: str
 ) -> None:
-    line, blank = by_subwords.translations(["Der alte Hund singt im Park.", " "], Options(prefix=prefix), settings)
+    beginning = by_subwords.with_options(prefix=prefix, **settings)
+    line, blank = beginning.translations(["Der alte Hund singt im Park.", " "])
     assert all(text.startswith(prefix) for text in _drawn(line))
     assert all("\n" not in text for text in _drawn(line))
     assert _drawn(blank) == [""]
@@ -217,9 +217,9 @@ def test_by_subwords_any_prefix_begins_the_translations_as_it_is_written(
 def test_a_prefix_that_cannot_be_written_is_an_error(
     translator: Translator, prefix: str, max_tokens: int | None, line: str, message: str
 ) -> None:
-    settings = SearchSettings(max_tokens=max_tokens)
+    beginning = translator.with_options(prefix=prefix, max_tokens=max_tokens)
     with pytest.raises(DataError, match=message):
-        list(translator.stream([" ", line], Options(prefix=prefix), settings, first_line=7, chunk=2))
+        list(beginning.stream([" ", line], first_line=7, chunk=2))
 
 
 # Several runs
@@ -313,7 +313,7 @@ def test_a_sentence_that_is_too_long_is_cut_where_it_can_be(translator: Translat
     line = "Hund singt. " + "Hund" * 3990
     with pytest.raises(DataError, match="line 1: more than 4,000 characters"):
         split.translate([line])
-    assert split.translate([line], Options(on_error="blank", split_sentences=True)) == [""]
+    assert split.with_options(on_error="blank").translate([line]) == [""]
 
 
 def test_the_text_of_a_document_is_translated_and_its_markup_goes_along(translator: Translator) -> None:
@@ -337,7 +337,7 @@ def test_the_text_of_a_document_is_translated_and_its_markup_goes_along(translat
     hounds = "Hund " * 999 + "Hund"
     pieces = [hounds[start:end] for start, end in readable(hounds, "de")]
     assert [len(piece) for piece in pieces] == [3999, 999]
-    assert endless == f"<p>{' '.join(translator.translate(pieces, Options(split_sentences=True)))} "
+    assert endless == f"<p>{' '.join(translator.with_options(split_sentences=True).translate(pieces))} "
     with pytest.raises(DataError, match="blocks of text, one a line: line 2: more than 4,000 characters"):
         translator.translate_html(f"<p>{dog}<p>{'Hund' * 1001}")
 
@@ -347,8 +347,8 @@ def test_blocks_with_a_word_that_is_too_long_are_counted(
 ) -> None:
     html = f"<p>Hund <b>{'Hund' * 2500}</b></p>"
     (hund,) = translator.translate(["Hund"])
-    assert translator.translate_html(html, Options(on_error="blank")) == f"<p>{hund}<b></b> </p>"
-    assert translator.translate_html(html, Options(on_error="copy")) == html.replace("Hund", hund, 1)
+    assert translator.with_options(on_error="blank").translate_html(html) == f"<p>{hund}<b></b> </p>"
+    assert translator.with_options(on_error="copy").translate_html(html) == html.replace("Hund", hund, 1)
     assert caplog.messages == ["blocks of text that were too long, of 1: 1"] * 2
 
 

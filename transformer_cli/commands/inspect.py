@@ -121,13 +121,11 @@ def inspect(
         raise typer.BadParameter("--query and --scale need --vectors")
     translator = load_translator([run], device)
     from transformer_cli.config.load import override_decoding
-    from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.inspection.numbers import KINDS, inspect_sentence
-    from transformer_cli.translator import Options
 
-    settings = SearchSettings(decoding=override_decoding(translator.run.config.decoding, overrides or ()))
-    options = Options(on_error=on_error)
-    inspection = inspect_sentence(translator, sentence, options, settings, with_untrained=as_json)
+    decoding = override_decoding(translator.run.config.decoding, overrides or ())
+    translator = translator.with_options(on_error=on_error, decoding=decoding)
+    inspection = inspect_sentence(translator, sentence, with_untrained=as_json)
     maps = inspection.maps(
         [each for each in KINDS if not kind or KindChoice(each) in kind], layer=layer, heads=head or ()
     )

@@ -22,7 +22,7 @@ from transformer_cli.evaluation.statistics import PairedScore, RecipeDifference,
 from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.system.terminal import counted, note
-from transformer_cli.translator import Options, Translator
+from transformer_cli.translator import Translator
 
 log = logging.getLogger(__name__)
 
@@ -293,7 +293,7 @@ def _write(system: Run | Exported | Path, texts: Sequence[ParallelText], terms: 
         return [lines]
     translator, written = Translator(system, choose_device(terms.device)), []
     for text in texts:
-        translations = translator.translations(text.sources, Options(on_error="truncate"))
+        translations = translator.with_options(on_error="truncate").translations(text.sources)
         if n_long := sum(each.was_too_long for each in translations):
             log.warning("%s: %s: %s too long: cut", system.folder, text.name, counted(n_long, "sentence"))
         written.append([each.text for each in translations])

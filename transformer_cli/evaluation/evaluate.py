@@ -37,7 +37,7 @@ from transformer_cli.runs.evaluations import append_result
 from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.system.terminal import counted, note
-from transformer_cli.translator import Options, Translation, Translator
+from transformer_cli.translator import Translation, Translator
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,9 @@ def judge(
     sources = [read(codecs.source, line) for line in text.sources]
     references = [codecs.target.encode(line) for line in text.references]
     split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
-    translations = translator.translate_encoded(text.sources, sources, Options(on_error="truncate"), settings)
+    searching = translator.with_options(on_error="truncate")
+    searching.settings = settings or translator.settings
+    translations = searching.translate_encoded(text.sources, sources)
     losses = _losses(translator, text.name, split)
     scored = np.flatnonzero(is_judged(split)).tolist()  # a blank pair would only widen the intervals
     texts, wanted = [translations[row].text for row in scored], [text.references[row] for row in scored]

@@ -15,7 +15,7 @@ from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
 from transformer_cli.decoding.decoder import mean_log_probs
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord
-from transformer_cli.translator import Options, Translation, Translator
+from transformer_cli.translator import Translation, Translator
 
 N_CANDIDATES = 10
 
@@ -62,8 +62,7 @@ def translate_from(
     n_words, limit = len(forced) - (EOS in forced[-1:]), translator.settings.limit(len(read), translator.max_length)
     if n_words > limit:
         raise DataError(f"{n_words} tokens are forced, but the translation may have {limit}; force fewer")
-    options = Options(prefix=tuple(forced[:limit]))
-    (translation,) = translator.translate_encoded([sentence], [read], options, translator.settings)
+    (translation,) = translator.with_options(prefix=tuple(forced[:limit])).translate_encoded([sentence], [read])
     return translation
 
 

@@ -18,12 +18,11 @@ from torch import Tensor, nn
 
 from transformer_cli.data.vectors import read_vectors
 from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord, RecordedAttention
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
-from transformer_cli.translator import Options, Translation, Translator
+from transformer_cli.translator import Translation, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: dict[Kind, str] = {
@@ -219,19 +218,12 @@ class WordAttention:
     """weights · vectors, the output of attention: (positions, dimension)"""
 
 
-def inspect_sentence(
-    translator: Translator,
-    sentence: str,
-    options: Options | None = None,
-    settings: SearchSettings | None = None,
-    *,
-    with_untrained: bool = True,
-) -> Inspection:
+def inspect_sentence(translator: Translator, sentence: str, *, with_untrained: bool = True) -> Inspection:
     """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions.
 
-    options, settings: as in `Translator.translate`. with_untrained: see `inspect_translation`.
+    with_untrained: see `inspect_translation`.
     """
-    (translation,) = translator.translations([sentence], options, settings)
+    (translation,) = translator.translations([sentence])
     return inspect_translation(translator, translation, with_untrained=with_untrained)
 
 

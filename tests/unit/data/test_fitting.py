@@ -7,7 +7,7 @@ import pytest
 from transformer_cli.data.codec import SubwordCodec
 from transformer_cli.data.fitting import Fitting
 from transformer_cli.data.subwords import learn_pieces
-from transformer_cli.translator import Options, Translator
+from transformer_cli.translator import Translator
 
 SENTENCE = "Der kleine Hund läuft im Park."
 
@@ -50,11 +50,12 @@ def test_a_space_that_is_rare_in_the_training_text_is_read_as_a_space() -> None:
 
 
 def test_a_line_without_a_letter_stays_as_it_is(translator: Translator) -> None:
+    split = translator.with_options(split_sentences=True)
     lines = ["---", "12.5 %", "😀", "\N{ZERO WIDTH SPACE}", "  "]
     wanted = [*lines[:3], "", ""]
     assert translator.translate(lines) == wanted
-    assert translator.translate(lines, Options(split_sentences=True)) == [*wanted[:-1], "  "]
-    (joined,) = translator.translations([f"12.5! {SENTENCE} 😀"], Options(split_sentences=True))
+    assert split.translate(lines) == [*wanted[:-1], "  "]
+    (joined,) = split.translations([f"12.5! {SENTENCE} 😀"])
     (alone,) = translator.translations([SENTENCE])
     assert joined.text == f"12.5! {alone.text} 😀"
     assert (joined.tokens, joined.alignment, joined.score) == (alone.tokens, alone.alignment, alone.score)

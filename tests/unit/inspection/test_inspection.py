@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNK
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.inspection.numbers import (
     KINDS,
@@ -20,7 +19,7 @@ from transformer_cli.inspection.numbers import (
 )
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.translator import Options, Translator
+from transformer_cli.translator import Translator
 
 SENTENCE = "Der alte Hund und der alte Mann und Babo."
 
@@ -104,16 +103,16 @@ def test_the_untrained_encoder_is_that_of_the_runs_seed(translator: Translator, 
 
 
 def test_what_is_inspected_is_what_was_translated(translator: Translator) -> None:
-    options = Options(on_error="truncate", keep_unk=True)
+    translator = translator.with_options(on_error="truncate", keep_unk=True, max_tokens=3)
     sentence = "Babo " * 15
-    (translation,) = translator.translations([sentence], options, SearchSettings(max_tokens=3))
+    (translation,) = translator.translations([sentence])
     inspection = inspect_translation(translator, translation)
     assert inspection.sentence == sentence
     assert inspection.translation == translation.text
     assert inspection.source_tokens == ["<sos>", *["babo"] * 14, "<eos>"]
     assert inspection.target_tokens == ["<sos>", *translation.tokens]
     assert len(translation.tokens) == 3
-    assert inspect_sentence(translator, sentence, options).source_tokens == inspection.source_tokens
+    assert inspect_sentence(translator, sentence).source_tokens == inspection.source_tokens
 
 
 def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:

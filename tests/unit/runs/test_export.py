@@ -12,14 +12,13 @@ import pytest
 from kinds import Tfm
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import SubwordCodec
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.runs.export import export, readme
 from transformer_cli.runs.exported import Exported, Facts
 from transformer_cli.runs.run import is_new
 from transformer_cli.system.files import write_text
-from transformer_cli.translator import Options, Translator
+from transformer_cli.translator import Translator
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +55,13 @@ def test_words_come_out_as_from_the_run(translator: Translator, exported: Export
         assert (one.log_prob, one.score) == pytest.approx((other.log_prob, other.score), abs=2e-3)
 
 
-@pytest.mark.parametrize("options", [Options(), Options(prefix="the")])
+@pytest.mark.parametrize("prefix", ["", "the"])
 def test_the_tokens_of_a_beam_attend_to_their_own_sentence(
-    options: Options, translator: Translator, exported: Exported, sentences: list[str]
+    prefix: str, translator: Translator, exported: Exported, sentences: list[str]
 ) -> None:
-    search = SearchSettings(n_best=2, decoding=DecodingConfig(beam_size=3))
     found, ours = (
-        each.translations(sentences, options, search) for each in (Translator.load(exported.folder), translator)
+        each.with_options(prefix=prefix, n_best=2, beam_size=3).translations(sentences)
+        for each in (Translator.load(exported.folder), translator)
     )
     same = [(one, other) for one, other in zip(found, ours, strict=True) if one.ids == other.ids]
     assert len(same) > len(sentences) / 2
@@ -70,10 +69,10 @@ def test_the_tokens_of_a_beam_attend_to_their_own_sentence(
 
 
 def test_subwords_come_out_as_from_the_run(by_subwords: Translator, sentences: list[str], tmp_path: Path) -> None:
-    found = Translator.load(export(by_subwords.run.folder, tmp_path / "subwords").folder)
-    assert isinstance(found.run.codecs.source, SubwordCodec)
-    search = SearchSettings(decoding=DecodingConfig(no_repeat_ngram=2))  # it has hardly learned anything else
-    assert found.translate(sentences, settings=search) == by_subwords.translate(sentences, settings=search)
+    exported = Translator.load(export(by_subwords.run.folder, tmp_path / "subwords").folder)
+    assert isinstance(exported.run.codecs.source, SubwordCodec)
+    found, ours = (each.with_options(no_repeat_ngram=2).translate(sentences) for each in (exported, by_subwords))
+    assert found == ours  # with nothing twice, since it has hardly learned anything else
 
 
 @pytest.mark.parametrize("kind", ["words", "subwords"])
@@ -94,8 +93,8 @@ def test_the_readme_translates_without_us(
         encoding="utf-8",
         check=True,
     )
-    most = SearchSettings(max_tokens=10_000)  # it has one limit for all sentences
-    assert done.stdout == "".join(f"{line}\n" for line in ours.translate(lines, settings=most))
+    unlimited = ours.with_options(max_tokens=10_000)  # it has one limit for all sentences
+    assert done.stdout == "".join(f"{line}\n" for line in unlimited.translate(lines))
     if kind == "subwords":  # whose libraries start in a moment
         nothing = subprocess.run(
             [sys.executable, "translate.py"], cwd=folder, input=b"", capture_output=True, check=True

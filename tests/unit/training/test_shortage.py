@@ -8,7 +8,6 @@ import torch
 from kinds import Tfm, TrainTiny
 from sealed import reseal
 from transformer_cli.decoding import decoder
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import MemoryShortage
 from transformer_cli.evaluation import losses
 from transformer_cli.evaluation.score import score_pairs
@@ -17,7 +16,7 @@ from transformer_cli.model.loss import TokenLoss
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
 from transformer_cli.training import optimisers as muon
-from transformer_cli.translator import Options, Translator
+from transformer_cli.translator import Translator
 
 STACKS = 4  # of matrices that Muon works on at a time: 12 of attention in two stacks, inner, outer
 SHORT = ("training.batch_size=50", "training.epochs=2")  # an epoch of four steps
@@ -157,7 +156,7 @@ def test_a_translation_or_a_score_without_room_is_told(translator: Translator, m
     sentences = ["Der kleine Hund läuft.", "Die Frau singt."]
     monkeypatch.setattr(decoder, "pad_ids", lambda ids: take_too_much())
     with pytest.raises(MemoryShortage, match=r"^translating 2 sentences of up to 5 tokens into up to \d+, with 1 hypo"):
-        translator.translations(sentences, Options(), SearchSettings())
+        translator.translations(sentences)
     monkeypatch.setattr(losses, "token_losses", lambda *arguments: take_too_much())
     with pytest.raises(MemoryShortage, match=r"^the losses of 1 sentences with up to 7 source and 6 target positions"):
         list(score_pairs(translator, [("Der kleine Hund läuft.", "The dog runs.")]))
