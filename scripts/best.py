@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--config", type=Path, action="append", help="repeatable; without it, both shipped ones")
     parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     parser.add_argument("--judge", nargs="*", default=list(TESTS), metavar="SPLIT", help="none: train only")
-    parser.add_argument("--diverse", action="store_true", help="also train and judge the model of diversify.py")
+    parser.add_argument("--diverse", action="store_true", help="also train and judge the models of diversify.py")
     parser.add_argument("--worst", type=int, default=0, metavar="N", help="also print the N worst translations (chrF)")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are, or will be")
     parser.add_argument("--data", type=Path, default=Path("data"), help="where the dataset is, or will be")
@@ -62,9 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             parser.error("--diverse is about the shipped configs and seeds: leave out --config and --seeds")
         import diversify  # which imports this module
 
-        (config, trainings), *others = work
-        new = left(options.runs / f"{CONFIGS[0].stem}-diverse")
-        work = [(config, trainings + new * diversify.share_of_a_training(config)), *others]
+        work = [(config, trainings + left(options.runs / diversify.diverse(config))) for config, trainings in work]
     say_how_long(work, options.data)
     for path, config in configs.items():
         runs = {seed: trained(config, seed, options.data, options.runs).folder for seed in options.seeds}
@@ -76,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 print(json.dumps({"config": path.stem, "seeds": seeds, **row}, ensure_ascii=False), flush=True)
     if options.diverse:
         folders = ["--runs", str(options.runs), "--data", str(options.data)]
-        diversify.main([*folders, "--judge", *options.judge])
+        for one, other in (CONFIGS, CONFIGS[::-1]):
+            diversify.main(["--config", str(one), "--reverse", str(other), *folders, "--judge", *options.judge])
 
 
 def judged_texts(config: Config, splits: Sequence[str], data_dir: Path) -> Sequence[ParallelText]:

@@ -4,7 +4,7 @@
     python scripts/diversify.py --config configs/multi30k-best-en-de.yaml --reverse configs/multi30k-best.yaml
 
 Trains models of both directions, as scripts/best.py does, and lets them translate the training split (exported in int8,
-by their own search). A new model of the same config learns, for as many steps, from the pairs, from their source
+by their own search). A new model of the same config learns, for as long as they, from the pairs, from their source
 sentences with the translations of the one direction, and from their target sentences with those of the other. No other
 text comes in. Prints its rows as JSON to standard output. What is trained or translated already is not done again.
 """
@@ -51,6 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     texts = judged_texts(base, options.judge, options.data)  # what is missing is told now
     files = write_corpus(base, reverse, options.seeds, options.data, options.runs)
     changes = {"data.corpus": "files", "data.skip_empty": True, "data.files": files}
+    n_times = 1 + 2 * len(options.seeds)  # as many pairs, so fewer epochs; steps stay as they are
+    changes |= {"training.epochs": max(1, round(base.training.epochs / n_times))}
     changes |= {"name": diverse(base), "model.dropout": options.dropout}
     config = load_config(options.config, [f"{key}={json.dumps(value)}" for key, value in changes.items()])
     prepare(config, data_dir=options.data)
