@@ -27,7 +27,7 @@ from transformer_cli.data.find import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.runs.export import export
 from transformer_cli.runs.run import Run
-from transformer_cli.system.files import new_file
+from transformer_cli.system.files import write_text
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
@@ -82,7 +82,9 @@ def write_corpus(
     for number, side in enumerate(SIDES):
         texts = {"train": [line for pair in pairs for line in pair[number]], "valid": dataset.text("valid", side)}
         for split, lines in texts.items():
-            files[split][side] = str(_write(folder / f"{split}.{side}", lines).resolve())
+            path = folder / f"{split}.{side}"
+            write_text(path, as_text(lines))
+            files[split][side] = str(path.resolve())
     return files
 
 
@@ -93,14 +95,13 @@ def translated(run: Run, lines: Sequence[str], folder: Path) -> list[str]:
         with TemporaryDirectory() as temporary:
             exported = export(run.folder, Path(temporary) / "exported", quantization="int8")
             translator = Translator(exported, torch.device("cpu")).with_options(on_error="truncate")
-            _write(kept, translator.translate(lines))
+            write_text(kept, as_text(translator.translate(lines)))
     return kept.read_bytes().decode().split("\n")[:-1]
 
 
-def _write(path: Path, lines: Iterable[str]) -> Path:
-    with new_file(path) as file:
-        file.write("".join(f"{line}\n" for line in lines).encode())
-    return path
+def as_text(lines: Iterable[str]) -> str:
+    """Returns the content of a file of lines."""
+    return "".join(f"{line}\n" for line in lines)
 
 
 if __name__ == "__main__":
