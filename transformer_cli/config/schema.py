@@ -232,7 +232,7 @@ class ModelConfig(Section):
     qkv_bias: bool = True
     """biases in the query, key and value projections"""
     dropout: Annotated[Fraction, Shapes.TRAINING] = 0.1
-    """dropout on embeddings and on each sublayer's output, and wherever else nothing is said"""
+    """dropout on embeddings and on each sublayer's output"""
     attention_dropout: Annotated[Fraction | None, Shapes.TRAINING] = None
     """dropout on attention weights (null: the same as dropout)"""
     feed_forward_dropout: Annotated[Fraction | None, Shapes.TRAINING] = None
@@ -314,8 +314,8 @@ class TrainingConfig(Section):
     initialize_from: Annotated[Place | None, Shapes.PLACE] = None
     """begin with the best weights of this run (a name under runs/, or a folder) instead of random ones: fine-tuning"""
     freeze: Annotated[tuple[Part, ...], Field(strict=False)] = ()
-    """parts of the model that stay as they begin (of source_embedding, target_embedding, encoder, decoder, output); so
-    does a matrix that another part shares with one of them"""
+    """parts of the model that are not trained (of source_embedding, target_embedding, encoder, decoder, output), nor is
+    a matrix that another part shares with one of them"""
     save_minutes: Annotated[float, Field(gt=0.0, le=1e6), Shapes.NOTHING] = 10
     """minutes between saves: the most that a kill can lose"""
     tensorboard: Annotated[bool, Shapes.NOTHING] = False

@@ -1,4 +1,4 @@
-"""Training that begins with another run's weights, and parts of a model that stay as they begin."""
+"""Training that begins with another run's weights, and parts of a model that are not trained."""
 
 import shutil
 from pathlib import Path
