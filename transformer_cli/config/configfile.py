@@ -9,6 +9,7 @@ from pathlib import Path
 
 from transformer_cli.config.schema import NAME
 from transformer_cli.errors import ConfigError, FileError
+from transformer_cli.system.files import open_to_read
 from transformer_cli.system.reading import decoded
 
 MOST_BYTES = 1_000_000  # an endless device, such as /dev/zero, is not a config
@@ -32,7 +33,7 @@ def find_config(name: str | Path) -> Path:
 def read_config_text(path: Path) -> str:
     """Returns the text. Raises ConfigError if there is none, in one line that names the file."""
     try:
-        with path.open("rb") as file:
+        with open_to_read(path) as file:
             content = file.read(MOST_BYTES + 1)
             is_pipe = stat.S_ISFIFO(os.fstat(file.fileno()).st_mode)
         if is_pipe and not content:  # --config <(a command that has failed): not the defaults

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import kind_of
+from transformer_cli.system.files import kind_of, open_to_read
 from transformer_cli.system.terminal import counted
 
 LONGEST_LINE = 4_000  # characters: attention takes memory and time for each pair of tokens
@@ -97,7 +97,7 @@ def byte_lines(path: Path, most: int = MOST_BYTES) -> Generator[bytes, None, Non
     line of more than `most` bytes, only that many come.
     """
     try:
-        with path.open("rb") as file:  # GzipFile alone reads lines slowly
+        with open_to_read(path) as file:  # GzipFile alone reads lines slowly
             is_packed = path.suffix == ".gz"
             yield from _bounded(io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if is_packed else file, most)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:

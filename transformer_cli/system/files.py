@@ -55,6 +55,12 @@ def written(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
+def open_to_read(path: Path) -> BinaryIO:
+    """Open a file, or read on in what names a stream: its file, opened anew, would begin at its start."""
+    descriptor = stream_named(path)
+    return open(path if descriptor is None else descriptor, "rb", closefd=descriptor is None)
+
+
 def is_stream(path: Path) -> bool:
     """Whether a path names a stream, a pipe or a device: what cannot be read twice, and is not replaced as a whole."""
     return stream_named(path) is not None or (path.exists() and not path.is_file())
@@ -137,7 +143,12 @@ def delete(path: Path) -> None:
 
 
 def kind_of(path: Path) -> str:
-    """Returns what a path names: "a file", "a folder", "a pipe", "a device", "a socket" or "no such file"."""
+    """Returns what a path names: "a file", "a folder", "a pipe", "a device", "a socket" or "no such file".
+
+    What names a stream, such as /dev/stdin, is a pipe, since it is read in the same way.
+    """
+    if stream_named(path) is not None:
+        return "a pipe"
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):  # a NUL in the name
