@@ -178,7 +178,8 @@ class World:
 
         with self._watched(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 renames broadcast_buffers; 2.6 needs it
-            shared = DistributedDataParallel(module, broadcast_buffers=False)
+            # gradients are views of what is sent: a copy of each would take as much memory as the weights
+            shared = DistributedDataParallel(module, broadcast_buffers=False, gradient_as_bucket_view=True)
         self._shared.append(shared)
         return shared
 

@@ -55,9 +55,10 @@ def refuse_without_room(
     total = sum(parts.values())
     kept = total  # numbers in all: weights, gradients and moments
     if frozen is not None:
-        moments = {"encoder": 1, "decoder": 1} if by_muon else {}  # almost all of a layer is matrices; else Adam's two
         gradients = lanes if device is None or device.type == "cpu" else 1
-        kept += sum((gradients + moments.get(part, 2)) * count for part, count in parts.items() if part not in frozen)
+        by_adam, muon = gradients + 2, max(gradients, 3) + 1  # its step holds momenta and directions beside a gradient
+        each = {"encoder": muon, "decoder": muon} if by_muon else {}  # almost all of a layer is matrices
+        kept += sum(each.get(part, by_adam) * count for part, count in parts.items() if part not in frozen)
     sharing = 1 if device is not None and device.type == "cuda" else processes
     need, free = kept * BYTES * sharing, free_memory(device)
     if free is None or need <= free:

@@ -84,7 +84,9 @@ def open_run(
             data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
             resolved = _resolved(config, data, choose_precision(config.training.precision, device), lanes)
             run = Run.create(folder, resolved, dataset)
-            yield new_opened(run, dataset, initial)
+            opened = new_opened(run, dataset, initial)
+            del initial  # a whole model, perhaps, while this one trains
+            yield opened
         else:
             run = Run.open(folder)
             _check_settings(run, config, data_dir)  # before the dataset, which need not be there any more
