@@ -25,7 +25,7 @@ from transformer_cli.config.schema import Config, DecodingConfig
 from transformer_cli.data.prepare import prepare
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, read_splits
-from transformer_cli.evaluation.metrics import bleu_of_text, sentence_chrf
+from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens, sentence_chrf
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_state
 from transformer_cli.training.trainer import train
@@ -146,30 +146,22 @@ def scores(judged: Judged, text: ParallelText, language: str) -> dict[str, Any]:
         "bleu_half_interval": result.bleu_interval and result.bleu_interval.half_width,
         "bleu_lowercase": bleu_of_text(texts, text.references, lowercase=True, language=language),
         "chrf": result.chrf,
-        **{key: bleu_of_tokens(texts, text.references, cut) for key, cut in tokens.items()},
+        **{key: bleu_of_tokens([*map(cut, texts)], [*map(cut, text.references)]) for key, cut in tokens.items()},
         "bleu_signature": result.bleu_signature,
     }
 
 
-def bleu_of_tokens(texts: Sequence[str], references: Sequence[str], cut: Callable[[str], str]) -> float:
-    """Returns BLEU of texts that are cut into tokens, with a space between two of them, by the same rule."""
-    from sacrebleu.metrics.bleu import BLEU
-
-    theirs, ours = ([cut(line) for line in lines] for lines in (references, texts))
-    return float(BLEU(tokenize="none", force=True).corpus_score(ours, [theirs]).score)
-
-
-def words(line: str) -> str:
+def words(line: str) -> list[str]:
     """Returns the lower-cased tokens of paper-to-pytorch: runs of word characters, and any other visible character."""
-    return " ".join(TOKEN.findall(line.lower()))
+    return TOKEN.findall(line.lower())
 
 
-def moses(language: str) -> Callable[[str], str]:
+def moses(language: str) -> Callable[[str], list[str]]:
     """Returns what cuts a line as Multi30k's own script does: lower case, Moses' punctuation, Moses' tokens."""
     from sacremoses import MosesPunctNormalizer, MosesTokenizer
 
     normalizer, tokenizer = MosesPunctNormalizer(language), MosesTokenizer(language)
-    return lambda line: str(tokenizer.tokenize(normalizer.normalize(line.lower()), return_str=True))
+    return lambda line: list(tokenizer.tokenize(normalizer.normalize(line.lower())))
 
 
 def _worst(judged: Judged, text: ParallelText, n_lines: int) -> dict[str, Any]:

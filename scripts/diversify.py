@@ -46,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, default=Path("data"), help="where the datasets are, or will be")
     options = parser.parse_args(arguments)
     base, reverse = load_config(options.config), load_config(options.reverse)
+    if (base.data.source, base.data.target) != (reverse.data.target, reverse.data.source):
+        parser.error(f"--reverse: {options.reverse} is not the other direction of {options.config}; name one that is")
     for each in (base, reverse):
         prepare(each, data_dir=options.data)
     texts = judged_texts(base, options.judge, options.data)  # what is missing is told now

@@ -28,6 +28,8 @@ from transformer_cli.data.prepare import prepare
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import Trainer
 
+THREADS = torch.get_num_threads()
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -65,8 +67,7 @@ def estimate(config: Config, data_dir: Path, *, seconds: float = 20.0) -> Estima
     device = choose_device(config.training.device)
     training = config.training.model_copy(update={"precision": choose_precision(config.training.precision, device)})
     config = config.model_copy(update={"training": training})
-    if training.num_threads is not None:
-        torch.set_num_threads(training.num_threads)
+    torch.set_num_threads(training.num_threads or THREADS)
     dataset = Dataset.open(find_dataset(config.data, data_dir))
     with TemporaryDirectory() as folder:
         run = Run.create(Path(folder) / "run", config, dataset)

@@ -288,7 +288,7 @@ class Translator:
     def _translate(self, lines: Sequence[Line], prefix: Ids, keys: Sequence[int], done: Done) -> list[Translation]:
         """Returns the translation of each line. keys: what their samples are drawn by. done: as in `stream`."""
         if any(line.parts is not None for line in lines):
-            return self._translate_parts(lines, prefix, keys, done)
+            return self._translate_parts(lines, keys, done)
         wordy = [row for row, line in enumerate(lines) if line.read]  # a blank line stays blank
         written = {row: self._translation(line, [NOTHING]) for row, line in enumerate(lines) if not line.read}
         done(len(written))
@@ -299,9 +299,7 @@ class Translator:
             done(len(rows))
         return [written[row] for row in range(len(lines))]
 
-    def _translate_parts(
-        self, lines: Sequence[Line], prefix: Ids, keys: Sequence[int], done: Done
-    ) -> list[Translation]:
+    def _translate_parts(self, lines: Sequence[Line], keys: Sequence[int], done: Done) -> list[Translation]:
         """The same for lines of which some were split."""
         units = [unit for line in lines for unit in line.units]
         unit_keys = [key + n * PARTS for key, line in zip(keys, lines, strict=True) for n in range(len(line.units))]
@@ -313,7 +311,7 @@ class Translator:
             done(n_units * len(lines) // len(units) - n_lines)
             n_lines = n_units * len(lines) // len(units)
 
-        found = iter(self._translate(units, prefix, unit_keys, done_units) if units else ())
+        found = iter(self._translate(units, (), unit_keys, done_units) if units else ())
         written = [[next(found) for _ in line.units] for line in lines]
         done(len(lines) - n_lines)
         return [one[0] if line.parts is None else _joined(line, one) for line, one in zip(lines, written, strict=True)]
