@@ -4,7 +4,7 @@
     python scripts/diversify.py --config configs/multi30k-best-en-de.yaml --reverse configs/multi30k-best.yaml
 
 Trains models of both directions, as scripts/best.py does, and lets them translate the training split (exported in int8,
-by their own search). A new model of the same config learns, for as long as they, from the pairs, from their source
+by their own search). A new model of the same config learns, for half as long again, from the pairs, from their source
 sentences with the translations of the one direction, and from their target sentences with those of the other. No other
 text comes in. Prints its rows as JSON to standard output. What is trained or translated already is not done again.
 """
@@ -32,6 +32,7 @@ from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
 SEEDS = (0, 1)
+LONGER = 1.5  # times as long as one of the others: there is more to learn, and less to learn by heart
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--config", type=Path, default=CONFIGS[0])
     parser.add_argument("--reverse", type=Path, default=CONFIGS[1], help="the config of the other direction")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="of the models that translate")
-    parser.add_argument("--dropout", type=float, default=0.15, help="of the new model")
+    parser.add_argument("--dropout", type=float, default=0.2, help="of the new model")
     parser.add_argument("--judge", nargs="*", default=list(TESTS), metavar="SPLIT", help="none: train only")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are, or will be")
     parser.add_argument("--data", type=Path, default=Path("data"), help="where the datasets are, or will be")
@@ -53,8 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     texts = judged_texts(base, options.judge, options.data)  # what is missing is told now
     files = write_corpus(base, reverse, options.seeds, options.data, options.runs)
     changes = {"data.corpus": "files", "data.skip_empty": True, "data.files": files}
-    n_times = 1 + 2 * len(options.seeds)  # as many pairs, so fewer epochs; steps stay as they are
-    changes |= {"training.epochs": max(1, round(base.training.epochs / n_times))}
+    unit, number = base.training.end
+    pairs = 1 + 2 * len(options.seeds) if unit == "epochs" else 1  # times as many in an epoch
+    changes |= {f"training.{unit}": max(1, round(LONGER * number / pairs))}
     changes |= {"name": diverse(base), "model.dropout": options.dropout}
     config = load_config(options.config, [f"{key}={json.dumps(value)}" for key, value in changes.items()])
     prepare(config, data_dir=options.data)
