@@ -297,7 +297,8 @@ def test_the_page_is_dark_where_the_system_is(browser: Any, server: Running) -> 
 
 def test_all_can_be_done_with_the_keyboard(page: Any, server: Running) -> None:
     keyboard = page.keyboard
-    keyboard.insert_text(SENTENCE)  # the field has the focus
+    expect(page.locator("#input")).to_be_focused(timeout=WAIT)  # by itself, a moment after the page is loaded
+    keyboard.insert_text(SENTENCE)
     keyboard.press("Control+Enter")
     expect(page.locator("#target [aria-selected=true]")).to_be_visible(timeout=WAIT)
     for _ in range(10):
