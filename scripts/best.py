@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         import diversify  # which imports this module
 
         work = [
-            (config, trainings + diversify.LONGER * left(options.runs / diversify.diverse(config)))
+            (config, trainings + left(options.runs / diversify.diverse(config)))
             for config, trainings in work
         ]
     say_how_long(work, options.data)

@@ -1,10 +1,10 @@
-"""One model that learns from the translations of several: data diversification (Nguyen et al. 2020, arXiv:1911.01986).
+"""A model that learns from the translations of others: data diversification (Nguyen et al. 2020, arXiv:1911.01986).
 
     python scripts/diversify.py                                          German→English; docs/results.md has the figures
     python scripts/diversify.py --config configs/multi30k-best-en-de.yaml --reverse configs/multi30k-best.yaml
 
-Trains models of both directions, as scripts/best.py does, and lets them translate the training split (exported in int8,
-by their own search). A new model of the same config learns, for half as long again, from the pairs, from their source
+Trains a model of each direction, as scripts/best.py does, and lets them translate the training split (exported in int8,
+by their own search). A new model of the same config learns, for as long as they, from the pairs, from their source
 sentences with the translations of the one direction, and from their target sentences with those of the other. No other
 text comes in. Prints its rows as JSON to standard output. What is trained or translated already is not done again.
 """
@@ -31,8 +31,7 @@ from transformer_cli.system.files import write_text
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
-SEEDS = (0, 1)
-LONGER = 1.5  # times as long as one of the others: there is more to learn, and less to learn by heart
+SEEDS = (0,)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -56,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     changes = {"data.corpus": "files", "data.skip_empty": True, "data.files": files}
     unit, number = base.training.end
     pairs = 1 + 2 * len(options.seeds) if unit == "epochs" else 1  # times as many in an epoch
-    changes |= {f"training.{unit}": max(1, round(LONGER * number / pairs))}
+    changes |= {f"training.{unit}": max(1, round(number / pairs))}
     changes |= {"name": diverse(base), "model.dropout": options.dropout}
     config = load_config(options.config, [f"{key}={json.dumps(value)}" for key, value in changes.items()])
     prepare(config, data_dir=options.data)
