@@ -62,10 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             parser.error("--diverse is about the shipped configs and seeds: leave out --config and --seeds")
         import diversify  # which imports this module
 
-        work = [
-            (config, trainings + left(options.runs / diversify.diverse(config)))
-            for config, trainings in work
-        ]
+        work = [(config, trainings + left(options.runs / diversify.diverse(config))) for config, trainings in work]
     say_how_long(work, options.data)
     for path, config in configs.items():
         runs = {seed: trained(config, seed, options.data, options.runs).folder for seed in options.seeds}

@@ -31,7 +31,8 @@ from transformer_cli.system.files import write_text
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
-SEEDS = (0,)
+SEEDS = (0,)  # of the models that translate
+DROPOUT = 0.2  # of the new model, which has more to learn
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -39,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Train a model on the translations of several, and judge it.")
     parser.add_argument("--config", type=Path, default=CONFIGS[0])
     parser.add_argument("--reverse", type=Path, default=CONFIGS[1], help="the config of the other direction")
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS), help="of the models that translate")
-    parser.add_argument("--dropout", type=float, default=0.2, help="of the new model")
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the new model")
     parser.add_argument("--judge", nargs="*", default=list(TESTS), metavar="SPLIT", help="none: train only")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are, or will be")
     parser.add_argument("--data", type=Path, default=Path("data"), help="where the datasets are, or will be")
@@ -56,8 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     unit, number = base.training.end
     pairs = 1 + 2 * len(options.seeds) if unit == "epochs" else 1  # times as many in an epoch
     changes |= {f"training.{unit}": max(1, round(number / pairs))}
-    changes |= {"name": diverse(base), "model.dropout": options.dropout}
-    config = load_config(options.config, [f"{key}={json.dumps(value)}" for key, value in changes.items()])
+    changes |= {"name": diverse(base), "model.dropout": DROPOUT}
+    changed = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
+    config = load_config(options.config, [*changed, *options.set])
     prepare(config, data_dir=options.data)
     translator = Translator.load(train(config, data_dir=options.data, runs_dir=options.runs).folder)
     for row in rows(translator, texts):
