@@ -1,8 +1,9 @@
 """What a training leaves, to compare one that was cut off with one that was not."""
 
+import re
 from typing import Any
 
-from transformer_cli.runs.run import Run
+from transformer_cli.runs.run import POINTERS, Run
 
 
 class PowerCut(BaseException):
@@ -10,8 +11,10 @@ class PowerCut(BaseException):
 
 
 def outcome(run: Run) -> dict[str, Any]:
-    """All that a run leaves, but the seconds."""
+    """All that a run leaves, but the seconds, and the sums of files that have them."""
     history = [{key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in run.history()]
-    files = sorted((run.folder / "checkpoints").glob("*/*.safetensors"))  # weights and moments
-    saved = {f"{file.parent.name}/{file.name}": file.read_bytes() for file in files}
-    return {"history": history, "checkpoints": saved, **{name: run.checkpoint(name).name for name in ("best", "last")}}
+    files = [file for file in sorted(run.folder.glob("checkpoints/*/*")) if file.name != "sums.json"]
+    sum_of_history = rb'"history": "\w+ \w+"'
+    saved = {f"{file.parent.name}/{file.name}": re.sub(sum_of_history, b"", file.read_bytes()) for file in files}
+    pointers = {name: run.checkpoint(name).name for name in POINTERS if run.has_checkpoint(name)}
+    return {"history": history, "checkpoints": saved, **pointers}

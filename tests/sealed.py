@@ -1,4 +1,4 @@
-"""What tests do to sums: make them right again after a change."""
+"""What tests do to files that have sums: damage them, or change them and make the sums right again."""
 
 import json
 from collections.abc import Callable
@@ -9,6 +9,13 @@ from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.runs.run import lasting, write_config
 from transformer_cli.system.sums import read_sums, write_sums
+
+
+def flip(path: Path) -> None:
+    """Damage a file: one of its bits is another."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
 
 
 def edit_sealed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:

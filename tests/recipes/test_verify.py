@@ -5,17 +5,11 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
-from sealed import edit_sealed
+from sealed import edit_sealed, flip
 from transformer_cli.runs import verification
 from transformer_cli.runs.run import find_run
 from transformer_cli.system.sums import read_sums
 from transformer_cli.training.trainer import Trainer
-
-
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
 
 
 def test_an_undamaged_dataset_and_run_are_as_they_were_written(tfm: Tfm, project: Path) -> None:

@@ -1,7 +1,6 @@
-"""scripts/best.py: tokens as the figures beside ours have them, and the rows of a tiny run."""
+"""scripts/best.py: tokens as the figures beside ours have them, and how long what is left will take."""
 
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -10,9 +9,7 @@ import pytest
 import best
 import hours
 from transformer_cli.config.load import load_config
-from transformer_cli.evaluation.evaluate import judge, read_splits
 from transformer_cli.runs.run import Run
-from transformer_cli.translator import Translator
 
 
 def test_words_are_runs_of_word_characters_and_single_others() -> None:
@@ -20,52 +17,25 @@ def test_words_are_runs_of_word_characters_and_single_others() -> None:
     assert best.words("it's 3.50 …") == ["it", "'", "s", "3", ".", "50", "…"]
 
 
-def test_moses_lowers_normalises_and_cuts() -> None:
-    pytest.importorskip("sacremoses")
-    cut = best.moses("de")
-    assert cut("Ein „T-Shirt“, z.B. rot.") == ["ein", "&quot;", "t-shirt", "&quot;", ",", "z.b.", "rot", "."]
-
-
-def test_rows_hold_greedy_and_another_search(translator: Translator, project: Path) -> None:
-    pytest.importorskip("sacremoses")
-    (text,) = read_splits(translator.run.config.data, ["test"], project / "data")
-    greedy, own = best.rows(translator.with_options(beam_size=3), [text], worst=2)
-    assert (greedy["beam_size"], own["beam_size"]) == (1, 3)
-    assert "worst" not in greedy
-    first, second = own["worst"]
-    assert first["chrf"] <= second["chrf"]
-    assert text.references[first["line"] - 1] == first["reference"]
-    result = judge(translator, text).result
-    assert (greedy["bleu"], greedy["chrf"]) == (result.bleu, result.chrf)
-    characters = sum(map(len, text.references))
-    assert greedy["nats_per_character"] == pytest.approx(result.loss * result.tokens / characters)
-
-
 def test_it_says_how_long_what_is_left_will_take(
-    corpus: Path,
-    project: Path,
-    train_tiny: Callable[..., Run],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    corpus: Path, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(best, "estimate", partial(hours.estimate, seconds=0.01))
+    run = Path(shutil.copytree(project / "runs/tiny", tmp_path / "tiny"))
     assert best.left(tmp_path / "nothing") == 1.0
-    assert best.left(project / "runs/tiny") == 0.0
-    train_tiny(tmp_path, "training.epochs=3")
-    assert best.left(tmp_path / "tiny") == 0.0
-    config_file = tmp_path / "tiny/config.yaml"
-    config_file.write_text(config_file.read_text("utf-8").replace("epochs: 3", "epochs: 4"), "utf-8")
-    assert best.left(tmp_path / "tiny") == 0.25
+    assert best.left(run) == 0.0
+    config_file = run / "config.yaml"
+    config_file.write_text(config_file.read_text("utf-8").replace("epochs: 6", "epochs: 8"), "utf-8")
+    assert best.left(run) == 0.25
     config = load_config(corpus / "tiny.yaml")
-    capsys.readouterr()
     best.say_how_long([(config, 1.5), (config, 0.0)], project / "data")
     plan, total = capsys.readouterr().err.splitlines()
-    (tokens,) = {sum(line["target_tokens"] for line in Run.open(project / "runs/tiny").history())}
+    (tokens,) = {sum(line["target_tokens"] for line in Run.open(run).history())}
     assert plan.startswith(f"tiny: 1.5 × {tokens:,} target tokens, at ")
     assert total == "training will take about 0.0 hours, if nothing else runs on this machine"
 
 
+@pytest.mark.long
 def test_hours_prepares_and_prints_a_row_for_each_config(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

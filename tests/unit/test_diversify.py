@@ -12,6 +12,7 @@ import diversify
 SIZE = 20  # pairs in each split
 
 
+@pytest.mark.long
 def test_a_model_learns_from_translations_of_both_sides(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from sealed import reseal, set_config
+from sealed import set_config
 from transformer_cli import translator as module
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
@@ -87,7 +87,6 @@ def test_a_model_without_a_last_position_takes_as_many_tokens_as_a_line_may_have
     ("sentence", "max_tokens", "longest"),
     [
         pytest.param("Der alte Hund", 1, 1, id="max_tokens"),
-        pytest.param("Der alte Hund", 3, 3, id="max_tokens of more"),
         pytest.param("Der alte Hund", 99, 14, id="the model's positions"),
         pytest.param("Hund", None, 12, id="twice the source and ten"),
         pytest.param("Der alte Hund", None, 14, id="the model's positions before twice the source and ten"),
@@ -149,13 +148,6 @@ def test_options_have_the_names_of_the_command_line(translator: Translator) -> N
     assert named.options == Options(prefix="the young")
     again = named.with_options(max_tokens=3)
     assert again.settings == SearchSettings(max_tokens=3, n_best=3, decoding=DecodingConfig(beam_size=4))
-    for wrong, message in (
-        ({"beam_sise": 4}, "beam_sise: unknown key; did you mean beam_size"),
-        ({"top_p": "x"}, "top_p: must be a number, not x"),
-        ({"n_best": 2}, "--n-best 2: a beam of 1 does not hold so many"),
-    ):
-        with pytest.raises(ConfigError, match=message):
-            translator.with_options(**wrong)
 
 
 @pytest.mark.parametrize("settings", [BEAM, SAMPLES], ids=["beam", "samples"])
@@ -175,10 +167,13 @@ def _drawn(translation: Translation) -> list[str]:
     return [each.text for each in (translation, *translation.alternatives)]
 
 
-@pytest.mark.parametrize("settings", [{}, BEAM, SAMPLES], ids=["greedy", "beam", "samples"])
-@pytest.mark.parametrize("prefix", ["the young", " The  old dog ", "."])
+@pytest.mark.parametrize(
+    ("prefix", "settings"),
+    [("the young", {}), (" The  old dog ", BEAM), (".", SAMPLES)],
+    ids=["greedy", "beam", "samples"],
+)
 def test_every_translation_begins_with_the_prefix_except_blank_ones(
-    translator: Translator, sentences: Sequence[str], settings: dict[str, object], prefix: str
+    translator: Translator, sentences: Sequence[str], prefix: str, settings: dict[str, object]
 ) -> None:
     begin = " ".join(prefix.lower().split())
     for translation in translator.with_options(prefix=prefix, **settings).translations(sentences):
@@ -186,10 +181,13 @@ def test_every_translation_begins_with_the_prefix_except_blank_ones(
             assert each.text.startswith(begin) if each.source.strip() else each.text == ""
 
 
-@pytest.mark.parametrize("settings", [{}, BEAM, SAMPLES], ids=["greedy", "beam", "samples"])
-@pytest.mark.parametrize("prefix", ["The young", "The yo", "Größe 犬 ▁x", "a  b\tc"])
+@pytest.mark.parametrize(
+    ("prefix", "settings"),
+    [("The young", {}), ("The yo", BEAM), ("Größe 犬 ▁x", SAMPLES), ("a  b\tc", BEAM)],
+    ids=["greedy", "beam", "samples", "blanks"],
+)
 def test_by_subwords_any_prefix_begins_the_translations_as_it_is_written(
-    by_subwords: Translator, settings: dict[str, object], prefix: str
+    by_subwords: Translator, prefix: str, settings: dict[str, object]
 ) -> None:
     beginning = by_subwords.with_options(prefix=prefix, **settings)
     line, blank = beginning.translations(["Der alte Hund singt im Park.", " "])
@@ -226,20 +224,15 @@ def test_a_prefix_that_cannot_be_written_is_an_error(
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "difference"),
+    ("change", "difference"),
     [
-        ("target.vocab.txt", "<unk>\n<pad>\n<sos>\n<eos>\na\n", "other vocabularies"),
-        ("config.yaml", "data.source=fr", "data.source: de and fr"),
-        ("config.yaml", "data.lowercase=false", "data.lowercase: true and false"),
+        ("data.source=fr", "data.source: de and fr"),
+        ("data.lowercase=false", "data.lowercase: true and false"),
     ],
 )
-def test_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path, file: str, text: str, difference: str) -> None:
+def test_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path, change: str, difference: str) -> None:
     unlike = Path(shutil.copytree(tiny.folder, tmp_path / "unlike"))
-    if file == "config.yaml":
-        set_config(unlike, load_config(unlike / file, [text]))
-    else:
-        (unlike / file).write_text(text, encoding="utf-8")
-        reseal(unlike)
+    set_config(unlike, load_config(unlike / "config.yaml", [change]))
     with pytest.raises(ConfigError) as refused:
         Translator.load(tiny.folder, unlike, device="cpu")
     assert str(refused.value) == (
@@ -253,6 +246,7 @@ def test_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path, file: s
     [
         ({"on_error": "bogus"}, r"^on_error: Input should be 'stop', .*, not 'bogus'$"),
         ({"n_best": "many"}, r"^n_best: Input should be a valid integer.*, not 'many'$"),
+        ({"n_best": 2}, r"^--n-best 2: a beam of 1 does not hold so many"),
         ({"max_tokens": 0}, r"^--max-tokens 0: a translation has at least one$"),
         ({"max_tokens": 2.5}, r"^max_tokens: .*, not 2\.5$"),
         ({"prefix": None}, r"^prefix: .*, not None$"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
-from tables import classes_named_in, read_table
+from tables import read_table
 
 ROWS = read_table(Path(__file__).with_name("wrong_command_lines.txt"))
 CONFIGS = {
@@ -80,7 +80,3 @@ def test_what_needs_no_torch_is_told_before_what_takes_seconds_to_import(tmp_pat
     done = subprocess.run([sys.executable, "-c", LIGHT, *lines], capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.count("imported:\n") == 2, done.stdout
     assert done.stderr == "tfm: error: runs/none: no such run; runs/ has none\n" * 6
-
-
-def test_no_sentence_names_a_class() -> None:
-    assert {line: found for line, said in ROWS if (found := classes_named_in(said.partition("… ")[0]))} == {}

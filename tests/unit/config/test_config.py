@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tables import classes_named_in, read_table
+from tables import read_table
 from transformer_cli.config.configfile import shipped_configs
 from transformer_cli.config.load import differences, dump_config, load_config, override_decoding, settings_by_key
 from transformer_cli.config.schema import Config, DecodingConfig, Shapes, keys_that_shape
@@ -60,15 +60,6 @@ def test_a_file_goes_before_a_shipped_config_of_its_name(tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo").write_text("name: mine", encoding="utf-8")
     assert (load_config("demo").name, load_config("subwords").name) == ("mine", "subwords")
-
-
-@pytest.mark.parametrize("name", ["configs/demo.yaml", "dmeo", "captions.de-en"])
-def test_a_file_that_is_not_there_gets_the_names_of_those_that_are(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    names = ", ".join(path.stem for path in YAMLS)
-    assert mistake(name) == f"{name}: no such config file; those that come with tfm are named {names}"
 
 
 @pytest.mark.parametrize(
@@ -265,23 +256,12 @@ def test_a_wrong_config_gets_its_sentence(path: Path, wrong: str, said: str) -> 
         assert mistake(path) == f"{path}: line 1: {said}"
 
 
-def test_no_sentence_names_a_class() -> None:
-    assert classes_named_in("input should be a valid dictionary or instance of FilePair") > {"FilePair", "dictionary"}
-    assert {wrong: found for wrong, said in WRONG if (found := classes_named_in(said.split(", not ")[0]))} == {}
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (OWN_FILES.replace("source", "sorce"), "line 5: data.files.train.sorce: unknown key; did you mean source?"),
-        (OWN_FILES.replace(", target: ../a.fr", ""), "line 5: data.files.train.target: missing"),
         ("name: a\nmodel:\n  d_ff: 1\n  dropout: x\n   y\n", "line 4: model.dropout: must be a number, not x y"),
         ("name: a\nmodel:\n  d_model: 9\n", "line 2: model: num_heads: 8 does not divide d_model 9; choose a divisor"),
-        ("name: a\ntraining: {betas: [0.9,\n 2]}", "line 2: training.betas: value 2 must be less than 1, not 2"),
         ("name: a\n? [b]\n: 2\n", "line 2: not YAML: found unhashable key"),
-        ("model:\n  d_ff: 1\n  norm: pre\n  d_ff: 2\n", "line 4: not YAML: 'd_ff' is written twice; keep one"),
-        ("a: [1", "line 1: not YAML: expected ',' or ']'"),
-        ("name: a\nb: @\n", "line 2: not YAML: found character '@' that cannot start any token"),
         ("name: !!python/object:os.system a", "line 1: not YAML: could not determine a constructor for the tag"),
         ("name: a\0b", "not YAML: unacceptable character #x0000: special characters are not allowed"),
         ("- " * 3000, "not YAML: maximum recursion depth exceeded"),
@@ -368,14 +348,11 @@ def test_a_runs_decoding_is_overridden_key_by_key_and_last_by_the_beam_size() ->
     ("override", "message"),
     [
         ("decoding.beam_size=0", "decoding.beam_size: must be at least 1, not 0"),
-        ("decoding.beam_size=10000", "decoding.beam_size: must be at most 1,000, not 10000"),
-        ("decoding.temperature=1e-9", "decoding.temperature: must be at least 0.001, not 1e-9"),
         ("decoding.sample=maybe", "decoding.sample: must be true or false, not maybe"),
         ("decoding.beam_siz=4", "decoding.beam_siz: unknown key; did you mean beam_size?"),
         ("beam_size=4", "unknown key; did you mean decoding.beam_size?"),
         ("training.epochs=3", "only decoding.* can be set here; training.epochs is what the run was trained with"),
         ("decoding=4", "decoding: must be a section with keys below it, such as decoding.beam_size, not 4"),
-        ("decoding.beam_size", "write KEY=VALUE, such as training.learning_rate=3e-4"),
     ],
 )
 def test_what_cannot_be_overridden_for_a_trained_run(override: str, message: str) -> None:

@@ -12,7 +12,7 @@ from transformer_cli.data.corpora import CAPTIONS
 
 @pytest.fixture(scope="module")
 def splits() -> dict[str, list[Caption]]:
-    return captions.write_captions(12_000, seed=0)  # the config's defaults
+    return captions.write_captions(2_000, seed=0)
 
 
 def test_what_comes_with_the_package_is_what_the_grammar_writes() -> None:

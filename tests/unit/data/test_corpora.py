@@ -67,9 +67,11 @@ def test_an_own_file_that_is_not_there(tmp_path: Path, split: str, side: str) ->
         open_corpus(data)
 
 
-def test_empty_sides_may_be_skipped_and_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    data = own(tmp_path, skip_empty=True, train_source="a\n\nc\nd\n", train_target="A\nB\n \nD\n")
-    new_pass = open_corpus(data).splits["train"]
+def test_an_empty_side_is_refused_or_skipped_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sides: dict[str, Any] = {"train_source": "a\n\nc\nd\n", "train_target": "A\nB\n \nD\n"}
+    with pytest.raises(DataError, match=r"train\.source: line 2 is empty"):
+        read(own(tmp_path, **sides))
+    new_pass = open_corpus(own(tmp_path, skip_empty=True, **sides)).splits["train"]
     assert list(new_pass()) == [("a", "A"), ("d", "D")]
     source, target = tmp_path / "train.source", tmp_path / "train.target"
     assert caplog.messages == [f"{source} and {target}: pairs with an empty side left out: 2, the first in line 2"]
@@ -154,5 +156,3 @@ def test_a_larger_train_split_begins_with_the_smaller_and_leaves_the_others_alon
     assert [len(pairs) for pairs in most.values()] == [20_000, 500, 500]
     assert most["train"][:100] == small["train"]
     assert (most["valid"], most["test"]) == (small["valid"], small["test"])
-    with pytest.raises(ValueError, match="less than or equal to 20000"):
-        DataConfig.model_validate({"corpus": "captions", "captions": {"sentences": 20_001}})

@@ -102,8 +102,8 @@ def test_a_line_of_the_most_characters_is_read_and_one_more_is_too_long(
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.gz"])
-@pytest.mark.parametrize("letter", ["a", "ä", "犬", "🐕"])
-@pytest.mark.parametrize("excess", [0, 1, 2, 3, MOST_BYTES, 3 * MOST_BYTES - 1, 1 << 20])
+@pytest.mark.parametrize("letter", ["a", "🐕"])
+@pytest.mark.parametrize("excess", [0, 3 * MOST_BYTES - 1, 1 << 20])
 def test_of_a_longer_line_only_the_beginning_comes(tmp_path: Path, name: str, letter: str, excess: int) -> None:
     long = letter * (MOST_BYTES // len(letter.encode()) + excess)
     path = write(tmp_path / name, f"a\n{long}\n\n{long}".encode())

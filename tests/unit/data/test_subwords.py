@@ -18,7 +18,6 @@ TEXT = [line for pair in read_captions(300)["train"] for line in pair]
 SIZE = 400
 MODELS = {algorithm: learn_pieces(TEXT, size=SIZE, algorithm=algorithm) for algorithm in ("bpe", "unigram")}
 CODEC = SubwordCodec(False, MODELS["bpe"])
-DATA = DataConfig(tokens="subwords", subwords=SubwordsConfig(size=SIZE))
 HOSTILE = [
     *("<unk>", "a <sos> b<eos>", "<pad><pad>", "<0x0A>", "<s></s>", "▁", "a▁b ▁▁", "\ue000", "\ue000_\ue000\ue000▁"),
     *(" a", "a ", "  a   b  ", "\ta", "a\u2028b\x85c", "a\rb", "a\x00b", "\x00", "▅ a", "\ufeffa", "a\u200bb", "ﬁ Ⅳ ①"),
@@ -49,11 +48,11 @@ def comes_back(codec: Codec, line: str) -> bool:
 
 
 @pytest.mark.parametrize("algorithm", MODELS)
-def test_ten_thousand_arbitrary_lines_come_back(algorithm: str) -> None:
+def test_two_thousand_arbitrary_lines_come_back(algorithm: str) -> None:
     codec = SubwordCodec(False, MODELS[algorithm])
     chance = random.Random(0)
-    lines = [arbitrary_line(chance) for _ in range(10_000)]
-    assert len({char for line in lines for char in line}) > 30_000
+    lines = [arbitrary_line(chance) for _ in range(2_000)]
+    assert len({char for line in lines for char in line}) > 8_000
     assert [line for line in lines if not comes_back(codec, line)] == []
 
 
@@ -181,15 +180,9 @@ def test_the_likeliest_cut_is_what_sentencepiece_gives() -> None:
 # Files
 
 
-def test_codecs_come_back_as_they_were_saved(tmp_path: Path) -> None:
-    Codecs(CODEC, SubwordCodec(False, MODELS["unigram"])).save(tmp_path)
-    codecs = Codecs.load(tmp_path, DATA)
-    assert {path.name for path in tmp_path.iterdir()} == set(codec_files(DATA))
-    assert codecs == Codecs(CODEC, SubwordCodec(False, MODELS["unigram"]))
-    assert len(codecs.source) == SIZE
-
-
-def test_the_config_says_how_a_codec_samples(tmp_path: Path) -> None:
-    Codecs(CODEC, CODEC).save(tmp_path)
+def test_codecs_come_back_and_the_config_says_how_they_sample(tmp_path: Path) -> None:
     data = DataConfig(tokens="subwords", subwords=SubwordsConfig(size=SIZE, dropout=0.1), lowercase=True)
-    assert Codecs.load(tmp_path, data).target == SubwordCodec(True, MODELS["bpe"], "bpe", 0.1)
+    Codecs(CODEC, CODEC).save(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == set(codec_files(data))
+    sampling = SubwordCodec(True, MODELS["bpe"], "bpe", 0.1)
+    assert Codecs.load(tmp_path, data) == Codecs(sampling, sampling)

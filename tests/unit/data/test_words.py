@@ -78,7 +78,7 @@ def test_case_is_lowered_after_splitting() -> None:
     assert tokenizer("en", lowercase=False).tokens("DON'T Don't") == ["DON'T", "Do", "n't"]
 
 
-@pytest.mark.parametrize("language", ["cs", "de", "en", "ru", "xx"])
+@pytest.mark.parametrize("language", ["de", "en", "ru"])
 def test_what_is_left_out_of_spacy_changes_no_token(language: str) -> None:
     """Forms' attributes are not computed: the tokens are those of the whole tokeniser, at first sight and later."""
     whole, ours = spacy.blank(language).tokenizer, tokenizer(language, lowercase=False)

@@ -1,24 +1,19 @@
 """How weights begin: what is drawn, and what is not drawn where a checkpoint fills them."""
 
 import math
-import threading
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from oracles.draws import Draws
-from transformer_cli.config.schema import ModelConfig, VectorsConfig
+from small_model import SMALL, SOURCE, TARGET
+from transformer_cli.config.schema import VectorsConfig
+from transformer_cli.data.vocabulary import PAD
 from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer
 
-PAD = 1
-SMALL = ModelConfig(
-    d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, d_ff=24, dropout=0.0, max_length=8
-)
-SOURCE = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, PAD, PAD]])
-TARGET = torch.tensor([[2, 8, 3, PAD], [2, 4, 6, 9]])
 FROZEN = VectorsConfig.model_validate({"source": "a.vec", "target": "b.vec", "freeze": True})
 VARIANTS = [
     pytest.param({}, id="learned positions"),
@@ -107,13 +102,3 @@ def test_once_loaded_it_is_the_model_that_was_saved(variant: dict[str, object]) 
     if "vectors" in variant:
         assert loaded.source_embedding.tokens.weight.grad is not None
         assert not loaded.source_embedding.tokens.weight.grad[5].any()  # frozen rows are held
-
-
-def test_other_threads_go_on_drawing() -> None:
-    drawn: list[Tensor] = []
-    with UninitializedWeights():
-        thread = threading.Thread(target=lambda: drawn.append(nn.init.uniform_(torch.full((9,), 5.0))))
-        thread.start()
-        thread.join()
-        assert nn.init.uniform_(torch.full((9,), 5.0)).unique().tolist() == [5.0]
-    assert drawn[0].max() < 1.0

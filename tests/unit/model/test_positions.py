@@ -18,12 +18,6 @@ def test_sinusoidal_positions_are_the_papers(position: int) -> None:
         assert found[2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-4)
 
 
-def test_the_exponent_is_not_doubled() -> None:
-    """A common slip: 10000^(2·(2i)/d_model), with 2i already in hand."""
-    slip = math.sin(7 / 10000 ** (2 * 4 / 12))
-    assert SinusoidalPositions(12)(torch.tensor(7))[4].item() != pytest.approx(slip, abs=0.1)
-
-
 def learned(max_length: int) -> LearnedPositions:
     positions = LearnedPositions(max_length, 8)
     torch.nn.init.normal_(positions.weight, generator=torch.Generator().manual_seed(0))

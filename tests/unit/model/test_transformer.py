@@ -7,20 +7,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from small_model import SMALL, SOURCE, TARGET
 from transformer_cli.config.schema import ModelConfig, TrainingConfig, VectorsConfig
-from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention
+from transformer_cli.data.vocabulary import PAD
+from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.fast.dropout import FastDropout, use_fast_dropout
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer, count_frozen, count_parameters
 from transformer_cli.training.optimisers import make_optimizer
 
-PAD = 1
 TIES = ["none", "target+output", "all"]
-SMALL = ModelConfig(
-    d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, d_ff=24, dropout=0.0, max_length=8
-)
-SOURCE = torch.tensor([[2, 5, 6, 7, 3], [2, 9, 3, PAD, PAD]])
-TARGET = torch.tensor([[2, 8, 3, PAD], [2, 4, 6, 9]])
 
 
 def make_model(config: ModelConfig = SMALL, vocabulary: int = 12, **variant: object) -> Transformer:
@@ -95,15 +91,6 @@ def test_frozen_rows_are_saved_where_there_may_be_some_and_counted_once() -> Non
         model.target_embedding.load_vectors(torch.tensor([7]), torch.zeros(1, 16))
         assert count_frozen(model) == 16 * (2 * ("source" in given) + ("target" in given))
         assert count_parameters(model) == count_parameters(make_model(tie_embeddings=ties))
-
-
-def test_the_width_of_a_head_is_free() -> None:
-    model = make_model(num_heads=3, head_dim=5)
-    attention = model.encoder.layers[0].self_attention
-    assert isinstance(attention, MultiHeadAttention)
-    assert attention.qkv.weight.shape == (3 * 15, 16)
-    assert attention.output.weight.shape == (16, 15)
-    assert model(SOURCE, TARGET).shape == (2, 4, 12)
 
 
 @pytest.mark.parametrize(("scaled", "scale"), [(True, 4.0), (False, 1.0)])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from sealed import reseal
+from sealed import flip
 from small_run import make_run
 from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
@@ -200,18 +200,6 @@ def test_an_old_checkpoint_that_cannot_be_deleted_is_a_warning_until_a_later_sav
     assert caplog.messages == [said]
 
 
-def test_a_checkpoint_that_is_a_link_goes_as_a_link(run: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    save_after(run, 1)
-    old = run.folder / "checkpoints/step-0000001"
-    elsewhere = old.rename(tmp_path / "on-another-disk")
-    old.symlink_to(elsewhere)
-    content = sorted(elsewhere.iterdir())
-    assert load_state(run).step == 1
-    save_after(run, 2)
-    assert (checkpoints(run), caplog.messages) == (["step-0000002"], [])
-    assert sorted(elsewhere.iterdir()) == content
-
-
 def test_latest_stays_where_two_runs_take_turns_in_saving(run: Run) -> None:
     runs_dir = run.folder.parent
     other = make_run(runs_dir / "second")
@@ -222,29 +210,25 @@ def test_latest_stays_where_two_runs_take_turns_in_saving(run: Run) -> None:
     assert find_run(None, runs_dir) == run.folder
 
 
-def test_resuming_within_an_epoch_or_after_a_worse_one_keeps_the_best(run: Run) -> None:
-    training = trained(run)
-    save(run, *training, TrainingState(step=1, epoch=2, best_valid_loss=2.0))
-    for state in (
-        TrainingState(step=2, epoch=2, batch=1, best_valid_loss=2.0, running=RunningLoss(batches=1)),
-        TrainingState(step=3, epoch=3, best_valid_loss=2.0, validations_since_best=1),
-    ):
-        save(run, *training, state)
-        finish_save(run, load_state(run))
-        assert run.checkpoint("best").name == "step-0000001"
-
-
 def test_only_what_has_a_name_that_training_gives_is_deleted(run: Run) -> None:
     mine = [
         "average-0000001.old",
         "validation-1",
+        "validation-0001 (copy)",
         "step-",
         "step-0000001 (copy)",
         "step-0000001.bak",
         "step-00000001",
         "step-1",
     ]
-    for name in (*mine, "step-0000001", "step-12345678", "average-0000001", "step-0000001-unvalidated"):
+    for name in (
+        *mine,
+        "validation-0001",
+        "step-0000001",
+        "step-12345678",
+        "average-0000001",
+        "step-0000001-unvalidated",
+    ):
         (run.folder / "checkpoints" / name).mkdir(parents=True)
     save_after(run, 2)
     forget_validated(run, before=9)
@@ -293,12 +277,6 @@ def test_a_run_that_was_moved_or_deleted_is_not_written_to_anew(run: Run) -> Non
 # What is refused
 
 
-def flip(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 4
-    path.write_bytes(content)
-
-
 def open_best(run: Run) -> None:
     load_named_best(run, CPU)[1]
 
@@ -306,13 +284,9 @@ def open_best(run: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "damage", "load", "message"),
     [
-        ("model.safetensors", cut, open_best, ": damaged: it has .* bytes, and was written with"),
-        ("model.safetensors", cut, load_last, ": damaged: it has .* bytes, and was written with"),
         ("model.safetensors", flip, open_best, ": damaged: its content is not what was written"),
         ("model.safetensors", Path.unlink, open_best, ": missing; restore it"),
         ("state.safetensors", cut, load_last, ": damaged: it has .* bytes, and was written with"),
-        ("state.safetensors", flip, load_last, ": damaged: its content is not what was written"),
-        ("state.safetensors", Path.unlink, load_last, ": missing; restore it"),
         ("state.json", cut, load_last, ": damaged: it has .* bytes, and was written with"),
         ("sums.json", cut, load_last, ": not JSON: "),
         ("sums.json", Path.unlink, open_best, ": missing; restore it"),
@@ -326,15 +300,6 @@ def test_a_damaged_checkpoint_says_where(
     damage(folder / name)
     with pytest.raises(CheckpointError, match=f"^{folder}/{name}{message}") as caught:
         load(run)
-    assert "\n" not in str(caught.value)
-
-
-def test_weights_of_another_shape_are_named(run: Run) -> None:
-    save_after(run, 2, best=2)
-    shutil.copy(run.folder / "source.vocab.txt", run.folder / "target.vocab.txt")  # one more word than rows of weights
-    reseal(run.folder)
-    with pytest.raises(CheckpointError, match=r"the weights cannot be read: .*size mismatch for output") as caught:
-        load_named_best(Run.open(run.folder), CPU)[1]
     assert "\n" not in str(caught.value)
 
 

@@ -220,9 +220,6 @@ def test_deleting_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-# Sums
-
-
 # Links, pipes, permissions
 
 
@@ -237,13 +234,6 @@ def test_a_link_stays_a_link_and_a_pipe_is_written_to(tmp_path: Path) -> None:
     assert os.read(reader, 100) == b"text"
     os.close(reader)
     assert (tmp_path / "pipe").is_fifo()
-
-
-def test_what_the_first_stream_leads_to_is_written_to(tmp_path: Path) -> None:
-    program = "import pathlib, transformer_cli.system.files as f; f.write_bytes(pathlib.Path('/dev/stdin'), b'x')"
-    with (tmp_path / "out").open("wb") as out:
-        subprocess.run([sys.executable, "-c", program], stdin=out, check=True)
-    assert (tmp_path / "out").read_bytes() == b"x"
 
 
 def test_files_and_folders_get_the_permissions_that_the_user_wants(tmp_path: Path) -> None:

@@ -127,14 +127,6 @@ def test_a_program_that_sends_a_thousand_lines_and_waits_gets_them_all(forks: Fo
     assert received == ["\n"] * 999 + [ANSWER]
 
 
-def test_output_may_go_to_standard_output(forks: Forks, used: Path) -> None:
-    code, out, err = forks.run("evaluate", "--split", "test", "--output", "/dev/stdout", cwd=used)
-    assert (code, err) == (0, "")
-    table, translations = out.splitlines()[:2], out.splitlines()[-30:]
-    assert table[0].startswith("split")
-    assert all(line.startswith(("the ", "The ")) for line in translations)
-
-
 def test_a_dash_is_standard_input_or_output(forks: Forks, used: Path) -> None:
     (used / "asked").write_text(f"{SENTENCE}\n", encoding="utf-8")
     (used / "answer").write_text(ANSWER, encoding="utf-8")

@@ -74,12 +74,6 @@ def test_a_reader_at_work_sees_what_is_added_and_forgets_what_a_new_file_takes_b
     assert_says(reader(tmp_path), as_json([history[0], validation(15, 2.5)]))
 
 
-def test_training_leaves_its_history_as_events(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    run = train_tiny(tmp_path, *ON, "training.epochs=2")
-    assert len(run.history()) == 2
-    assert_says(reader(run.folder / "tensorboard"), run.history())
-
-
 def test_asked_for_late_they_begin_with_the_first_epoch(train_tiny: TrainTiny, tmp_path: Path) -> None:
     run = train_tiny(tmp_path, ON[1], "training.epochs=1")
     assert not (run.folder / "tensorboard").exists()

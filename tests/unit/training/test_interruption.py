@@ -31,19 +31,6 @@ def test_a_second_interrupt_is_not_caught() -> None:
             signal.raise_signal(signal.SIGINT)
 
 
-def test_a_signal_that_is_ignored_stays_so() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    stop = Stop()
-    try:
-        with stop_signals(stop):
-            signal.raise_signal(signal.SIGINT)
-            assert stop.signal_number is None
-            signal.raise_signal(signal.SIGTERM)
-            assert stop.signal_number == signal.SIGTERM
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def test_beside_the_main_thread_no_handler_is_set() -> None:
     reached = threading.Event()
 

@@ -50,16 +50,6 @@ def test_cosine_by_hand(training: TrainingConfig, step: int, progress: float, ex
     assert learning_rate(training, step, progress) == pytest.approx(expected, rel=1e-12, abs=1e-18)
 
 
-@pytest.mark.parametrize("step", [1, 100, 3999, 4000, 4001, 100_000])
-def test_inverse_sqrt_is_the_papers_equation_3(step: int) -> None:
-    d_model, warmup = 512, 4000
-    peak = d_model**-0.5 * warmup**-0.5
-    training = TrainingConfig(learning_rate=peak, schedule="inverse_sqrt", warmup_steps=warmup)
-    equation_3 = d_model**-0.5 * min(step**-0.5, step * warmup**-1.5)
-    assert learning_rate(training, step, 0.5) == pytest.approx(equation_3, rel=1e-12)
-    assert peak == pytest.approx(7.0e-4, rel=0.01)
-
-
 def test_adam_takes_its_settings_and_every_weight() -> None:
     config = ModelConfig(d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8)
     model = Transformer(config, source_vocabulary=5, target_vocabulary=6, pad_id=1)

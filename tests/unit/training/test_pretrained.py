@@ -163,16 +163,6 @@ def test_both_sides_of_one_vocabulary_may_be_one_frozen_matrix(corpus: Path, tmp
     assert frozen.nonzero().flatten().tolist() == sorted(ids)
 
 
-@pytest.mark.usefixtures("source_vectors")
-def test_a_resumed_run_may_not_change_its_vectors(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    where = f"model.vectors.source={tmp_path / 'de.vec'}"
-    train_tiny(tmp_path / "runs", *SHORT, where, "training.epochs=1")
-    with pytest.raises(ConfigError, match=r"other settings \(model\.vectors\.freeze: false → true\): give the old"):
-        train_tiny(tmp_path / "runs", *SHORT, where, FREEZE)
-    with pytest.raises(ConfigError, match=r"other settings \(model\.vectors\.source: .*de\.vec → null\): give the old"):
-        train_tiny(tmp_path / "runs", *SHORT)
-
-
 def test_vectors_that_do_not_fit_leave_the_old_run_in_place(
     workspace: Path, corpus: Path, tiny: Run, tmp_path: Path
 ) -> None:

@@ -13,7 +13,6 @@ from transformer_cli.data.batching import target_tokens
 from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.find import find_dataset
 from transformer_cli.data.lengths import Rows
-from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
 from transformer_cli.system import progress
 from transformer_cli.training.step import BatchLoss, Learner
@@ -96,10 +95,3 @@ def test_the_bar_ends_at_its_total(train_subwords: Train, tmp_path: Path, bars: 
     assert [each.desc for each in bars] == ["epoch 1/2", "epoch 2/2"]
     assert [each.n for each in bars] == [each.total for each in bars]
     assert all(entry["target_tokens"] > each.total for entry, each in zip(run.history(), bars, strict=True))
-
-
-def test_dropout_is_a_setting_of_the_run_and_not_of_its_dataset(train_subwords: Train, tmp_path: Path) -> None:
-    train_subwords(tmp_path, SAMPLED, "training.epochs=1")
-    message = r"tiny was begun with other settings \(data\.subwords\.dropout: 0\.1 .* 0\.2\): give the old"
-    with pytest.raises(ConfigError, match=message):
-        train_subwords(tmp_path, "data.subwords.dropout=0.2")

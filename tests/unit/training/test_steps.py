@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from kinds import TrainTiny
+from outcomes import PowerCut, outcome
 from transformer_cli.config.load import load_config
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import ConfigError
@@ -23,18 +23,6 @@ EPOCH = ("training.batch_size=10", "training.epochs=1")  # of 20 steps
 OFTEN = (*EPOCH, "training.validate_every=3", "training.average=2")
 PATIENT = (*OFTEN, "training.learning_rate=1e-30", "training.patience=2")
 EVERY_STEP = "training.save_minutes=1e-9"
-
-
-class PowerCut(BaseException):
-    """Like a kill: nothing can catch it."""
-
-
-def outcome(run: Run) -> dict[str, bytes]:
-    """Every checkpoint, pointer and validation, byte for byte, but for seconds and what is a sum of them."""
-    files = [path for path in run.folder.glob("checkpoints/*/*") if path.name != "sums.json"]
-    files += [run.folder / name for name in ("history.jsonl", "best", "last", "average")]
-    drop = rb'"(train|valid)_seconds": [\d.]+|"history": "\w+ \w+"'
-    return {str(path.relative_to(run.folder)): re.sub(drop, b"", path.read_bytes()) for path in files if path.exists()}
 
 
 def train_cut(train_tiny: TrainTiny, runs: Path, *settings: str, cuts: Sequence[int]) -> Run:
@@ -73,7 +61,7 @@ def test_validations_do_not_stop_at_the_end_of_an_epoch(train_tiny: TrainTiny, t
     assert [(line["step"], line["epoch"]) for line in run.history()] == [(4, 1), (8, 2), (12, 3), (15, 3)]
 
 
-@pytest.mark.parametrize("settings", [OFTEN, PATIENT, (*OFTEN, "training.steps=31", "training.schedule=cosine")])
+@pytest.mark.parametrize("settings", [PATIENT, (*OFTEN, "training.steps=31", "training.schedule=cosine")])
 def test_killed_it_ends_as_if_it_never_was(train_tiny: TrainTiny, tmp_path: Path, settings: Sequence[str]) -> None:
     whole = train_tiny(tmp_path / "whole", *settings)
     cut = train_cut(train_tiny, tmp_path / "cut", *settings, cuts=(4, 6, 9))

@@ -15,7 +15,6 @@ from torch import Tensor
 from kinds import TrainTiny
 from oracles.draws import Draws
 from outcomes import PowerCut, outcome
-from transformer_cli.config.load import load_config
 from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.find import find_dataset
 from transformer_cli.data.lengths import Rows
@@ -93,13 +92,12 @@ def test_history_has_the_promised_keys_and_a_line_an_epoch(tiny: Run, project: P
     assert tiny.checkpoint("best").name == f"step-{best['step']:07d}"
 
 
-@pytest.mark.parametrize("overrides", [(), ("training.label_smoothing=0.1",)], ids=["plain", "label smoothing"])
 def test_the_fast_form_in_small_parts_trains_as_the_plain_form_does(
-    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overrides: tuple[str, ...]
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PART", 100)
     # eps: some gradients are 0 but for rounding, and Adam would make steps of learning_rate of them
-    overrides += ("training.batch_size=67", "training.epochs=1", "model.dropout=0.0", "training.eps=1e-2")
+    overrides = ("training.batch_size=67", "training.epochs=1", "model.dropout=0.0", "training.eps=1e-2")
     runs = [train_tiny(tmp_path / fast, *overrides, f"training.fast={fast}") for fast in ("true", "false")]
     assert [run.history()[0]["step"] for run in runs] == [3, 3]
     assert largest_difference(*runs) < 1e-6
@@ -271,11 +269,11 @@ def test_a_batch_larger_than_the_text_is_said(
 @pytest.mark.parametrize(
     ("file", "time"),
     [
-        *(("last", time) for time in (1, 2, 4)),
-        *((f"step-000000{step}", 1) for step in ("1-unvalidated", 2, "3-unvalidated")),
+        ("last", 1),
+        ("last", 2),
+        ("step-0000002", 1),
         ("state.json", 2),
         ("history.jsonl", 2),  # the first is the empty one of a run that begins
-        ("history.jsonl", 3),
         ("best", 1),
         ("best", 2),
     ],
@@ -353,37 +351,15 @@ def test_cosine_falls_over_all_epochs_and_a_resumed_run_is_on_the_same_curve(
     assert outcome(pieces) == outcome(whole)
 
 
-@pytest.mark.parametrize("epochs", [1, 3])
 def test_the_epochs_of_a_cosine_run_do_not_change(
-    train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture, epochs: int
+    train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = train_tiny(tmp_path, *COSINE, "training.epochs=2")
     before = outcome(run), (run.folder / "config.yaml").read_bytes()
-    message = rf"^training\.epochs: {epochs}, but the cosine schedule of .*tiny falls to 0 over 2 epochs; give that "
+    message = r"^training\.epochs: 3, but the cosine schedule of .*tiny falls to 0 over 2 epochs; give that "
     with pytest.raises(ConfigError, match=message):
-        train_tiny(tmp_path, *COSINE, f"training.epochs={epochs}")
+        train_tiny(tmp_path, *COSINE, "training.epochs=3")
     assert (outcome(run), (run.folder / "config.yaml").read_bytes()) == before
     with caplog.at_level(logging.INFO):
         train_tiny(tmp_path, *COSINE, "training.epochs=2", "training.patience=5")  # this may change
     assert "all 2 epochs are trained" in caplog.messages
-
-
-def test_history_beyond_the_last_save_is_dropped(
-    train_tiny: TrainTiny, tmp_path: Path, uninterrupted: dict[str, Any]
-) -> None:
-    run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1")
-    ahead = {**run.history()[-1], "step": 4, "epoch": 2, "valid_loss": 0.0}
-    run.write_history([*run.history(), ahead])
-    assert outcome(train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")) == uninterrupted
-
-
-def test_a_step_on_its_own_has_the_rate_of_its_place_in_training(corpus: Path, project: Path, tmp_path: Path) -> None:
-    overrides = ("training.schedule=inverse_sqrt", "training.warmup_steps=1000", "training.learning_rate=1e-2")
-    config = load_config(corpus / "tiny.yaml", overrides)
-    dataset = Dataset.open(find_dataset(config.data, project / "data"))
-    trainer = Trainer.begin(Run.create(tmp_path / "run", config, dataset), dataset, torch.device("cpu"))
-    rates = []
-    for rows in trainer.plan()[:3]:
-        trainer.step([rows])
-        rates.append(trainer.learner.learning_rate)
-    assert rates == pytest.approx([1e-5, 2e-5, 3e-5])
