@@ -78,18 +78,6 @@ def test_a_packed_batch_has_the_losses_and_the_gradient_of_a_padded_one(
     assert_equal(fast, token_losses(model, source, target, label_smoothing=label_smoothing), model)
 
 
-def test_packing_computes_no_padding() -> None:
-    source, target = batch()
-    seen = []
-    model = transformer()
-    networks = [layer.feed_forward for layer in model.encoder.layers]
-    networks += [layer.feed_forward for layer in model.decoder.layers]
-    for network in networks:
-        network.register_forward_pre_hook(lambda module, inputs: seen.append(tuple(inputs[0].shape)))
-    packed_token_losses(model, source, target)
-    assert seen == [(int((source != PAD).sum()), 16)] * 2 + [(int((target[:, 1:] != PAD).sum()), 16)] * 2
-
-
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
 def test_the_loss_in_chunks_is_torchs_cross_entropy(label_smoothing: float) -> None:
     output, gold = nn.Linear(6, 40), torch.randint(0, 40, (18,))

@@ -114,6 +114,8 @@ def test_samples_are_keyed_by_line_and_number() -> None:
     found = decode([make_model()], [[4, 5, 6]] * 2, way, keys=[3, 7])
     assert found[0] != found[1]
     assert_same(decode([make_model()], [[4, 5, 6]], way, keys=[7])[0], found[1])
+    other_seed = settings(4, sample=True, temperature=2.0, seed=1)
+    assert decode([make_model()], [[4, 5, 6]], other_seed, keys=[7])[0] != found[1]
     fewer = decode([make_model()], [[4, 5, 6]], settings(2, sample=True, temperature=2.0), keys=[7])[0]
     assert {tuple(each.tokens) for each in fewer} <= {tuple(each.tokens) for each in found[1]}
     assert [each.score for each in found[0]] == sorted((each.score for each in found[0]), reverse=True)

@@ -3,16 +3,11 @@
 import random
 from pathlib import Path
 
-import pytest
-
 import hostile
 
 
-@pytest.mark.parametrize(("tokens", "seed"), [("words", 1), ("subwords", 2)])
-def test_every_damage_is_refused_with_one_line_or_changes_nothing(
-    tmp_path: Path, tokens: str, seed: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tables = hostile.try_all(tmp_path, tokens, n_cuts=1, n_bits=1, every=4, seed=seed, in_full=False)
+def test_every_damage_is_refused_with_one_line_or_changes_nothing(tmp_path: Path) -> None:
+    tables = hostile.try_all(tmp_path, "subwords", n_cuts=1, n_bits=1, every=4, seed=2, in_full=False)
     for table in tables.values():
         assert table.missed == []
         tried = {kind: sum(n for (each, _), n in table.counts.items() if each == kind) for kind in hostile.KINDS}

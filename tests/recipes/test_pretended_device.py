@@ -14,15 +14,12 @@ from safetensors.torch import load_file
 
 from pretended import PretendedDevice, is_moved
 from transformer_cli.config.load import load_config
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.find import find_dataset
 from transformer_cli.data.vocabulary import EOS, PAD, SOS
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.inspection.numbers import inspect_sentence
 from transformer_cli.model.fast import fused_loss
 from transformer_cli.model.fast.packing import packed_token_losses
-from transformer_cli.model.layers import FeedForward
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
@@ -30,7 +27,7 @@ from transformer_cli.translator import Translator
 SENTENCES = ["Der kleine Hund läuft im Park.", "", "Die Frau schläft.", "Das alte Kind singt zu Hause."]
 
 
-@pytest.fixture(params=["cuda:0", "mps"])
+@pytest.fixture(params=["mps"])
 def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PretendedDevice]:
     name = request.param
     monkeypatch.setattr(torch.cuda, "is_available", lambda: name == "cuda:0")
@@ -118,32 +115,20 @@ def test_a_resumed_run_ends_there_like_one_that_was_not_stopped(train_there: Cal
 
 
 @pytest.mark.parametrize("gpu", ["cuda:0"], indirect=True)
-def test_no_padding_and_no_logits_of_a_whole_batch_are_computed_there(
-    train_there: Callable[..., Run], project: Path, monkeypatch: pytest.MonkeyPatch
+def test_no_logits_of_a_whole_batch_are_computed_there(
+    train_there: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fused_loss, "LARGE_CHUNK", 100)
     rows: list[int] = []
-    widest: list[int] = []
-    forward, mm = FeedForward.forward, torch.mm
-
-    def counted(module: FeedForward, x: torch.Tensor) -> torch.Tensor:
-        if module.training:
-            rows.append(x.shape[:-1].numel())
-        return forward(module, x)
+    mm = torch.mm
 
     def noted(*arguments: torch.Tensor, **keywords: torch.Tensor) -> torch.Tensor:
-        widest.append(len(arguments[0]))
+        rows.append(len(arguments[0]))
         return mm(*arguments, **keywords)
 
-    monkeypatch.setattr(FeedForward, "forward", counted)
     monkeypatch.setattr(torch, "mm", noted)
-    run = train_there()
-    text = Dataset.open(find_dataset(run.config.data, project / "data")).split("train")
-    (line,) = run.history()
-    assert (
-        sum(rows) == text.source.lengths.sum() + 2 * len(text) + line["target_tokens"]
-    )  # <sos> and <eos> of the source
-    assert max(widest) == 100
+    train_there()
+    assert max(rows) == 100
 
 
 @pytest.mark.parametrize("gpu", ["cuda:0"], indirect=True)
@@ -185,11 +170,8 @@ def test_a_run_begins_there_with_the_weights_of_another(
 @pytest.mark.parametrize(
     ("gpu", "decoding"),
     [
-        ("cuda:0", {}),
         ("cuda:0", {"no_repeat_ngram": 2}),
-        ("cuda:0", {"beam_size": 3}),
         ("mps", {"beam_size": 70, "no_repeat_ngram": 1}),
-        ("cuda:0", {"sample": True}),
         ("mps", {"sample": True, "top_k": 5, "top_p": 0.9, "temperature": 0.7}),
     ],
     indirect=["gpu"],

@@ -1,15 +1,15 @@
-"""torchrun: two processes train as one does, go on where one stopped, and one goes on where two were killed."""
+"""As torchrun starts them, two processes train as one does, go on where one stopped, and one where two were killed."""
 
 import json
 import socket
 from pathlib import Path
-from typing import Any
 
 import pytest
 from safetensors.torch import load_file
 
 from forked import Forks
 from kinds import TrainTiny
+from outcomes import outcome
 from transformer_cli.config.load import load_config
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import train
@@ -53,6 +53,7 @@ else:  # as torchrun does: when one has failed, it ends the others a moment late
     os._exit(failed)
 """
 RANK_1_IS_KILLED = """
+import torch
 from transformer_cli.training.trainer import Trainer
 
 step = Trainer.step
@@ -60,7 +61,10 @@ step = Trainer.step
 def die(trainer, batches):
     if trainer.world.rank == 1 and trainer.state.step == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-    return step(trainer, batches)
+    step(trainer, batches)
+    if trainer.world.rank == 1 and trainer.state.step < 3:  # as if it had rounded differently
+        bias = trainer.learner.model.output.bias.detach()
+        bias[0] = torch.nextafter(bias[0], torch.tensor(9.0))
 
 Trainer.step = die
 """
@@ -69,39 +73,6 @@ if rank == 1:
     os.mkdir("elsewhere")
     os.symlink(os.path.abspath("runs"), "elsewhere/runs")
     os.chdir("elsewhere")
-"""
-RANK_1_DIES_ONCE = """\
-import os, signal
-import torch
-from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-from transformer_cli.training.trainer import Trainer
-
-os.environ["OMP_NUM_THREADS"] = "1"
-step, command = Trainer.step, main
-
-def die(trainer, batches):
-    if os.environ["RANK"] == "1" and trainer.state.step == 3 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-        os.kill(os.getpid(), signal.SIGKILL)
-    step(trainer, batches)
-    if os.environ["RANK"] == "1" and trainer.state.step in (6, 7):  # as if it had rounded differently
-        bias = trainer.learner.model.output.bias.detach()
-        bias[0] = torch.nextafter(bias[0], torch.tensor(9.0))
-
-def rank():
-    try:
-        command()
-    except SystemExit as ended:
-        if ended.code:
-            raise
-
-def main():
-    config = LaunchConfig(
-        min_nodes=1, max_nodes=1, nproc_per_node=2, max_restarts=1, start_method="fork", monitor_interval=0.1,
-        rdzv_backend="c10d", rdzv_endpoint="localhost:0", run_id="run", rdzv_configs={"is_host": True},
-    )
-    elastic_launch(config, rank)()
-
-Trainer.step = die
 """
 RANK_1_FINDS_DAMAGE = """
 from transformer_cli.errors import DataError
@@ -141,14 +112,8 @@ def beside(data: Path, folder: Path) -> Path:
     return folder
 
 
-def history(run: Path) -> list[dict[str, Any]]:
-    """All but the seconds."""
-    entries = map(json.loads, (run / "history.jsonl").read_text(encoding="utf-8").splitlines())
-    return [{key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in entries]
-
-
 def test_the_number_of_processes_changes_nothing_but_rounding(
-    train_tiny: TrainTiny, forks: Forks, corpus: Path, project: Path, subword_data: Path, tmp_path: Path
+    train_tiny: TrainTiny, forks: Forks, corpus: Path, project: Path, tmp_path: Path
 ) -> None:
     config = corpus / "tiny.yaml"
     folder = beside(project / "data", tmp_path / "together")
@@ -162,6 +127,8 @@ def test_the_number_of_processes_changes_nothing_but_rounding(
     )
     assert lines[-1] == lost, lines
     assert not any(line.startswith("Traceback") for line in lines), lines
+    differ = "warning: the processes' weights are not the same at step 1: "
+    assert [line.startswith(differ) for line in lines if "weights are not" in line] == [True], lines
     assert (run / "last").read_text(encoding="utf-8") == "step-0000003-unvalidated\n"
 
     train_tiny(folder / "runs", *SETTINGS, "training.epochs=3")
@@ -218,26 +185,10 @@ def test_a_reason_that_only_one_process_knows_is_said(
     assert any(line.startswith(f"tfm: error: rank 1: {reason}") for line in lines), lines
 
 
-def test_what_dies_is_started_again_and_goes_on_from_the_last_save(
-    train_tiny: TrainTiny, forks: Forks, corpus: Path, project: Path, tmp_path: Path
-) -> None:
-    """With torchrun's agent, whose processes are forked here: as programs, each would import torch first."""
-    folder = beside(project / "data", tmp_path)
-    overrides = (*SETTINGS, "training.epochs=4")
-    command = ("train", "--config", corpus / "tiny.yaml", *settings((*overrides, "training.save_minutes=1e-9")))
-    code, _, err = forks.run(*command, cwd=folder, before=RANK_1_DIES_ONCE)
-    lines = err.splitlines()
-    assert code == 0, lines
-    assert any(line.startswith("resuming from the save at step 3 ") for line in lines), lines
-    differ = "warning: the processes' weights are not the same at step 6: "
-    assert [line.startswith(differ) for line in lines if "weights are not" in line] == [True], lines
-    alone = train_tiny(tmp_path / "alone", *overrides)
-    assert_same_but_for_rounding(tmp_path / "runs/tiny", alone, steps=8)
-
-
 def assert_same_but_for_rounding(run: Path, alone: Run, *, steps: int) -> None:
-    assert history(run)[-1]["step"] == steps
-    for found, expected in zip(history(run), history(alone.folder), strict=True):
+    histories = [outcome(each)["history"] for each in (Run.open(run), alone)]
+    assert histories[0][-1]["step"] == steps
+    for found, expected in zip(*histories, strict=True):
         assert found == pytest.approx(expected, rel=1e-5)
     for name in ("model", "state"):
         path = f"checkpoints/step-{steps:07d}/{name}.safetensors"

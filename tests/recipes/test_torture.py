@@ -11,7 +11,7 @@ import torture
 SCRIPT = Path(torture.__file__)
 
 
-@pytest.mark.long  # make test cuts training off before each file (test_trainer.py) and kills it twice (test_resume.py)
+@pytest.mark.long  # make test cuts training off before each file (test_trainer.py) and kills it (test_resume.py)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 def test_what_is_killed_again_and_again_ends_bit_for_bit_like_what_is_not() -> None:
     command = [sys.executable, str(SCRIPT), "--short", "--seed", "0"]

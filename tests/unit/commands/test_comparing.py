@@ -23,8 +23,9 @@ from transformer_cli.evaluation.statistics import Difference, PairedScore, Recip
 
 
 @pytest.fixture(autouse=True)
-def _few_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
+def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "SHUFFLES", 200)
+    monkeypatch.setattr(statistics, "RESAMPLES", 200)
 
 
 @pytest.fixture
@@ -66,8 +67,6 @@ def test_commas_join_the_runs_of_a_recipe(tfm: Tfm, files: Path) -> None:
     code, out, _ = tfm("compare", "a,b", "c,d", "--reference", "r", "--json", cwd=files)
     (found,) = json.loads(out)["comparisons"]
     assert ([each["runs"] for each in found["recipes"]], found["judges"]) == ([["a", "b"], ["c", "d"]], "recipes")
-    code, out, err = tfm("compare", "a,b", "c", "--reference", "r", cwd=files)
-    assert (code, out, err[:34]) == (1, "", "tfm: error: c: one run has no spre")
 
 
 def test_a_name_with_a_comma_in_it_is_one_name(tfm: Tfm, files: Path) -> None:

@@ -8,8 +8,6 @@ from kinds import Tfm
 from transformer_cli.commands import completion
 from transformer_cli.config.load import load_config
 
-USING_A_RUN = ("evaluate", "translate", "inspect")
-
 
 def offered_by_bash(tfm: Tfm, monkeypatch: pytest.MonkeyPatch, cwd: Path, *words: str) -> list[str]:
     """What bash offers on Tab after `tfm` and these words, the last of which is being typed."""
@@ -58,7 +56,6 @@ def test_shipped_configs_are_offered_with_the_files_here(tmp_path: Path, monkeyp
     [
         (("tr",), ["train", "translate"]),
         (("evaluate", "--run", ""), ["tiny"]),
-        (("translate", "-r", "t"), ["tiny"]),
         (("curves", ""), ["tiny"]),
         (("config", "de"), ["demo", "demo-captions"]),
         (("config", "--run", ""), ["tiny"]),
@@ -66,14 +63,13 @@ def test_shipped_configs_are_offered_with_the_files_here(tmp_path: Path, monkeyp
         (("train", "--config", "configs/"), []),
         (("export", ""), ["tiny"]),
         (("compare", ""), ["tiny"]),
-        (("score", "--run", "t"), ["tiny"]),
         (("evaluate", "--split", "t"), ["test", "train"]),
         (
             ("train", "--set", "training.batch_"),
             ["training.batch_size=", "training.batch_by=", "training.batch_order="],
         ),
-        *(((command, "--set", "decoding.top"), ["decoding.top_k=", "decoding.top_p="]) for command in USING_A_RUN),
-        *(((command, "--set", "training."), []) for command in USING_A_RUN),
+        (("evaluate", "--set", "decoding.top"), ["decoding.top_k=", "decoding.top_p="]),
+        (("evaluate", "--set", "training."), []),
         (("inspect", "--device", "c"), ["cpu", "cuda"]),
         (("inspect", "--kind", ""), ["encoder", "decoder", "cross"]),
         (("translate", "--input", "t"), []),

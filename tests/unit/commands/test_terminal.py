@@ -24,21 +24,11 @@ from transformer_cli.system.terminal import Terminal, TerminalWithBars, on_one_l
 
 OBEYED = {  # what terminals do when they read it
     "colour": "\x1b[31m",
-    "title": "\x1b]0;owned\x07",
-    "clipboard": "\x1b]52;c;cm0gLXJmIH4=\x1b\\",
     "CSI as one character": "\x9b2J",
-    "OSC as one character": "\x9d0;owned\x9c",
-    "device control": "\x1bPq\x1b\\",
-    "device control as one character": "\x90q\x9c",
-    "other letters": "\x0e",
-    "bell": "\x07",
     "back": "a\bb",
     "over the line": "a\rb",
     "delete": "\x7f",
-    "reset": "\x1bc",
     "next line": "\x85",
-    "up": "\x1b[A\x1b[2K",
-    "bold": "\x1b[1ma\x1b[0m",
     "text from right to left": "a\u202eb\u202c",
     "isolated text": "a\u2067b\u2069",
 }

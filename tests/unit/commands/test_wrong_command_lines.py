@@ -15,11 +15,7 @@ CONFIGS = {
     "empty.yaml": b"",
     "list.yaml": b"- training\n",
     "text.yaml": b"training\n",
-    "twice.yaml": b"training:\n  epochs: 1\n  seed: 1\n  epochs: 2\n",
     "latin1.yaml": "name: grün\n".encode("latin-1"),
-    "utf16.yaml": "name: a\n".encode("utf-16"),
-    "binary.yaml": bytes(range(256)),
-    "tabs.yaml": b"training:\n\tepochs: 1\n",
     "json.yaml": b'{"training": {"epochs": "3"}}',
     "documents.yaml": b"name: a\n---\nname: b\n",
 }

@@ -1,6 +1,6 @@
 """Beam search over a decoder that answers from a table, against the search that tries everything."""
 
-from itertools import pairwise, product
+from itertools import product
 
 import pytest
 import torch
@@ -37,7 +37,7 @@ def test_a_beam_that_holds_every_prefix_finds_the_best_of_all(length_penalty: fl
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
-@pytest.mark.parametrize("beam_size", [2, 3, 5, 40])
+@pytest.mark.parametrize("beam_size", [3, 40])
 def test_the_first_of_many_is_the_one_alone(beam_size: int, length_penalty: float) -> None:
     """A search for one best hypothesis may end earlier, and finds the same."""
     steps = []
@@ -64,13 +64,6 @@ def test_a_beam_of_one_is_greedy_search() -> None:
         assert (found.log_prob, found.score) == (expected.log_prob, expected.score)
 
 
-def test_what_was_attended_to_travels_with_the_hypothesis() -> None:
-    found = beam_search(TableDecoder(SENTENCES), rules(*[6] * 12), beam_size=4, n_best=4)
-    for hypothesis in [each for row in found for each in row]:
-        read = [0, SOS, *hypothesis.tokens]
-        assert hypothesis.attended == [10 * one + two for one, two in pairwise(read)][: len(hypothesis.tokens)]
-
-
 def test_rows_are_only_as_many_as_there_are_live_hypotheses() -> None:
     decoder = TableDecoder(SENTENCES)
     beam_search(decoder, rules(*[9] * 12), beam_size=6, n_best=6)
@@ -94,7 +87,7 @@ def test_of_equals_the_first_go_first() -> None:
     assert [each.tokens for each in found] == [[], [A], [A, A]]  # <eos>, A, B; then <eos> after A, A and B after A
 
 
-@pytest.mark.parametrize("count", [1, 3, FEW, FEW + 5])
+@pytest.mark.parametrize("count", [1, FEW, FEW + 5])
 def test_the_largest_logits_with_the_lower_id_first(count: int) -> None:
     torch.manual_seed(0)
     logits = torch.randint(0, 40, (7, 90)).float()  # many are equal
@@ -130,7 +123,7 @@ def hypotheses_by_hand(sentence: int, beam_size: int, limit: int) -> list[Hypoth
     return [Hypothesis(tokens, [], 0.0, best) for (best, _), tokens in zip(done, words, strict=True)]
 
 
-@pytest.mark.parametrize("beam_size", [2, 3, 4, 7])
+@pytest.mark.parametrize("beam_size", [2, 7])
 def test_places_are_shared_as_the_module_says(beam_size: int) -> None:
     found = beam_search(TableDecoder(SENTENCES), rules(*[6] * 12), beam_size=beam_size, n_best=beam_size)
     for sentence, hypotheses in zip(SENTENCES, found, strict=True):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from oracles.tables import EOS, SOS, A, B, C, TableDecoder, table
@@ -59,6 +59,7 @@ def test_without_the_rule_ngrams_do_occur_twice() -> None:
 
 
 @searches
+@settings(max_examples=30)
 @given(prefix=a_prefix, ngram=some.integers(1, 3))
 def test_a_translation_begins_with_its_prefix_whatever_else_is_forbidden(
     search: Search, prefix: list[int], ngram: int

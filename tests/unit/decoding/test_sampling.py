@@ -1,33 +1,19 @@
-"""Sampling from a decoder that answers from a table: how often, and independent of whom."""
+"""Sampling: which tokens random numbers draw from given logits."""
 
-from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from oracles.tables import EOS, SOS, A, B, C, TableDecoder, table
+from oracles.tables import EOS, SOS, A, B, C, TableDecoder
 from transformer_cli.decoding.greedy import greedy
-from transformer_cli.decoding.interface import Hypothesis, Rules, Step
+from transformer_cli.decoding.interface import Rules, Step
 from transformer_cli.decoding.sampling import sample, uniform_numbers
 
 
 def rules(limits: list[int]) -> Rules:
     return Rules(torch.tensor(limits), SOS, EOS, torch.tensor([SOS]))
-
-
-def draw(
-    seeds: Sequence[tuple[int, ...]],
-    sentences: list[int],
-    *,
-    limit: int = 6,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-) -> list[Hypothesis]:
-    uniform = uniform_numbers(seeds, limit)
-    decoder = TableDecoder(sentences)
-    return sample(decoder, rules([limit] * len(seeds)), uniform, temperature=temperature, top_k=top_k, top_p=top_p)
 
 
 def by_sorting(logits: Tensor, uniform: Tensor, temperature: float, top_k: int, top_p: float) -> list[int]:
@@ -72,19 +58,10 @@ class AlwaysTheSame:
 @pytest.mark.parametrize("settings", [{"temperature": 1e-30}, {"top_k": 1}, {"top_p": 1e-9}])
 def test_nothing_left_to_chance_is_greedy_search(settings: dict[str, float]) -> None:
     sentences = list(range(8))
-    found = draw([(5, each) for each in sentences], sentences, **settings)  # type: ignore[arg-type]
+    uniform = uniform_numbers([(5, each) for each in sentences], 6)
+    chosen: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, **settings}
+    found = sample(TableDecoder(sentences), rules([6] * 8), uniform, **chosen)
     assert found == greedy(TableDecoder(sentences), rules([6] * 8))
-
-
-def test_a_sample_does_not_depend_on_its_neighbours() -> None:
-    sentences = [4, 4, 4, 9, 9, 9]
-    seeds = [(0, line, number) for line in (4, 9) for number in range(3)]
-    together = draw(seeds, sentences, temperature=3.0)
-    for seed, sentence, expected in zip(seeds, sentences, together, strict=True):
-        assert draw([seed], [sentence], temperature=3.0) == [expected]
-    assert draw(seeds, sentences, temperature=3.0) == together
-    assert len({tuple(each.tokens) for each in together}) > 3
-    assert draw([(1, *seed[1:]) for seed in seeds], sentences, temperature=3.0) != together
 
 
 def test_more_numbers_begin_with_the_same() -> None:
@@ -93,16 +70,6 @@ def test_more_numbers_begin_with_the_same() -> None:
     assert numbers.min() >= 0.0
     assert numbers.max() < 1.0
     assert numbers.mean() == pytest.approx(0.5, abs=0.02)
-
-
-def test_log_probabilities_are_the_models_own() -> None:
-    for found in draw([(0, each) for each in range(20)], [3] * 20, temperature=2.5, top_k=3):
-        tokens = [*found.tokens, EOS][:6]
-        steps = [
-            torch.tensor(table(3, tuple(tokens[:at]))).log_softmax(dim=0)[token] for at, token in enumerate(tokens)
-        ]
-        assert found.log_prob == pytest.approx(sum(steps).item(), abs=1e-5)  # type: ignore[union-attr]
-        assert found.score == found.log_prob / len(tokens)
 
 
 def test_the_end_of_the_numbers_reaches_no_token_that_is_never_chosen() -> None:

@@ -11,7 +11,7 @@ import pytest
 from sealed import edit_sealed, reseal, set_config
 from transformer_cli.data.find import find_dataset
 from transformer_cli.errors import CheckpointError, DataError
-from transformer_cli.evaluation import statistics
+from transformer_cli.evaluation import metrics, statistics
 from transformer_cli.evaluation.compare import Comparison, Example, Terms, compare, compare_recipes
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.metrics import bleu_of_text
@@ -21,9 +21,11 @@ from transformer_cli.system.files import write_text
 
 
 @pytest.fixture(autouse=True)
-def _few_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests of statistics.py hold the real number to sacreBLEU's figures."""
+def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests of statistics.py and metrics.py hold the real numbers to sacreBLEU's figures."""
     monkeypatch.setattr(statistics, "SHUFFLES", 200)
+    for module in (statistics, metrics):
+        monkeypatch.setattr(module, "RESAMPLES", 200)
 
 
 @pytest.fixture
@@ -104,6 +106,7 @@ def test_files_need_no_sources_and_are_scored_with_case_unless_told_otherwise(
     names = [str(reference), file_of(tmp_path / "lower", [line.lower() for line in references])]
     (comparison,) = compare(names, Terms(references=reference))
     assert "case:mixed" in comparison.bleu_signatures[0]
+    assert "case:mixed" in comparison.chrf_signatures[0]
     assert "tok:13a" in comparison.bleu_signatures[0]
     assert examples_of(comparison)[0].source is None
     assert words_of(comparison).startswith(f"{names[0]} is better")
@@ -165,18 +168,16 @@ def test_a_pipe_is_a_file_of_translations(tmp_path: Path, references: list[str])
 
 
 def test_recipes_are_compared_by_the_spread_of_their_runs(tmp_path: Path, references: list[str]) -> None:
-    names = []
+    names, scores = [], []
     for number, step in enumerate((2, 3, 10, 15)):
         lines = ["nothing" if row % step == 0 else line for row, line in enumerate(references)]
         names.append(file_of(tmp_path / str(number), lines))
+        scores.append(bleu_of_text(lines, references, lowercase=False))
     reference = Path(file_of(tmp_path / "reference", references))
-    singles = [compare([str(reference), name], Terms(references=reference), examples=0)[0].systems[1] for name in names]
     (found,) = compare_recipes([names[:2], names[2:]], Terms(references=reference))
     one, other = found.recipes
     assert (found.sentences, one.runs, other.runs) == (30, names[:2], names[2:])
-    assert [one.bleu.scores, other.bleu.scores] == [
-        [single.bleu.score for single in pair] for pair in (singles[:2], singles[2:])
-    ]
+    assert (one.bleu.scores, other.bleu.scores) == (scores[:2], scores[2:])
     assert other.chrf.mean == pytest.approx(sum(other.chrf.scores) / 2)
     assert other.chrf.standard_deviation == pytest.approx(abs(other.chrf.scores[0] - other.chrf.scores[1]) / 2**0.5)
     assert (one.bleu.difference, one.verdict) == (None, None)

@@ -36,15 +36,6 @@ def one_by_one(translator: Translator, split: EncodedSplit, rows: Sequence[int])
     return found
 
 
-def test_a_sentences_losses_stand_where_it_is_named(translator: Translator, split: EncodedSplit) -> None:
-    rows = np.array([150, 3, 77])
-    with torch.no_grad():
-        single = one_by_one(translator, split, rows.tolist())
-    found = sentence_losses(translator.model, split, rows)
-    assert found.tokens.tolist() == [tokens for _, tokens in single.values()]
-    assert found.nll == pytest.approx([nll for nll, _ in single.values()], rel=1e-5)
-
-
 @pytest.mark.parametrize("positions", [1, 100, 2048])
 def test_losses_equal_a_plain_loop_over_sentences(
     translator: Translator, split: EncodedSplit, monkeypatch: pytest.MonkeyPatch, positions: int
@@ -78,6 +69,7 @@ def test_the_losses_of_an_ensemble_are_those_of_its_mean_probability(
         expected.append(-float(mean.gather(1, target[0, 1:, None]).log().sum()))
     found = sentence_losses(models[0], split, rows, others=models[1:])
     assert found.nll == pytest.approx(expected, rel=1e-5)
+    assert found.tokens.tolist() == [len(split.target[row]) + 1 for row in rows]
 
 
 @pytest.mark.parametrize(("loss", "ppl"), [(0.0, 1.0), (2.0, math.e**2), (1e4, math.exp(700.0))])

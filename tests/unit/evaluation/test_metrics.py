@@ -25,14 +25,6 @@ def test_bleu_of_tokens_takes_tokens_as_they_are() -> None:
     assert bleu_of_tokens([reference], [reference]) == pytest.approx(100)
 
 
-@pytest.mark.parametrize(("lowercase", "case", "bleu_is_full"), [(True, "case:lc", True), (False, "case:mixed", False)])
-def test_scores_look_at_case_where_they_are_told_to(lowercase: bool, case: str, bleu_is_full: bool) -> None:
-    bleu, chrf = score_text([REFERENCE.lower()], [REFERENCE], language="en", lowercase=lowercase)
-    assert case in bleu.signature.split("|")
-    assert case in chrf.signature.split("|")
-    assert (bleu.score > 99.9, chrf.score > 99.9) == (bleu_is_full, bleu_is_full)
-
-
 @pytest.mark.parametrize(
     ("tokeniser", "languages"),
     [("tok:zh", "zh yue"), ("tok:char", "ja ko th lo km my bo dz"), ("tok:13a", "en de ar he")],

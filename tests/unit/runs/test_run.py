@@ -194,6 +194,14 @@ def test_a_wrong_name_lists_the_known(run: Run) -> None:
     said = f"^{runs_dir}/latest names gone, which is not there; name a run: another, first$"
     with pytest.raises(CheckpointError, match=said):
         find_run(None, runs_dir)
+    for content, said in (
+        (b"\xff", "latest: line 1: byte 0xff is not UTF-8; name a run: another, first$"),
+        (b"tiny 12345678\n", "latest names 'tiny 12345678', which is not a run; name a run$"),
+        (b"../tiny\n", "latest names '../tiny', which is not a run; name a run$"),
+    ):
+        (runs_dir / "latest").write_bytes(content)
+        with pytest.raises(CheckpointError, match=f"^{runs_dir}/{said}"):
+            find_run(None, runs_dir)
     with pytest.raises(CheckpointError, match=r"has none$"):
         find_run("first", runs_dir / "no-run")
     (runs_dir / "no-run/latest").write_text("gone\n")

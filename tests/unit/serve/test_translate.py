@@ -96,13 +96,16 @@ def test_the_language_of_a_text_is_detected_among_those_that_are_translated(sing
         assert several.post("/translate", q="Hund", source="hsb", target="en").status == 200
 
 
-def test_a_server_has_a_longest_line_of_its_own(single: Translator) -> None:
+def test_a_server_has_a_longest_line_of_its_own_and_cuts_a_longer_sentence(single: Translator) -> None:
     with running(single, limits=Limits(tokens=3)) as small:
-        answer = small.post("/translate", q=["Hund", "Der Hund singt."], source="de", target="en", split=False)
-    assert (answer.status, answer.body) == (
+        refused = small.post("/translate", q=["Hund", "Der Hund singt."], source="de", target="en", split=False)
+        cut = small.post("/translate", q="Der Hund, der singt. Hund.", source="de", target="en", sentences=True).body
+    assert (refused.status, refused.body) == (
         400,
         {"error": "line 2: 4 tokens, but this server takes at most 3; split the sentence"},
     )
+    assert [each["source"] for each in cut["sentences"]] == ["Der Hund, der singt.", "Hund."]
+    assert cut["translatedText"] == " ".join(single.translate(["Der Hund,", "der singt.", "Hund."]))
 
 
 TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <sos> and <eos>); split the sentence"
@@ -112,16 +115,13 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
     ("changed", "error"),
     [
         ({"q": None}, "missing q parameter"),
-        ({"q": []}, "missing q parameter"),
         ({"q": 7}, "q parameter: Input should be a valid string"),
         ({"q": ["a", None]}, "q parameter: Input should be a valid string"),
-        ({"q": "a\ud800"}, "q parameter: Input should be a valid string"),
         ({"q": ["Hund", "a\ud800"]}, "q parameter: Input should be a valid string"),
         ({"format": "\ud800"}, "format parameter: Input should be a valid string"),
         ({"q": ["a"] * 1001}, "q parameter exceeds limit (1000) of entries; send fewer"),
         ({"source": None}, "missing source parameter"),
         ({"target": ""}, "missing target parameter"),
-        ({"target": ["en"]}, "target parameter: Input should be a valid string"),
         ({"source": "fr"}, "fr is not supported; this server translates de→en"),
         ({"target": "auto"}, "auto is not supported; this server translates de→en"),
         (
@@ -133,7 +133,6 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
             "German (de) is not available as a target language; this server translates de→en",
         ),
         ({"format": "xml"}, "xml format is not supported; send text or html"),
-        ({"alternatives": "some"}, "alternatives parameter: Input should be a valid integer"),
         ({"alternatives": 11}, "alternatives parameter (11) exceeds limit (10); ask for fewer"),
         ({"q": "Hund\n" * 1000}, "request (1001) exceeds text limit (1000) of lines; send it in parts"),
         (
@@ -144,26 +143,16 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
         ({"q": ["Hund", "Hund " * 20], "split": False}, f"line 2: {TOO_LONG}"),
         ({"q": ["Hund.", "Hund. x" + "(" * 19]}, f"line 2: {TOO_LONG}"),
         ({"q": ["Hund. " * 600] * 4}, "request (2400) exceeds text limit (2000) of sentences; send it in parts"),
-        ({"split": "perhaps"}, "split parameter: Input should be a valid boolean"),
         # what is asked about one sentence
         ({"path": "", "q": "a\nb"}, "q parameter: String should match pattern '^[^\\n]*$'"),
-        ({"path": "", "q": ["a"]}, "q parameter: Input should be a valid string"),
-        ({"path": "", "q": " "}, "the sentence has no letter, so there is nothing to translate; give it a word"),
         ({"path": "", "kind": None}, "missing kind parameter"),
         ({"path": "", "kind": "all"}, "kind parameter: Input should be 'encoder', 'decoder' or 'cross'"),
-        ({"path": "", "head": 3}, "head 3: a layer has heads 1 to 2; choose one of them"),
-        ({"path": "", "layer": "last"}, "layer parameter: Input should be a valid integer"),
-        ({"path": "", "q": "Hund " * 20}, TOO_LONG),
-        ({"path": "/attention", "kind": None}, "missing kind parameter"),
-        ({"path": "/steps", "prefix": 4}, "prefix parameter: Input should be a valid list"),
         ({"path": "/steps", "prefix": [4, None]}, "prefix parameter: Input should be a valid integer"),
-        ({"path": "/steps", "prefix": ["x"]}, "prefix parameter: Input should be a valid integer"),
         (
             {"path": "/steps", "prefix": [4] * 500_000},
             "prefix parameter exceeds limit (1000) of entries; send fewer",
         ),
         ({"path": "/steps", "prefix": [1]}, "prefix: 1 is not the id of a token that the model can write"),
-        ({"path": "/steps", "target": "fr"}, "fr is not supported; this server translates de→en"),
         (
             {"path": "/steps", "q": "x " * 50_001},
             "request (100002) exceeds text limit (100000) of characters; send it in parts",
@@ -192,7 +181,6 @@ NOT_UTF_8 = "Invalid request: its body is not UTF-8; encode it in UTF-8"
             "Invalid JSON format: Expecting property name enclosed in double quotes at character 1",
         ),
         (b"", "application/json", "Invalid JSON format: not an object with keys such as q, source and target"),
-        (b"[1]", "application/json", "Invalid JSON format: not an object with keys such as q, source and target"),
         (b'{"q": "\xff"}', "application/json", NOT_UTF_8),
         (b"q=%ff", "application/x-www-form-urlencoded", NOT_UTF_8),
         (b"junk", "multipart/form-data", NOT_A_FORM),
@@ -210,7 +198,7 @@ def test_a_body_that_cannot_be_read_is_refused(served: Running, body: bytes, kin
     assert (answer.status, answer.body) == (400, {"error": error})
 
 
-@pytest.mark.parametrize("q", ["\0", "Hund\0Hund", "\ufeff", "\u2028", "😀" * 5, "x" * 500, "()" * 7])
+@pytest.mark.parametrize("q", ["\0", "\u2028", "()" * 7])
 def test_any_text_has_a_translation(served: Running, translator: Translator, q: str) -> None:
     answer = served.post("/translate", q=q, source="de", target="en")
     assert answer.body == {"translatedText": translator.with_options(split_sentences=True).translate([q])[0]}
@@ -241,13 +229,6 @@ def test_alternatives_of_a_paragraph_are_those_of_its_sentences(served: Running)
         return served.post("/translate", q=q, source="de", target="en", alternatives=2).body["alternatives"]
 
     assert ask(f"{LINES[0]} {LINES[2]}") == [" ".join(pair) for pair in zip(*ask([LINES[0], LINES[2]]), strict=True)]
-
-
-def test_a_sentence_beyond_the_servers_limit_is_cut(single: Translator) -> None:
-    with running(single, limits=Limits(tokens=3)) as small:
-        answer = small.post("/translate", q="Der Hund, der singt. Hund.", source="de", target="en", sentences=True).body
-    assert [each["source"] for each in answer["sentences"]] == ["Der Hund, der singt.", "Hund."]
-    assert answer["translatedText"] == " ".join(single.translate(["Der Hund,", "der singt.", "Hund."]))
 
 
 def test_samples_of_sentences_are_those_of_the_command(tiny: Run) -> None:

@@ -363,3 +363,4 @@ def test_the_epochs_of_a_cosine_run_do_not_change(
     with caplog.at_level(logging.INFO):
         train_tiny(tmp_path, *COSINE, "training.epochs=2", "training.patience=5")  # this may change
     assert "all 2 epochs are trained" in caplog.messages
+    assert outcome(run) == before[0]
