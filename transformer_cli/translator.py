@@ -10,6 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -22,14 +23,14 @@ from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.data.markup import Document, Link, word_links
 from transformer_cli.data.sentences import Span, join
 from transformer_cli.data.vocabulary import EOS, UNK, UNWRITTEN
-from transformer_cli.decoding.engine import TransformerEngine
+from transformer_cli.decoding.engine import Engine, TransformerEngine
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
 from transformer_cli.errors import ConfigError, DataError, TfmError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.engines import open_engine
+from transformer_cli.runs.checkpoints import load_named_best
 from transformer_cli.runs.exported import Exported, open_any
-from transformer_cli.runs.run import Run, find_run
+from transformer_cli.runs.run import Run, differing_codecs, find_run
 from transformer_cli.system import progress
 
 CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
@@ -117,7 +118,7 @@ class Translator:
         self.run = run
         self.runs = [run, *others]
         self.device = device
-        self.engine, self.checkpoints = open_engine((run, *others), device, batches_at_a_time=batches_at_a_time)
+        self.engine, self.checkpoints = _open_engine((run, *others), device, batches_at_a_time=batches_at_a_time)
         self.options = Options()
         self.settings = SearchSettings(decoding=run.config.decoding)  # as the (first) run's own config says
 
@@ -408,3 +409,47 @@ def _joined(line: Line, parts: list[Translation]) -> Translation:
         was_too_long=line.was_too_long,
         sentences=parts,
     )
+
+
+def _open_engine(
+    runs: Sequence[Run | Exported], device: torch.device, *, batches_at_a_time: int | None = None
+) -> tuple[Engine, list[str]]:
+    """Load the best weights of a run, or of several that translate together. Returns also their checkpoints' names.
+
+    batches_at_a_time: see `TransformerEngine`. Raises CheckpointError, and ConfigError if codecs differ or if one of
+    several is exported.
+    """
+    first, *others = runs
+    if isinstance(first, Exported) and not others:
+        return _exported(first, device), [first.best_name]
+    for run in runs:
+        if isinstance(run, Exported):
+            raise ConfigError(
+                f"{run.folder}: an exported model translates alone; make an ensemble of the runs themselves"
+            )
+        if run.codecs != first.codecs:
+            differing = differing_codecs(first.config.data, run.config.data) or "other vocabularies"
+            raise ConfigError(
+                f"{first.folder} and {run.folder} cannot translate together, because their codecs differ "
+                f"({differing}); name runs of one dataset"
+            )
+    names, models = zip(*(load_named_best(cast(Run, each), device) for each in runs), strict=True)
+    return TransformerEngine(models, batches_at_a_time=batches_at_a_time), [*names]
+
+
+def _exported(run: Exported, device: torch.device) -> Engine:
+    from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
+
+    engine = CTranslate2Engine(
+        run.folder,
+        device,
+        positions=run.facts.positions,
+        source=run.codecs.source.names(),
+        target=run.codecs.target.names(),
+    )
+    kept, now = run.facts.quantization, engine.computes_in
+    if kept not in now:
+        log.info(
+            "%s: weights in %s, in which this %s is slow or inexact: computes in %s", run.folder, kept, device, now
+        )
+    return engine

@@ -8,13 +8,12 @@ import numpy as np
 
 from measure.figures import Figure, say
 from transformer_cli.config.load import load_config
-from transformer_cli.data.ahead import CutAhead
 from transformer_cli.data.batching import collate, plan_epoch, target_tokens
 from transformer_cli.data.codec import SIDES, Codecs
 from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.prepare import prepare
-from transformer_cli.data.sampling import SampledText
+from transformer_cli.data.sampling import CutAhead, SampledText
 
 SETTINGS = ("training.batch_by=tokens", "training.batch_size=25000", "data.subwords.dropout=0.1")
 

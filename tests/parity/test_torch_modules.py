@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import MultiHeadAttention, RecordedAttention, attention, fused_attention, masked
+from transformer_cli.model.attention import MultiHeadAttention, RecordedAttention, attention, masked
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer, FeedForward, Residual
 from transformer_cli.model.transformer import Transformer, look_ahead_mask
 
@@ -76,7 +76,6 @@ def test_attention_is_torchs(may_attend: Tensor | None) -> None:
     query, key, value = heads(2, 3)
     theirs = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend)
     assert_close(attention(query, key, value, may_attend), theirs)
-    assert_close(fused_attention(query, key, value, may_attend), theirs)
 
 
 @pytest.mark.parametrize("may_attend", masks())

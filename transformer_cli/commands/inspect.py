@@ -26,12 +26,8 @@ SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"),
 MEANING = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
 
 
-class KindChoice(str, Enum):
-    """The values that `--kind` accepts: typer knows no lists of literals."""
-
-    encoder = "encoder"
-    decoder = "decoder"
-    cross = "cross"
+# the values that `--kind` accepts: typer knows no lists of literals
+KindChoice = Enum("KindChoice", {"encoder": "encoder", "decoder": "decoder", "cross": "cross"})
 
 
 def inspect(

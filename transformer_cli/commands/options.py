@@ -31,7 +31,7 @@ def file_to_write(text: str, *names: str) -> Any:
     return _file(text, names, "/dev/stdout")
 
 
-def _run(text: str) -> Any:
+def of_runs(text: str) -> Any:
     return typer.Option(
         "--run", "-r", metavar="RUN", help=text, show_default="the newest", autocompletion=completion.runs
     )
@@ -72,10 +72,10 @@ BeamSizeOption = Annotated[
         show_default="the run's decoding.beam_size",
     ),
 ]
-RunOption = Annotated[str | None, _run("A run's name under runs/, or its folder.")]
+RunOption = Annotated[str | None, of_runs("A run's name under runs/, or its folder.")]
 RunsOption = Annotated[
     list[str] | None,
-    _run("A run's name under runs/, or its folder. Several runs of one dataset translate together, as an ensemble."),
+    of_runs("A run's name under runs/, or its folder. Several runs of one dataset translate together, as an ensemble."),
 ]
 SplitOption = Annotated[
     list[str] | None,

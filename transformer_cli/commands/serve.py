@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from transformer_cli.commands import completion
-from transformer_cli.commands.options import DeviceOption, as_text
+from transformer_cli.commands.options import DeviceOption, as_text, of_runs
 from transformer_cli.errors import ConfigError, Interrupted
 
 NEEDED = ("fastapi", "uvicorn", "python_multipart", "py3langid")
@@ -27,14 +26,7 @@ log = logging.getLogger(__name__)
 def serve(
     run: Annotated[
         list[str] | None,
-        typer.Option(
-            "--run",
-            "-r",
-            metavar="RUN",
-            help="A run's name under runs/, or its folder. Repeatable: one run for each direction.",
-            show_default="the newest",
-            autocompletion=completion.runs,
-        ),
+        of_runs("A run's name under runs/, or its folder. Repeatable: one run for each direction."),
     ] = None,
     host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is every network of this machine.")

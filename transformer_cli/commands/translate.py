@@ -346,9 +346,7 @@ def _rendered(number: int, translation: "Translation", form: str) -> str:
         return translation_as_json(translation)
     lines = []
     for each in (translation, *translation.alternatives):
-        text = each.text
-        if form.startswith("tokens"):
-            text = each.tokens_on_one_line
+        text = each.tokens_on_one_line if form.startswith("tokens") else each.text
         lines.append(f"{number}\t{each.score:.4f}\t{text}" if form.endswith("numbered") else text)
     return "\n".join(lines)
 

@@ -37,7 +37,10 @@ def plan_epoch(split: EncodedSplit, rows: Rows, training: TrainingConfig, epoch:
     order = generator.permutation(rows)
     if training.batch_order == "random":
         return _cut(order, split, training)
-    pool = BUCKET_POOL * _sentences_per_batch(split, rows, training)
+    size = training.batch_size  # sentences
+    if training.batch_by == "tokens":
+        size = max(1, int(size / (split.target.lengths[rows].mean() + 1)))
+    pool = BUCKET_POOL * size
     batches = []
     for start in range(0, len(order), pool):
         chunk = order[start : start + pool]
@@ -121,9 +124,3 @@ def _cut_by_tokens(order: Rows, split: EncodedSplit, most: int) -> list[Rows]:
             start, total = end, 0
         total += tokens
     return [*batches, order[start:]] if len(order) else []
-
-
-def _sentences_per_batch(split: EncodedSplit, rows: Rows, training: TrainingConfig) -> int:
-    if training.batch_by == "sentences":
-        return training.batch_size
-    return max(1, int(training.batch_size / (split.target.lengths[rows].mean() + 1)))

@@ -33,10 +33,6 @@ class Encoded:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    def first(self, n: int) -> "Encoded":
-        """The line cut off after n tokens."""
-        return Encoded(self.tokens[:n], self.ids[:n])
-
 
 @dataclass(frozen=True)
 class WordCodec:

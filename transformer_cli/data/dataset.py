@@ -137,10 +137,7 @@ class Dataset:
     def text(self, name: str, side: str) -> list[str]:
         """Returns the raw lines of one side of a split. Raises DataError as `split` does."""
         lines = self.lines(name, side)
-        try:
-            return lines.content.tobytes().decode("utf-8").split("\n")[:-1]
-        except UnicodeDecodeError:
-            return [lines[row] for row in range(len(lines))]  # raises an error that says in which line
+        return [lines[row] for row in range(len(lines))]
 
     def lines(self, name: str, side: str) -> MappedLines:
         """Map the raw lines of one side of a split, which `text` reads. Raises DataError as `split` does."""

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import Literal, get_args
+from typing import Literal
 
 from transformer_cli.data.codec import Codec, Encoded
 from transformer_cli.data.lines import INVISIBLE, LONGEST_LINE, TOO_LONG, has_letter, is_too_long
@@ -64,9 +64,6 @@ class Fitting:
     remedy: str = REMEDY
     """what errors tell the user to do"""
 
-    def __post_init__(self) -> None:
-        assert self.on_error in get_args(OnError)
-
     @property
     def most_tokens(self) -> int:
         """How many tokens a line may have."""
@@ -97,7 +94,7 @@ class Fitting:
             why = "" if self.max_length is None else f" (its {self.max_length} positions minus <sos> and <eos>)"
             raise DataError(f"{len(read)} tokens, but the model takes at most {most}{why}; {self.remedy}")
         if self.on_error == "truncate":
-            return Line(sentence, read.first(most), was_too_long=True)
+            return Line(sentence, Encoded(read.tokens[:most], read.ids[:most]), was_too_long=True)
         return Line(sentence, NO_TOKENS, was_too_long=True, is_copied=self.on_error == "copy")
 
     def split(self, line: str, language: str) -> Line:

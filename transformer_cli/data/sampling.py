@@ -1,19 +1,25 @@
 """Training text, cut into subwords anew each epoch: BPE-dropout, or unigram sampling. Knows no steps and no models.
 
-The text is cut batch by batch, when its step comes or one step ahead (ahead.py): nothing of an epoch is kept, in memory
-or on disk. The cut of batch b in epoch e is a pure function of (seed, e, b). So a run that
-goes on in the middle of an epoch, or in another number of processes, learns from the same cuts.
+The text is cut batch by batch, when its step comes, or by a worker process during the step before it: a thread would
+hold Python's lock, and the step would wait for it. Nothing of an epoch is kept, in memory or on disk. The cut of batch
+b in epoch e is a pure function of (seed, e, b). So a run that goes on in the middle of an epoch, or in another number
+of processes, learns from the same cuts.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import subprocess
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import astuple, dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from transformer_cli.data.codec import Codec, WordCodec
+from transformer_cli.data.codec import Codec, SubwordCodec, WordCodec
 from transformer_cli.data.dataset import EncodedSplit, MappedLines, Side
 from transformer_cli.data.lengths import Rows, fits
+from transformer_cli.data.workers import answer_requests, ask, end, start
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,8 @@ class SampledText:
     seed: int
     max_length: int | None
     """a sentence whose new cut does not fit in so many positions keeps its usual cut"""
+    worker: "subprocess.Popen[bytes] | None" = None
+    """the process that cuts the lines (None: this one)"""
 
     def cut(self, batches: Sequence[Rows], *, epoch: int, first: int) -> tuple[EncodedSplit, list[Rows]]:
         """Cut some batches of an epoch. first: the number of the first of them in the epoch's plan, from 0.
@@ -51,19 +59,66 @@ class SampledText:
         usual = (self.split.source, self.split.target)[side]
         if not codec.samples:
             return [usual[row].tolist() for row in rows]
-        cuts = self.sample(side, [lines[row] for row in rows], _seed(self.seed, epoch, batch, side))
+        cuts = self.sample(side, [lines[row] for row in rows], mixed_seed(self.seed, epoch, batch, side + 1))
         return [
             ids if fits(len(ids), self.max_length) else usual[row].tolist() for ids, row in zip(cuts, rows, strict=True)
         ]
 
     def sample(self, side: int, lines: list[str], seed: int) -> list[list[int]]:
         """Returns the ids of lines of one side, 0 or 1, whose codec samples: a function of the lines and the seed."""
+        if self.worker is not None:
+            with suppress(EOFError):  # somebody has killed it: this takes longer, but the cuts are the same
+                return ask(self.worker, (side, lines, seed))
         codec = self.codecs[side]
         assert not isinstance(codec, WordCodec)
         return codec.sample(lines, seed)
 
 
-def _seed(seed: int, epoch: int, batch: int, side: int) -> int:
-    """Returns a seed of 32 well-mixed bits."""
-    mixed = np.random.SeedSequence([seed, epoch, batch, side + 1])  # not 0: NumPy takes a missing number for 0
-    return int(mixed.generate_state(1)[0])
+def mixed_seed(*numbers: int) -> int:
+    """Returns a seed of 32 well-mixed bits: torch's CPU generator uses no more. NumPy takes a missing number for 0."""
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+
+
+Cut = tuple[EncodedSplit, list[Rows]]
+
+
+class CutAhead:
+    """A text that is cut batch by batch; in a `with` block, which has a worker, the next ones can be cut ahead."""
+
+    def __init__(self, text: SampledText) -> None:
+        self.text = text
+        self._worker: subprocess.Popen[bytes] | None = None
+        self._begun: tuple[int, Sequence[Rows], Future[Cut]] | None = None  # the epoch, the batches, their cuts
+
+    def __enter__(self) -> "CutAhead":
+        self._worker = start(__name__, list(map(astuple, self.text.codecs)))
+        self._there = replace(self.text, worker=self._worker)
+        self._thread = ThreadPoolExecutor(1)  # which waits for the worker
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._worker
+        self._worker.kill()  # even if it is at work: nothing is lost by that
+        self._thread.shutdown()
+        end(self._worker)
+        self._worker = self._begun = None
+
+    def cut(self, batches: Sequence[Rows], *, epoch: int, first: int, following: Sequence[Rows] = ()) -> Cut:
+        """As `SampledText.cut`. following: the batches of the epoch that come next, which are then cut ahead."""
+        begun, self._begun = self._begun, None
+        is_begun = begun and begun[0] == epoch and list(map(id, begun[1])) == list(map(id, batches))
+        found = begun[2].result() if begun and is_begun else self.text.cut(batches, epoch=epoch, first=first)
+        if self._worker and len(following):
+            job = self._thread.submit(self._there.cut, following, epoch=epoch, first=first + len(batches))
+            self._begun = epoch, following, job
+        return found
+
+
+def serve() -> None:
+    """Run a worker that cuts lines."""
+
+    def opened(settings: Sequence[Sequence[Any]]) -> Callable[[tuple[int, list[str], int]], list[list[int]]]:
+        codecs = [SubwordCodec(*each) for each in settings]
+        return lambda request: codecs[request[0]].sample(*request[1:])
+
+    answer_requests(opened)

@@ -61,20 +61,12 @@ class CTranslate2Engine:
         """
         self._library = import_ctranslate2()
         self._folder = folder
-        self._positions = positions
+        self.max_length = positions
         self._source, self._target = source, target
         self._ids = {name: index for index, name in enumerate(target)}
         self._translator = self._load(device)
-
-    @property
-    def max_length(self) -> int:
-        """See `engine.Engine`."""
-        return self._positions
-
-    @property
-    def computes_in(self) -> str:
-        """The type in which matrices are multiplied on this machine, such as int8_float32."""
-        return str(self._translator.compute_type)
+        self.computes_in = str(self._translator.compute_type)
+        """the type in which matrices are multiplied on this machine, such as int8_float32"""
 
     def refuse(self, settings: SearchSettings) -> None:
         """See `Engine`: what CTranslate2 cannot do as tfm does."""
@@ -93,7 +85,7 @@ class CTranslate2Engine:
         keys: Sequence[int],
     ) -> Iterator[Batch]:
         """See `Engine`."""
-        limits = [settings.limit(len(ids), self._positions) for ids in sentences]
+        limits = [settings.limit(len(ids), self.max_length) for ids in sentences]
         decoding, begin = settings.decoding, _names(self._target, prefix)
         is_greedy = decoding.beam_size == 1
         alpha = 0.0 if is_greedy else decoding.length_penalty  # a greedy search has nothing to compare

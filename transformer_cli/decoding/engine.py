@@ -59,13 +59,10 @@ class TransformerEngine:
         threads, elsewhere one). The products of a decoding step are small: if one were split between threads, these
         would mostly wait."""
         self.models = list(models)
+        limits = (limit for model in models if (limit := model.config.max_length) is not None)
+        self.max_length = min(limits, default=None)
         self._on_cpu = next(models[0].parameters()).device.type == "cpu"
         self._batches_at_a_time = batches_at_a_time or (torch.get_num_threads() if self._on_cpu else 1)
-
-    @property
-    def max_length(self) -> int | None:
-        """The least of the models'."""
-        return min((limit for model in self.models if (limit := model.config.max_length) is not None), default=None)
 
     def refuse(self, settings: SearchSettings) -> None:
         """See `Engine`: ours can do everything."""

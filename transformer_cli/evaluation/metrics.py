@@ -77,10 +77,8 @@ def bleu_of_tokens(
     """Returns BLEU of tokens against tokenised references, as tutorials report it."""
     from sacrebleu.metrics.bleu import BLEU
 
-    metric = BLEU(lowercase=lowercase, tokenize="none", force=True)
-    return float(
-        metric.corpus_score([" ".join(line) for line in lines], [[" ".join(line) for line in references]]).score
-    )
+    texts, wanted = (list(map(" ".join, each)) for each in (lines, references))
+    return float(BLEU(lowercase=lowercase, tokenize="none", force=True).corpus_score(texts, [wanted]).score)
 
 
 def text_metrics(*, language: str, lowercase: bool, references: Sequence[str] | None = None) -> dict[str, Any]:

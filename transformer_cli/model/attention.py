@@ -47,16 +47,6 @@ def attention(
     return dropout(weights) @ value  # (batch, heads, target, depth)
 
 
-def fused_attention(
-    query: Tensor, key: Tensor, value: Tensor, may_attend: Tensor | None, *, dropout: float = 0.0
-) -> Tensor:
-    """The same as `attention` in one kernel of torch, which keeps no scores and no weights; dropout: its probability.
-
-    For all devices but the CPU, whose kernel is slower than `attention` for short sentences. Shapes and masks as there.
-    """
-    return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend, dropout_p=dropout)
-
-
 class KeysValues(NamedTuple):
     """What is attended to, split in heads: keys and values, both (…, heads, source, depth)."""
 
@@ -120,11 +110,14 @@ class MultiHeadAttention(nn.Module):
         may_attend: Tensor | None,
         record: list[RecordedAttention] | None = None,
     ) -> Tensor:
-        """As `forward`, before the heads are joined: (batch, heads, target, depth)."""
+        """As `forward`, before the heads are joined: (batch, heads, target, depth).
+
+        torch's kernel keeps no weights, and is slower on the CPU for short sentences.
+        """
         if record is None and query.device.type != "cpu":
-            dropout = self.dropout.p if self.training else 0.0
-            return fused_attention(query, source.keys, source.values, may_attend, dropout=dropout)
-        return attention(query, source.keys, source.values, may_attend, dropout=self.dropout, record=record)
+            share = self.dropout.p if self.training else 0.0
+            return nn.functional.scaled_dot_product_attention(query, *source, attn_mask=may_attend, dropout_p=share)
+        return attention(query, *source, may_attend, dropout=self.dropout, record=record)
 
     def join_heads(self, heads: Tensor) -> Tensor:
         """Concat(head_1 … head_h)·W_O: (…, heads, length, depth) → (…, length, d_model)."""

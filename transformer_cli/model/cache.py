@@ -81,7 +81,7 @@ class Cache:
         )
         if len(sentences) < len(self.may_attend):
             self.may_attend = self.may_attend.index_select(0, sentences)
-            self.memory = [_rows(each, sentences) for each in self.memory]
+            self.memory = [KeysValues(*(side.index_select(0, sentences) for side in each)) for each in self.memory]
         self._beam = int(counts.max())
         first = counts.cumsum(0) - counts
         column = torch.arange(len(hypotheses), device=hypotheses.device) - first[self._sentence]
@@ -117,8 +117,3 @@ def _joined(past: Tensor, order: Tensor | None, new: Tensor) -> Tensor:
     torch.index_select(past, 0, order, out=joined[:, :, :length])
     joined[:, :, length:] = new
     return joined
-
-
-def _rows(side: KeysValues, rows: Tensor) -> KeysValues:
-    """Returns these rows; a row that is named twice is copied twice."""
-    return KeysValues(side.keys.index_select(0, rows), side.values.index_select(0, rows))

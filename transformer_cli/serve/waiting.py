@@ -23,7 +23,6 @@ from transformer_cli.decoding.decoder import before_each_step
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.serve.questions import Limits
-from transformer_cli.system import progress
 from transformer_cli.translator import PARTS, Options, Translation, Translator
 
 SPLIT = "split the sentence"  # what a client can do about one that is too long
@@ -144,20 +143,17 @@ class Workers:
 
     def _work(self, _: int) -> None:
         """A worker: take what waits until the server ends."""
-        with progress.hidden():
-            while (work := self._next()) is not None:
-                futures = [work.future] if isinstance(work, _Call) else [job.future for job, _ in work]
-                token = before_each_step.set(lambda futures=futures: _check_wanted(futures))  # type: ignore[misc]
-                try:
-                    if isinstance(work, _Call):
-                        _end(work.future, work.function())
-                    else:
-                        _translate(work, self._limits)
-                except Exception as error:
-                    for future in futures:
-                        _end(future, error)
-                finally:
-                    before_each_step.reset(token)
+        while (work := self._next()) is not None:
+            futures = [work.future] if isinstance(work, _Call) else [job.future for job, _ in work]
+            before_each_step.set(lambda futures=futures: _check_wanted(futures))  # type: ignore[misc]
+            try:
+                if isinstance(work, _Call):
+                    _end(work.future, work.function())
+                else:
+                    _translate(work, self._limits)
+            except Exception as error:
+                for future in futures:
+                    _end(future, error)
 
     def _next(self) -> list[_Slice] | _Call | None:
         """Returns the slices that are translated together, or a call; None at the end."""

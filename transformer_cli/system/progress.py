@@ -5,9 +5,6 @@ tqdm is imported only when something is shown, so that help texts appear without
 
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeAlias
 
 from transformer_cli.system import terminal
@@ -24,18 +21,6 @@ SECONDS_A_LINE = 60.0
 BAR = (
     "{l_bar}{bar}| {remaining} left, {rate_fmt}{postfix}"  # tqdm's own is wide: at 80 columns it has no room for a bar
 )
-
-_is_hidden = ContextVar("is_hidden", default=False)
-
-
-@contextmanager
-def hidden() -> Iterator[None]:
-    """Show no progress of what this thread does during the block: a server's work is never done."""
-    token = _is_hidden.set(True)
-    try:
-        yield
-    finally:
-        _is_hidden.reset(token)
 
 
 class _Log:
@@ -85,7 +70,7 @@ def bar(
         initial=initial,
         leave=False,
         bar_format=BAR if total and is_bar else None,
-        disable=is_silent or total == 1 or _is_hidden.get(),
+        disable=is_silent or total == 1,
         **{"dynamic_ncols": True} if is_bar else AS_LINES,
     )
 

@@ -19,7 +19,7 @@ from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
 from transformer_cli.runs.prepare import find_codec
-from transformer_cli.runs.run import Run, follow_latest, free_name, is_new, training_lock
+from transformer_cli.runs.run import Run, follow_latest, free_name, is_new, training_lock, write_config
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import sweep
 from transformer_cli.system.locks import exclusive
@@ -102,7 +102,9 @@ def open_run(
             data = run.config.data.model_copy(update={"files": config.data.files})
             precision = _precision(run.config.training.precision, config.training.precision, device)
             finish_save(run, opened.start.state)  # which a kill may have cut off
-            yield replace(opened, run=run.with_config(_resolved(config, data, precision, lanes)))
+            resolved = _resolved(config, data, precision, lanes)
+            write_config(folder, resolved)
+            yield replace(opened, run=replace(run, config=resolved))
 
 
 def join_run(folder: Path, data_dir: Path) -> Opened:

@@ -32,6 +32,7 @@ from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.batching import Batch, collate, parts_by_length, share_of, target_tokens
 from transformer_cli.data.dataset import EncodedSplit
 from transformer_cli.data.lengths import Rows
+from transformer_cli.data.sampling import mixed_seed
 from transformer_cli.model.fast.dropout import FastDropout, drawing_from
 from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.loss import TokenLoss, token_losses
@@ -159,7 +160,7 @@ class Learner:
 
     def _dropout_of(self, lane: int, number: int) -> AbstractContextManager[None]:
         """A block in which dropout draws the numbers of a lane of a step."""
-        seed = dropout_seed(self.settings.seed, number, self.world.rank, lane)
+        seed = mixed_seed(self.settings.seed, number, self.world.rank, lane)
         if self._draws_apart:
             return drawing_from(torch.Generator().manual_seed(seed))
         torch.manual_seed(seed)
@@ -192,8 +193,3 @@ def _set_sums(gradients: Sequence[dict[Tensor, Tensor]], weights: Iterable[Tenso
         for lane in gradients:
             if weight in lane:
                 weight.grad = lane[weight] if weight.grad is None else weight.grad.add_(lane[weight])
-
-
-def dropout_seed(seed: int, step: int, rank: int, lane: int) -> int:
-    """Returns a seed of 32 well-mixed bits: torch's CPU generator uses no more bits of a seed."""
-    return int(np.random.SeedSequence([seed, step, rank, lane]).generate_state(1)[0])

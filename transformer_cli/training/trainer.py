@@ -24,12 +24,11 @@ import torch
 from transformer_cli.compute.devices import choose_device_of, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
-from transformer_cli.data.ahead import CutAhead
 from transformer_cli.data.batching import plan_epoch, rows_within, target_tokens
 from transformer_cli.data.codec import SIDES
 from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.lengths import Rows
-from transformer_cli.data.sampling import SampledText
+from transformer_cli.data.sampling import CutAhead, SampledText
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
 from transformer_cli.evaluation.losses import corpus_losses
 from transformer_cli.model.transformer import count_frozen, count_parameters

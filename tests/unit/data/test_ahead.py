@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer_cli.data import ahead, workers
-from transformer_cli.data.ahead import CutAhead
+from transformer_cli.data import sampling, workers
 from transformer_cli.data.codec import SubwordCodec
 from transformer_cli.data.dataset import EncodedSplit, MappedLines, Side
 from transformer_cli.data.lengths import Rows
-from transformer_cli.data.sampling import SampledText
+from transformer_cli.data.sampling import Cut, CutAhead, SampledText
 from transformer_cli.data.subwords import learn_pieces
 
 LINES = [f"{'low ' * (number % 3)}lower newest wi{'d' * number}est" for number in range(12)]
@@ -36,12 +35,12 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[list["subprocess.Popen[b
         started.append(workers.start(module, settings))
         return started[-1]
 
-    monkeypatch.setattr(ahead, "start", start)
+    monkeypatch.setattr(sampling, "start", start)
     yield started
     assert all(each.poll() is not None for each in started)
 
 
-def ids(cut: ahead.Cut) -> list[list[int]]:
+def ids(cut: Cut) -> list[list[int]]:
     split, batches = cut
     return [side[row].tolist() for side in (split.source, split.target) for rows in batches for row in rows]
 
@@ -58,7 +57,7 @@ def test_what_comes_next_is_cut_by_the_worker_as_it_is_here(
     assert ids(cutting.cut(BATCHES[:1], epoch=2, first=0, following=BATCHES[1:2])) == expected[0]  # outside: no worker
     with cutting:
         assert ids(cutting.cut(BATCHES[:1], epoch=2, first=0, following=BATCHES[1:2])) == expected[0]
-        monkeypatch.setattr(SampledText, "sample", None)  # this process cuts nothing more
+        monkeypatch.setattr(SubwordCodec, "sample", None)  # this process cuts nothing more
         found = [
             ids(cutting.cut(BATCHES[i : i + 1], epoch=2, first=i, following=BATCHES[i + 1 : i + 2])) for i in (1, 2, 3)
         ]

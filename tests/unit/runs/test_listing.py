@@ -16,7 +16,7 @@ from sealed import reseal
 from small_run import make_run
 from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.listing import ListedRun, list_runs
-from transformer_cli.runs.run import Run
+from transformer_cli.runs.run import Run, write_config
 from transformer_cli.runs.state import load_state
 from transformer_cli.system.locks import exclusive
 
@@ -30,7 +30,7 @@ def train_longer(folder: Path, epochs: int) -> None:
     """Let a run want other epochs than it has been trained for."""
     run = Run.open(folder)
     training = run.config.training.model_copy(update={"epochs": epochs})
-    run.with_config(run.config.model_copy(update={"training": training}))
+    write_config(run.folder, run.config.model_copy(update={"training": training}))
 
 
 def keep(folder: Path, **values: object) -> None:
@@ -81,7 +81,7 @@ def test_an_unfinished_run_says_how_it_goes_on(tfm: Tfm, workspace: Path) -> Non
 def test_a_run_whose_patience_is_spent_is_finished(runs_dir: Path, patience: int, state: str) -> None:
     run = Run.open(runs_dir / "tiny")
     training = run.config.training.model_copy(update={"epochs": 9, "patience": patience})
-    run.with_config(run.config.model_copy(update={"training": training}))
+    write_config(run.folder, run.config.model_copy(update={"training": training}))
     saved = run.checkpoint("last")
     (saved / "state.json").write_text(json.dumps({**asdict(load_state(run)), "validations_since_best": 2}))
     reseal(saved)

@@ -10,12 +10,13 @@ import torch
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.lengths import Rows
+from transformer_cli.data.sampling import mixed_seed
 from transformer_cli.data.vocabulary import PAD
 from transformer_cli.errors import MemoryShortage
 from transformer_cli.model.fast.dropout import use_fast_dropout
 from transformer_cli.model.loss import TokenLosses
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.training.step import BatchLoss, Learner, dropout_seed
+from transformer_cli.training.step import BatchLoss, Learner
 
 SPLIT = EncodedSplit(Side.of([[4, 5, 6], [5], [6, 6, 4, 4]]), Side.of([[4, 4], [5, 6, 4], [6]]))
 SHAPE = ModelConfig(d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8, max_length=8)
@@ -67,12 +68,12 @@ def test_every_process_and_lane_has_dropout_of_its_own_and_the_first_that_of_a_p
     places = [
         (seed, step, rank, lane) for seed in range(2) for step in range(1, 50) for rank in (0, 3) for lane in (0, 2)
     ]
-    seeds = {dropout_seed(*place) for place in places}
+    seeds = {mixed_seed(*place) for place in places}
     assert len(seeds) == len(places)
     assert max(seeds) < 2**32  # all that torch's CPU generator looks at
     for step in (1, 2, 77):
         alone = np.random.SeedSequence([5, step]).generate_state(1)[0]
-        assert dropout_seed(5, step, 0, 0) == alone
+        assert mixed_seed(5, step, 0, 0) == alone
 
 
 # Lanes
