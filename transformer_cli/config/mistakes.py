@@ -47,6 +47,8 @@ def first_mistake(error: ValidationError, *, origin: str, text: str, given: Sequ
     first, *others = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
     sentence = _sentence(first) + (f" (and {len(others)} more)" if others else "")
     location, is_of_several = first["loc"], first["type"] == "value_error"  # of several values that do not fit together
+    if location[-1:] == ("[key]",):  # the name of a split
+        location, is_of_several = location[:-1], False
     if is_of_several and (named := re.match(r"[\w.]+(?=: )", str(first["ctx"]["error"]))):
         location += tuple(named[0].split("."))  # "num_heads: 7 does not divide …", of model
     for key, option in reversed(given):
