@@ -1,11 +1,11 @@
 """The best translators of Multi30k's 29,000 pairs: trains and judges them. docs/results.md has the table and its terms.
 
-    make best                                                         both directions, seeds 0 to 2, and diversify.py
+    make best                                                         both directions, and diversify.py
     python scripts/best.py --config my.yaml --seeds 0 --judge valid   to choose: greedy and beam on the validation split
 
 Says how long training will take. Trains a run for each seed (an interrupted one goes on), then translates each split
-with each of them, and with all seeds together, as an ensemble: greedily and by the config's own search. Scores the text
-in the ways that others report.
+with each of them, and where there are several also with all together, as an ensemble: greedily and by the config's own
+search. Scores the text in the ways that others report.
 Prints one row per translator, split and search as JSON to standard output, and progress to standard error. A test set
 is looked at once for each published row, when all has been chosen.
 """
@@ -32,7 +32,7 @@ from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
 CONFIGS = tuple(Path(__file__).parents[1] / f"configs/multi30k-best{twin}.yaml" for twin in ("", "-en-de"))
-SEEDS = [0, 1, 2]
+SEEDS = [0]
 TESTS = ("test_2016_flickr", "test_2017_flickr")
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -62,7 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             parser.error("--diverse is about the shipped configs and seeds: leave out --config and --seeds")
         import diversify  # which imports this module
 
-        work = [(config, trainings + left(options.runs / diversify.diverse(config))) for config, trainings in work]
+        work = [
+            (config, trainings + diversify.SHARE * left(options.runs / diversify.diverse(config)))
+            for config, trainings in work
+        ]
     say_how_long(work, options.data)
     for path, config in configs.items():
         runs = {seed: trained(config, seed, options.data, options.runs).folder for seed in options.seeds}

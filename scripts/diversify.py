@@ -4,7 +4,7 @@
     python scripts/diversify.py --config configs/multi30k-best-en-de.yaml --reverse configs/multi30k-best.yaml
 
 Trains a model of each direction, as scripts/best.py does, and lets them translate the training split (exported in int8,
-by their own search). A new model of the same config learns, for as long as they, from the pairs, from their source
+by their own search). A new model of the same config learns, for half as long, from the pairs, from their source
 sentences with the translations of the one direction, and from their target sentences with those of the other. No other
 text comes in. Prints its rows as JSON to standard output. What is trained or translated already is not done again.
 """
@@ -33,6 +33,7 @@ from transformer_cli.translator import Translator
 
 SEEDS = (0,)  # of the models that translate
 DROPOUT = 0.2  # of the new model, which has more to learn
+SHARE = 0.5  # of the training of one of the others
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     changes = {"data.corpus": "files", "data.skip_empty": True, "data.files": files}
     unit, number = base.training.end
     pairs = 1 + 2 * len(options.seeds) if unit == "epochs" else 1  # times as many in an epoch
-    changes |= {f"training.{unit}": max(1, round(number / pairs))}
+    changes |= {f"training.{unit}": max(1, round(SHARE * number / pairs))}
     changes |= {"name": diverse(base), "model.dropout": DROPOUT}
     changed = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
     config = load_config(options.config, [*changed, *options.set])
