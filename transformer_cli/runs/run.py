@@ -33,6 +33,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from transformer_cli.config.configfile import MOST_BYTES
 from transformer_cli.config.load import dump_config, parse_config, settings_by_key
 from transformer_cli.config.schema import MOST_OF_A_NAME, NAME, Config, DataConfig, Shapes, keys_that_shape
 from transformer_cli.config.yamltext import as_line
@@ -237,22 +238,26 @@ class Run(Opened):
 
 def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> Path:
     """Find a run by its name under runs_dir or by its path, or (None) the newest. Raises CheckpointError."""
-    latest, known = runs_dir / "latest", ", ".join(known_runs(runs_dir))
-    if name is not None:
-        for folder in (runs_dir / name, Path(name)):
-            if folder.is_dir():
-                return folder
-        raise CheckpointError(f"{runs_dir / name}: no such run; {runs_dir}/ has {known or 'none'}")
-    try:
-        name = read_text(latest).removesuffix("\n")
-    except FileError as error:
-        raise CheckpointError(f"{error}; name a run: {known}" if known else f"{runs_dir}/: {NO_RUN}") from None
-    if not NAME.fullmatch(name):
-        raise CheckpointError(f"{latest} names {shown(name)}, which is not a run; name a run")
-    if not (runs_dir / name).is_dir():
-        what = f"name a run: {known}" if known else NO_RUN
-        raise CheckpointError(f"{latest} names {name}, which is not there; {what}")
-    return runs_dir / name
+    places = [] if name is None else [Path(name)]
+    if name is None:
+        latest, other = runs_dir / "latest", "name a run"
+        try:
+            name = read_text(latest).removesuffix("\n")
+        except FileError as error:
+            if known := known_runs(runs_dir):
+                raise CheckpointError(f"{error}; {other}: {', '.join(known)}") from None
+            raise CheckpointError(f"{runs_dir}/: {NO_RUN}") from None
+        if not NAME.fullmatch(name):
+            raise CheckpointError(f"{latest} names {shown(name)}, which is not a run; {other}")
+        if not (runs_dir / name).is_dir():
+            known = known_runs(runs_dir)
+            what = f"{other}: {', '.join(known)}" if known else NO_RUN
+            raise CheckpointError(f"{latest} names {name}, which is not there; {what}")
+    folder = next((path for path in (runs_dir / name, *places) if path.is_dir()), None)
+    if folder is None:
+        known = known_runs(runs_dir)
+        raise CheckpointError(f"{runs_dir / name}: no such run; {runs_dir}/ has {', '.join(known) or 'none'}")
+    return folder
 
 
 def write_latest(run: Path) -> None:
@@ -379,7 +384,7 @@ def read_config(folder: Path, identity: Identity) -> Config:
     Raises ConfigError if it is not a config, FileError if it is missing or has other lasting settings than the run.
     """
     path = folder / "config.yaml"
-    config = parse_config(read_text(path), path)
+    config = parse_config(read_text(path, most=MOST_BYTES), path)
     now = lasting(config)
     if changed := [key for key in now if key in identity.settings and identity.settings[key] != now[key]]:
         lines = "; ".join(f"{key}: {as_line(identity.settings[key])} → {as_line(now[key])}" for key in changed)

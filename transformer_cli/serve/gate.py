@@ -4,6 +4,7 @@ ASGI middleware. Knows no addresses.
 """
 
 import asyncio
+import ipaddress
 import logging
 import time
 import traceback
@@ -76,8 +77,7 @@ class Gate:
         """Returns what is wrong with whose page asks, or by which name; None if nothing is."""
         asked = headers.get(b"host", b"localhost").decode("latin-1").lower()  # HTTP/1.0 has none, but all browsers have
         host = _name(asked)
-        is_number = ":" in host or host.replace(".", "").isdecimal()
-        if not ({host, "*"} & self._hosts or host == "localhost" or host.endswith(".localhost") or is_number):
+        if not ({host, "*"} & self._hosts or host == "localhost" or host.endswith(".localhost") or _is_number(host)):
             what = f"{asked[:LONGEST]!r} is not a name of this server"
             remedy = f"its operator may add --allow-host {host[:LONGEST]}"
             return JSONResponse({"error": f"Invalid request: {what}; {remedy}"}, 400)
@@ -98,3 +98,11 @@ def _name(host: str) -> str:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
         return ""
+
+
+def _is_number(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

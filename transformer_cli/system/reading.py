@@ -5,28 +5,36 @@ FileError, which begins with the file's path. Who knows what the user can do abo
 """
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
 
 from transformer_cli.errors import FileError, MissingFile
 
+LARGEST = 1 << 28  # bytes: a vocabulary of ten million words is smaller
 
-def read_bytes(path: Path) -> bytes:
-    """Returns what is in a file. Raises FileError if it cannot be read, or is no file."""
+
+def read_bytes(path: Path, *, most: int = LARGEST) -> bytes:
+    """Returns what is in a file. Raises FileError if it cannot be read, is no file, or has more than `most` bytes."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for somebody who writes into it
             raise FileError(f"{path}: not a file, but {'a folder' if path.is_dir() else 'a pipe or a device'}")
-        return path.read_bytes()
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size  # read(n) takes n bytes of memory, however small the file is
+            content = file.read(min(size, most) + 1)
     except (FileNotFoundError, NotADirectoryError):  # below a file nothing is
         raise MissingFile(f"{path}: missing") from None
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(content) > most:
+        raise FileError(f"{path}: more than {most:,} bytes, so it is not what it should be")
+    return content
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, *, most: int = LARGEST) -> str:
     """Returns the UTF-8 text in a file, with its line ends as they are. Raises FileError, also for other bytes."""
-    return decoded(read_bytes(path), path)
+    return decoded(read_bytes(path, most=most), path)
 
 
 def decoded(content: bytes, path: Path) -> str:

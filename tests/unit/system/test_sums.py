@@ -83,15 +83,17 @@ def test_what_is_no_json_says_where(tmp_path: Path, content: bytes, message: str
         read_json(path)
 
 
-def test_only_files_are_read(tmp_path: Path) -> None:
+def test_only_files_are_read_and_only_small_ones(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").write_bytes(b"12345")
     for name, message in (
         ("pipe", "not a file, but a pipe or a device"),
         ("", "not a file, but a folder"),
         ("none", "missing"),
+        ("large", "more than 4 bytes, so it is not what it should be"),
     ):
         with pytest.raises(FileError, match=f"{message}$"):
-            read_text(tmp_path / name)
+            read_text(tmp_path / name, most=4)
     with pytest.raises(FileError, match="not a file, but a pipe or a device"):
         read_text(Path("/dev/zero"))
 
