@@ -19,8 +19,10 @@ from transformer_cli.config.load import checked, override_decoding
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting, Line, OnError, readable
+from transformer_cli.data.held import Link, put_back, word_links
 from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.data.markup import Document, Link, word_links
+from transformer_cli.data.markup import Document
+from transformer_cli.data.reading import ends, upper
 from transformer_cli.data.sentences import Span, join
 from transformer_cli.data.vocabulary import EOS, UNK, UNWRITTEN
 from transformer_cli.decoding.engine import Engine, TransformerEngine
@@ -183,9 +185,9 @@ class Translator:
 
         Raises DataError for a word that is too long, and ConfigError for options that are about one sentence.
         """
-        document = Document.parse(html)
-        texts = [block.text for block in document.blocks]
-        language = self.run.config.data.source
+        languages = self.run.config.data.source, self.run.config.data.target
+        document = Document.parse(html, languages)
+        texts, language = [block.text for block in document.blocks], languages[0]
         spans = [readable(text, language) if is_too_long(text) else [(0, len(text))] for text in texts]
         lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
         translator = self.with_options(split_sentences=True, scores=False)
@@ -331,7 +333,7 @@ class Translator:
             return []
         if is_too_long(text):
             raise DataError(f"--prefix has {TOO_LONG}; shorten it")
-        prefix = self.run.codecs.target.encode(text)
+        prefix = self.run.codecs.target.encode_as_it_is(text)
         for token, index in zip(prefix.tokens, prefix.ids, strict=True):
             if index == UNK:
                 raise DataError(
@@ -344,7 +346,7 @@ class Translator:
         best, *others = (self._written(line, each) for each in found)
         if line.is_copied:
             codec = self.run.codecs.target
-            tokens = line.sentence.split() if line.was_too_long else codec.encode(line.sentence).tokens
+            tokens = line.sentence.split() if line.was_too_long else codec.encode_as_it_is(line.sentence).tokens
             best = replace(best, text=line.sentence, tokens=tokens)
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
@@ -352,11 +354,18 @@ class Translator:
         target, read = self.run.codecs.target, line.read
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
         attended = None if self.options.keep_unk else [read.tokens[position] for position in alignment]
+        text, tokens = target.text(found.tokens, instead=attended), target.tokens(found.tokens)
+        if held := read.reading.held:
+            links = word_links(read.reading.text, read.tokens, text, tokens, alignment)
+            text = put_back(text, read.reading.text, held, links)
+        if read.reading.in_capitals:
+            text = upper(text, target.language)
+        before, after = ends(line.sentence) if read else ("", "")
         return Translation(
             source=line.sentence,
             source_tokens=read.tokens,
-            text=target.text(found.tokens, instead=attended),
-            tokens=target.tokens(found.tokens),
+            text=before + text + after,
+            tokens=tokens,
             log_prob=found.log_prob,
             score=found.score,
             source_ids=read.ids,

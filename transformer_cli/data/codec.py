@@ -1,7 +1,8 @@
 """Text ↔ ids: the only place that knows both. There is one codec per side, the source language and the target language.
 
 A dataset owns both codecs, and each training run keeps copies of their files. Knows nothing of models, batches or
-search: a line's ids are those of its own tokens, without <sos> and <eos>.
+search: a line's ids are those of its own tokens, without <sos> and <eos>. What a codec encodes is the reading of a line
+(reading.py): prepare, validation, evaluation, scores and translation read the same text alike.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from transformer_cli.config.schema import DataConfig
+from transformer_cli.data.reading import Reader, Reading, lower
 from transformer_cli.data.subwords import Pieces
 from transformer_cli.data.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.data.words import Joins, Tokenizer
@@ -29,6 +31,8 @@ class Encoded:
     """words as the tokeniser cut them, unknown ones too, or subwords; with `lowercase`, in lower case"""
     ids: list[int]
     """one per token; for an unknown word, the id of `<unk>`"""
+    reading: Reading = field(default_factory=Reading)
+    """the text that was cut, and what was held out of it"""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -82,10 +86,27 @@ class WordCodec:
         """Made on first use: spaCy takes half a second to import, and not every command needs it."""
         return Tokenizer(self.language, lowercase=self.lowercase)
 
+    @cached_property
+    def reader(self) -> Reader:
+        """What reads lines on behalf of `encode`."""
+        knows_case = not self.lowercase and any(map(str.islower, self.characters))
+        return Reader(self.characters, self.language, False, self._cost if knows_case else None)
+
     def encode(self, line: str) -> Encoded:
         """The tokens of a line and their ids; no tokens for a blank line."""
-        words = self.tokenizer.tokens(line)
-        return Encoded(words, self.vocabulary.encode(words))
+        reading = self.reader.read(line)
+        words = self.tokenizer.tokens(reading.text)
+        return Encoded(words, self.vocabulary.encode(words), reading)
+
+    def encode_as_it_is(self, text: str) -> Encoded:
+        """The same for a text that is to be written exactly so, such as what a translation begins with."""
+        words = self.tokenizer.tokens(text)
+        return Encoded(words, self.vocabulary.encode(words), Reading(text))
+
+    def content(self, line: str) -> str:
+        """Returns what is read of a line, without white space: lines that are read alike have the same."""
+        text = "".join(self.reader.read(line).text.split())
+        return lower(text, self.language) if self.lowercase else text
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """The vocabulary's token for each id: `<unk>` for the id of unknown tokens."""
@@ -106,6 +127,10 @@ class WordCodec:
             words = [other if id_ == UNK else word for id_, word, other in zip(ids, words, instead, strict=True)]
         return self.joins.join(words)
 
+    def _cost(self, word: str) -> tuple[int, int]:
+        (index,) = self.vocabulary.encode([word])
+        return int(index == UNK), index  # the vocabulary has frequent words first
+
 
 @dataclass(frozen=True)
 class SubwordCodec:
@@ -121,12 +146,15 @@ class SubwordCodec:
     algorithm: Literal["bpe", "unigram"] = "bpe"
     dropout: float = field(default=0.0, compare=False)
     """see SubwordsConfig; with another dropout a codec means the same by its ids"""
+    language: str = "xx"
+    """for what becomes of capitals"""
 
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "SubwordCodec":
         """Read what `save` wrote; the rest is kept in `data`. Raises as `WordCodec.load`."""
         model = read_bytes(folder / f"{side}.subwords.model")
-        return SubwordCodec(data.lowercased, model, data.subwords.algorithm, data.subwords.dropout)
+        language = data.source if side == "source" else data.target
+        return SubwordCodec(data.lowercased, model, data.subwords.algorithm, data.subwords.dropout, language)
 
     def save(self, folder: Path, side: str) -> None:
         write_bytes(folder / f"{side}.subwords.model", self.model)
@@ -143,13 +171,26 @@ class SubwordCodec:
     def characters(self) -> frozenset[str]:
         return frozenset(self.pieces.characters)
 
+    @cached_property
+    def reader(self) -> Reader:
+        knows_case = not self.lowercase and any(map(str.islower, self.characters))
+        return Reader(self.characters, self.language, self.lowercase, self._cost if knows_case else None)
+
     def encode(self, line: str) -> Encoded:
-        ids = self.pieces.encode(self._cased(line))
-        return Encoded(self.tokens(ids), ids)
+        reading = self.reader.read(line)
+        ids = self.pieces.encode(reading.text)
+        return Encoded(self.tokens(ids), ids, reading)
 
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
         """The ids of many lines, which are cut on several cores."""
-        return self.pieces.encode_all(map(self._cased, lines))
+        return self.pieces.encode_all(self.reader.read(line).text for line in lines)
+
+    def encode_as_it_is(self, text: str) -> Encoded:
+        ids = self.pieces.encode(lower(text, self.language) if self.lowercase else text)
+        return Encoded(self.tokens(ids), ids, Reading(text))
+
+    def content(self, line: str) -> str:
+        return "".join(self.reader.read(line).text.split())
 
     @property
     def samples(self) -> bool:
@@ -159,7 +200,9 @@ class SubwordCodec:
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
         """The ids of each line, cut at random as `SubwordsConfig.dropout` says: a function of lines and seed alone."""
         alpha = self.dropout if self.algorithm == "bpe" else 1 - self.dropout
-        return self.pieces.sample([*map(self._cased, lines)], algorithm=self.algorithm, alpha=alpha, seed=seed)
+        return self.pieces.sample(
+            [self.reader.read(line).text for line in lines], algorithm=self.algorithm, alpha=alpha, seed=seed
+        )
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         return [self.pieces.names[index] for index in ids]
@@ -172,8 +215,9 @@ class SubwordCodec:
         """The text of these ids. There is no `<unk>` that `instead` could replace."""
         return self.pieces.decode(ids)
 
-    def _cased(self, line: str) -> str:
-        return line.lower() if self.lowercase else line
+    def _cost(self, word: str) -> tuple[int, int]:
+        ids = self.pieces.encode(word)
+        return len(ids), sum(ids)  # SentencePiece has frequent pieces first
 
 
 Codec = WordCodec | SubwordCodec

@@ -27,7 +27,7 @@ from transformer_cli.data.codec import Codecs, codec_files
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system.sums import check_file, read_checked_json
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 BLOCK = 1 << 24  # bytes that are searched for line ends at a time
 LINE_END = ord("\n")
 _REMAKE = "delete the folder and run `tfm prepare` again"

@@ -4,14 +4,13 @@ A line is too long if it has more characters than LONGEST_LINE, or more tokens t
 model without a last position, LONGEST_LINE is also the limit for tokens: attention takes memory for each pair of them.
 """
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from typing import Literal
 
 from transformer_cli.data.codec import Codec, Encoded
-from transformer_cli.data.lines import INVISIBLE, LONGEST_LINE, TOO_LONG, has_letter, is_too_long
+from transformer_cli.data.lines import LONGEST_LINE, TOO_LONG, has_letter, is_too_long
 from transformer_cli.data.sentences import Span, pieces, sentences
 from transformer_cli.data.vocabulary import MARKERS
 from transformer_cli.errors import DataError
@@ -72,21 +71,22 @@ class Fitting:
     def line(self, sentence: str) -> Line:
         """Encode a line. Raises DataError if it is too long and on_error is "stop"."""
         if not is_too_long(sentence):
-            return self.encoded(sentence, read(self.codec, sentence))
+            return self.encoded(sentence, self.codec.encode(sentence))
         if self.on_error == "stop":
             raise DataError(f"{TOO_LONG}; {self.remedy}")
         sentence = sentence[:LONGEST_LINE]  # files are not read any further either
         if self.on_error == "truncate":
-            return replace(self.encoded(sentence, read(self.codec, sentence)), was_too_long=True)
+            return replace(self.encoded(sentence, self.codec.encode(sentence)), was_too_long=True)
         return Line(sentence, NO_TOKENS, was_too_long=True, is_copied=self.on_error == "copy")
 
     def encoded(self, sentence: str, read: Encoded) -> Line:
         """The same for a line that has been encoded.
 
-        One without a letter is not translated, unless there is none in the training text either.
+        One without a letter is not translated, unless there is none in the training text either. Nor is one of which
+        nothing is read.
         """
-        if read and not has_letter(sentence) and has_letter(self.codec.characters):
-            return Line(sentence, NO_TOKENS, is_copied=True)
+        if not read or not (has_letter(read.reading.text) or not has_letter(self.codec.characters)):
+            return Line(sentence, NO_TOKENS, is_copied=bool(sentence.strip()))
         most = self.most_tokens
         if len(read) <= most:
             return Line(sentence, read)
@@ -94,7 +94,7 @@ class Fitting:
             why = "" if self.max_length is None else f" (its {self.max_length} positions minus <sos> and <eos>)"
             raise DataError(f"{len(read)} tokens, but the model takes at most {most}{why}; {self.remedy}")
         if self.on_error == "truncate":
-            return Line(sentence, Encoded(read.tokens[:most], read.ids[:most]), was_too_long=True)
+            return Line(sentence, Encoded(read.tokens[:most], read.ids[:most], read.reading), was_too_long=True)
         return Line(sentence, NO_TOKENS, was_too_long=True, is_copied=self.on_error == "copy")
 
     def split(self, line: str, language: str) -> Line:
@@ -115,26 +115,9 @@ class Fitting:
         return parts[0] if len(parts) == 1 else _whole(sentence, parts)
 
     def _pieces(self, line: str, span: Span, most_tokens: int) -> Iterator[Line]:
-        encode = cache(partial(read, self.codec))
+        encode = cache(self.codec.encode)
         for start, end in pieces(line, span, lambda piece: len(encode(piece)) <= most_tokens):
             yield replace(self.encoded(line[start:end], encode(line[start:end])), start=start)
-
-
-def read(codec: Codec, sentence: str) -> Encoded:
-    """Encode a sentence of the source as the training text would have written it.
-
-    Characters that the codec has never seen give way to what they mean: a letter and its accent to the letter with the
-    accent (NFC), any white space to a space, and what is invisible to nothing.
-    """
-    known = codec.characters
-    if not known.issuperset(sentence):
-        composed = unicodedata.normalize("NFC", sentence)
-        if sum(char not in known for char in composed) < sum(char not in known for char in sentence):
-            sentence = composed
-        sentence = "".join(
-            char if char in known else " " if char.isspace() else "" if char in INVISIBLE else char for char in sentence
-        )
-    return codec.encode(sentence)
 
 
 def _whole(line: str, parts: Sequence[Line], was_too_long: bool = False) -> Line:

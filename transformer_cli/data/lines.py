@@ -124,9 +124,6 @@ def decode_line(line: bytes, path: Path | str, number: int) -> str:
     return text[: LONGEST_LINE + 1]
 
 
-INVISIBLE = "\u00ad\u200b\u2060\ufeff"  # where a line may break or may not, and a byte order mark
-
-
 def has_letter(text: Iterable[str]) -> bool:
     """Whether a text can be translated: numbers and marks alone are in no language."""
     return any(map(str.isalpha, text))

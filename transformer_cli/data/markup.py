@@ -7,17 +7,13 @@ linear in the length of the document, and nothing recurses.
 
 import html
 import re
-import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from transformer_cli.data.lines import INVISIBLE, has_letter
-
-Span = tuple[int, int]
-"""Where something begins in a text and where it ends, in characters"""
-Link = tuple[Span, Span]
-"""Where a word of the source stands, and where one of its translation that belongs to it"""
+from transformer_cli.data.held import Link, Span, place_of, spaces, word_end, word_start, words
+from transformer_cli.data.lines import has_letter
+from transformer_cli.data.reading import Held, gap, is_word, main_code
 
 
 def _names(of_elements: str) -> frozenset[str]:
@@ -25,15 +21,17 @@ def _names(of_elements: str) -> frozenset[str]:
 
 
 INLINE = _names(  # they go round words; all others begin and end blocks
-    "a abbr acronym b bdi bdo big cite data del dfn em font i img ins kbd label mark nobr output q s samp small span "
-    "strike strong sub sup time tt u var wbr"
+    "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark nobr output q s samp small "
+    "span strike strong sub sup time tt u var wbr"
 )
 VOID = _names("area base br col embed hr img input link meta param source track wbr")
 RAW = _names("script style textarea xmp iframe noembed noframes")  # there, < begins no other tag
-KEPT = RAW | _names("code pre svg math")  # what is inside is not translated
-BETWEEN_WORDS = INLINE | _names("code svg math script style")  # of what is kept; a sentence goes on there
+KEPT = RAW | _names("code kbd pre samp svg math var")  # what is inside is not translated
+BETWEEN_WORDS = INLINE | _names("svg math script style")  # of what is kept; a sentence goes on there
+TEXTS = _names("alt title")  # attributes that are translated
+LANGUAGES = _names("lang xml:lang")  # attributes that name the language
 SPACE = " \t\n\f\r"  # what HTML shows as one space; a no-break space is none of it
-NEAR = 40  # characters within which the next token is looked for
+NEAR = 40  # words within which a free one is looked for
 DEEPEST = 16  # elements inside each other that go round words; an inner one begins and ends a block
 
 # No alternative can fail far behind the place where it has begun, so nothing is read twice.
@@ -48,53 +46,9 @@ _ATTRIBUTE = re.compile(r"([^\s/>=]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"
 _SPACES = re.compile(f"[{SPACE}]+")
 
 
-def word_links(
-    source: str, source_tokens: Sequence[str], text: str, tokens: Sequence[str], alignment: Sequence[int]
-) -> list[Link]:
-    """Returns which characters of a sentence and of its translation belong to each other, in the latter's order.
-
-    alignment: for each token of the translation, the index of the one of the source that it belongs to. Tokens are
-    looked for in the text, without case; one that is not written there, such as <unk>, has no link.
-    """
-    if text == source:  # a name, a number, or what was copied
-        return [(each.span(), each.span()) for each in re.finditer(r"\S+", text)]
-    sources, targets = _spans(source, source_tokens), _spans(text, tokens)
-    pairs = ((sources[index], target) for index, target in zip(alignment, targets, strict=False))
-    return [(one, other) for one, other in pairs if one and other]
-
-
-def _spans(text: str, tokens: Sequence[str]) -> list[Span | None]:
-    """Returns where each token stands in a text; None for one that is not found."""
-    text, places = _as_read(text)
-    lower = text.lower() if len(text.lower()) == len(text) else text
-    found: list[Span | None] = []
-    place = 0
-    for token in tokens:
-        word = token.strip() if lower is text else token.strip().lower()
-        start = lower.find(word, place, place + len(word) + NEAR) if word else -1
-        found.append((places[start], places[start + len(word)]) if start >= 0 else None)
-        place = place if start < 0 else start + len(word)
-    return found
-
-
-def _as_read(text: str) -> tuple[str, Sequence[int]]:
-    """Returns a text as `fitting.read` may have put it, and where each of its characters begins; then where it ends."""
-    if text.isascii():
-        return text, range(len(text) + 1)
-    characters: list[str] = []
-    places: list[int] = []
-    for place, char in enumerate(text):
-        if characters and len(composed := unicodedata.normalize("NFC", characters[-1] + char)) == 1:
-            characters[-1] = composed
-        elif char not in INVISIBLE:
-            characters.append(char)
-            places.append(place)
-    return "".join(characters), [*places, len(text)]
-
-
 @dataclass(slots=True)
 class Element:
-    """An inline element of a block, or (of no length) something that stands between words."""
+    """An inline element of a block that goes round words, or a point: something that stands between them."""
 
     start: int
     """where it begins in the text of its block"""
@@ -106,6 +60,16 @@ class Element:
     """its tag; texts in attributes are blocks"""
     closing: str = ""
     name: str = ""
+    is_point: bool = False
+    """whether it is kept as it is: a picture, a comment, or an element whose text has no letter"""
+    before: str = ""
+    """the white space before a point"""
+    after: str = ""
+    """likewise after it"""
+
+    @property
+    def held(self) -> Held:
+        return Held(self.start, "", self.before, self.after)
 
 
 @dataclass(slots=True)
@@ -131,9 +95,15 @@ class Document:
     """all blocks; those in the attributes of a block's elements come before it"""
 
     @staticmethod
-    def parse(source: str) -> "Document":
-        """Cut a page or a fragment into blocks. Takes whatever there is: nothing is wrong with HTML."""
-        return _Parser().parse(source)
+    def parse(source: str, languages: tuple[str, str] = ("", "")) -> "Document":
+        """Cut a page or a fragment into blocks. Takes whatever there is: nothing is wrong with HTML.
+
+        languages: the codes of the source and of the target; what is marked as the one will be marked as the other.
+        """
+        parser = _Parser(languages)
+        parser.parse(source)
+        parser.end()
+        return parser.document
 
     def render(self, translations: Sequence[tuple[str, Sequence[Link]]]) -> str:
         """Returns the document with the translation of each block, and its inline elements round the linked words.
@@ -145,11 +115,25 @@ class Document:
         return "".join(_written(self.parts))
 
 
+@dataclass(frozen=True)
+class _Mark:
+    """What a parser has known of a block where an element begins."""
+
+    n_texts: int
+    length: int
+    space: str
+    n_raw: int
+    points: list[Element]
+    n_placed: int
+
+
 class _Parser:
     """What is known at a place of the document."""
 
-    def __init__(self) -> None:
+    def __init__(self, languages: tuple[str, str]) -> None:
         self.document = Document([], [])
+        self.languages = languages
+        self.depth = 0  # of what is translated inside what is not
         self.begin([])
 
     def begin(self, outer: list[Element]) -> None:
@@ -161,11 +145,16 @@ class _Parser:
         self.elements = [Element(0, -1, -1, 0), *outer]
         self.open = [*range(len(self.elements))]  # those that are open, from the first to the innermost
         self.n_outer = len(outer)  # how many of them have begun before the block, and are as they were
+        self.points: list[Element] = []  # those that stand behind the text so far
+        self.n_placed = len(self.elements)  # how many have begun before the end of the text so far
+        self.marks: dict[int, _Mark] = {}  # of the open elements that have begun in this block
 
-    def element(self, opening: list[str | Block], name: str) -> None:
+    def element(self, opening: list[str | Block], name: str) -> Element:
         place = self.length + bool(self.space)  # a space before it belongs to the text before it
         self.open.append(len(self.elements))
-        self.elements.append(Element(place, -1, self.open[-2], len(self.open) - 1, opening, "", name))
+        element = Element(place, -1, self.open[-2], len(self.open) - 1, opening, "", name)
+        self.elements.append(element)
+        return element
 
     def end(self) -> None:
         """End the block at something that does not go round words."""
@@ -190,7 +179,9 @@ class _Parser:
         """Returns the block, without the elements that begin before it and end behind it: they move nothing."""
         elements = [self.elements[0], *self.elements[self.n_outer + 1 :]]
         elements[0].end = len(text)
-        behind = next((each for each in elements if each.start > len(text)), None)
+        if self.points and self.points[-1] is self.elements[-1]:
+            self.space, self.points[-1].after = self.points[-1].after + self.space, ""
+        behind = next((each for each in elements if each.start > len(text) and not each.is_point), None)
         if behind:
             behind.opening.insert(0, self.space)
         else:
@@ -201,18 +192,29 @@ class _Parser:
         return Block(text, elements)
 
     def close(self, tag: str) -> None:
-        """End the innermost element."""
-        element = self.elements[self.open.pop()]
+        """End the innermost element. One that has content, but no letter in it, becomes a point."""
+        index = self.open.pop()
+        element, mark = self.elements[index], self.marks.pop(index, None)
         element.end, element.closing = max(element.start, self.length), tag
         self.n_outer = min(self.n_outer, len(self.open) - 1)
+        if not mark or not tag or any(map(has_letter, self.text[mark.n_texts :])):
+            return
+        markup = self.raw[mark.n_raw :]
+        edges = "".join(str(each) for each in (markup[len(element.opening)], markup[-2]) if isinstance(each, str))
+        has_content = len(self.text) > mark.n_texts or any(each.is_point for each in self.elements[index:])
+        if has_content and edges[:1] not in SPACE and edges[-1:] not in SPACE:
+            del self.elements[index:], self.text[mark.n_texts :]
+            self.length, self.space, self.points, self.n_placed = mark.length, mark.space, mark.points, mark.n_placed
+            self.point(markup)
 
-    def parse(self, source: str) -> Document:
-        """See `Document.parse`."""
+    def parse(self, source: str) -> None:
+        """Add a document, or a part of one; see `Document.parse`."""
         place = 0
         while token := _MARKUP.search(source, place):
             self.add(source[place : token.start()])
             start, place = token.span()
             if not token["name"]:
+                self.raw.append(token[0])
                 self.point([token[0]])
                 continue
             has_values = not token[0].endswith(">")
@@ -222,24 +224,33 @@ class _Parser:
             if token["slash"]:
                 self.end_tag(tag, name)
                 continue
-            attributes: dict[str, re.Match[str]] = {}
-            if has_values:
-                found = _ATTRIBUTE.finditer(tag, token.end("name") - start)
-                attributes = {each[1].lower(): each for each in reversed([*found])}
-            no = attributes.get("translate")  # of two with one name, the first one counts
-            is_kept = name in KEPT or bool(no and (no[2] or no[3] or no[4] or "").lower() == "no")
+            attributes = _attributes(tag, token.end("name") - start) if has_values else {}
+            wish = _wish(attributes)
+            is_kept = name in RAW or wish is False or (name in KEPT and wish is None)
             if is_kept and name not in VOID and (name in RAW or not tag.endswith("/>")):
-                place = _end_of_element(source, place, name)
-                if name in BETWEEN_WORDS:
+                inside, place = place, _end_of_element(source, place, name)
+                translated = [*_translated(source, inside, place)] if self.depth < DEEPEST and name not in RAW else []
+                if name in BETWEEN_WORDS and not translated:
+                    self.raw.append(source[start:place])
                     self.point([source[start:place]])
                 else:
                     self.end()
-                    self.document.parts.append(source[start:place])
+                    self.keep(source, (start, place), translated)
             else:
                 self.start_tag(tag, name, self.with_texts(tag, attributes) if attributes and not is_kept else [tag])
         self.add(source[place:])
-        self.end()
-        return self.document
+
+    def keep(self, source: str, span: Span, translated: Sequence[Span]) -> None:
+        """Add what is not translated, but for elements in it that are."""
+        place, last = span
+        self.depth += 1
+        for start, end in translated:
+            self.document.parts.append(source[place:start])
+            self.parse(source[start:end])
+            self.end()
+            place = end
+        self.depth -= 1
+        self.document.parts.append(source[place:last])
 
     def add(self, source: str) -> None:
         """Add text to the block; white space becomes one space between words."""
@@ -252,17 +263,34 @@ class _Parser:
         if start:
             self.white(text[:start])
         if start < end:
-            words = _SPACES.sub(" ", self.space + text[start:end])
+            space = self.settle(text[start]) if self.points else self.space
+            words = _SPACES.sub(" ", space + text[start:end])
+            self.n_placed = len(self.elements)
             self.text.append(words)
             self.length += len(words)
             self.space = ""
             if end < len(text):
                 self.white(text[end:])
 
+    def settle(self, following: str) -> str:
+        """Returns the space between the text so far and what follows some points, and says where these stand."""
+        text, (first, *others) = self.text[-1] if self.text else "", self.points
+        after = "".join([first.after, *(each.before + each.after for each in others)])
+        space = self.space or gap(text, Held(0, "", first.before, after), following)
+        leans = not self.space and is_word(text[-1:])  # on the word before it
+        for each in self.elements[self.n_placed :]:
+            leans = leans and each.is_point and not each.before
+            each.start = self.length + (0 if leans else len(space[:1]))
+            each.end = max(each.end, each.start) if each.end >= 0 else -1
+        self.points = []
+        return space
+
     def white(self, space: str) -> None:
         """Add white space, which belongs to an element where it stands beside it, before all words or the next one."""
         element = self.elements[-1]
-        if self.length and (not self.space or len(self.elements) == 1 or element.start <= self.length):
+        if element.is_point and self.points and self.points[-1] is element:
+            element.after += space
+        elif self.length and (not self.space or len(self.elements) == 1 or element.start <= self.length):
             self.space += space
         elif self.open[-1] == len(self.elements) - 1:
             element.opening.append(space)
@@ -272,12 +300,16 @@ class _Parser:
     def with_texts(self, tag: str, attributes: "dict[str, re.Match[str]]") -> list[str | Block]:
         """Returns a tag whose texts are blocks."""
         parts: list[str | Block] = []
-        texts = [each for name, each in attributes.items() if name in ("alt", "title") and each.lastindex != 1]
+        texts = [each for name, each in attributes.items() if name in TEXTS | LANGUAGES and each.lastindex != 1]
         last = 0
         for each in sorted(texts, key=lambda each: each.start()):
             start, end = each.span(each.lastindex or 0)
             text = " ".join(html.unescape(tag[start:end]).split())
-            if has_letter(text):
+            if each[1].lower() in LANGUAGES:
+                if main_code(text) == main_code(self.languages[0]):
+                    parts += [tag[last:start], self.languages[1]]
+                    last = end
+            elif has_letter(text):
                 is_quoted = tag[start - 1] in "\"'"
                 block = Block(text, [Element(0, len(text), -1, 0, ['"'], '"')], is_attribute=True)
                 self.document.blocks.append(block)
@@ -286,9 +318,12 @@ class _Parser:
         return [*parts, tag[last:]]
 
     def point(self, markup: list[str | Block]) -> None:
-        """Add what stands between words."""
-        self.raw.extend(markup)
-        self.element(markup, "")
+        """Add what stands between words. The white space before it is its own, if no tag stands between them."""
+        is_beside = len(self.elements) == self.n_placed or self.elements[-1].is_point
+        before, self.space = (self.space, "") if is_beside else ("", self.space)
+        point = self.element(markup, "")
+        point.start, point.is_point, point.before = self.length, True, before
+        self.points.append(point)
         self.close("")
 
     def start_tag(self, tag: str, name: str, markup: list[str | Block]) -> None:
@@ -296,10 +331,13 @@ class _Parser:
         if name not in INLINE or (len(self.open) > DEEPEST and not is_void):
             self.end()
             self.document.parts.extend(markup)
-        elif is_void:
+            return
+        mark = _Mark(len(self.text), self.length, self.space, len(self.raw), [*self.points], self.n_placed)
+        self.raw.extend(markup)
+        if is_void:
             self.point(markup)
         else:
-            self.raw.extend(markup)
+            self.marks[len(self.elements)] = mark
             self.element(markup, name)
 
     def end_tag(self, tag: str, name: str) -> None:
@@ -312,6 +350,40 @@ class _Parser:
         else:
             self.end()
             self.document.parts.append(tag)
+
+
+def _attributes(tag: str, place: int) -> dict[str, re.Match[str]]:
+    """Returns the attributes of a tag after its name; of two with one name, the first one counts."""
+    return {each[1].lower(): each for each in reversed([*_ATTRIBUTE.finditer(tag, place)])}
+
+
+def _wish(attributes: "dict[str, re.Match[str]]") -> bool | None:
+    """Returns whether an author wants an element translated; None if nothing says so."""
+
+    def value(name: str) -> str | None:
+        found = attributes.get(name)
+        return found and (found[2] or found[3] or found[4] or "").lower()
+
+    if (wish := value("translate")) in ("yes", "", "no"):
+        return wish != "no"
+    return False if "notranslate" in (value("class") or "").split() else None
+
+
+def _translated(source: str, place: int, end: int) -> Iterator[Span]:
+    """Yield where elements stand that are to be translated, within one that is not."""
+    while place < end and (token := _MARKUP.search(source, place, end)):
+        start, place = token.span()
+        if not token["name"] or token["slash"]:
+            continue
+        name = token["name"].lower()
+        if not token[0].endswith(">"):
+            place = _end_of_tag(source, place)
+            if _wish(_attributes(source[start:place], token.end("name") - start)) and name not in VOID | RAW:
+                place = min(end, _end_of_element(source, place, name))
+                yield start, place
+                continue
+        if name in RAW:
+            place = _end_of_element(source, place, name)
 
 
 def _end_of_tag(source: str, place: int) -> int:
@@ -341,30 +413,48 @@ def _end_of_element(source: str, place: int, name: str) -> int:
 def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
     """Returns where each element stands in a translation: round the longest run of words that are linked to its own.
 
-    What has no such words stands beside a word that is linked to a neighbour of it. For example, "<b>rotes</b> Auto"
-    with "voiture rouge", and links from rotes to rouge and from Auto to voiture: b is at (8, 13).
+    What has no such words, or none of its own, stands round the nearest word that no other element has; a point stands
+    beside a word that is linked to a neighbour of it. No place is within a word. For example, "<b>rotes</b> Auto" with
+    "voiture rouge", and links from rotes to rouge and from Auto to voiture: b is at (8, 13).
     """
     if len(block.elements) == 1:  # as in most blocks
         return [(0, len(text))]
-    runs = _runs(block, links)
+    runs, all_words = _runs(block, links), [*words(text, 0, len(text))]
+    starts = [start for start, _ in all_words]
     links = sorted(links)
     places: list[Span] = []
+    taken: list[set[int]] = [set() for _ in block.elements]  # of the words inside each one, those of elements in it
     for index, each in enumerate(block.elements):
         if each.parent < 0:
             places.append((0, len(text)))
             continue
         parent, (first, last) = block.elements[each.parent], places[each.parent]
-        start, end = max(first, runs[index][0]), min(last, runs[index][1])
-        if each.start < each.end and (each.start, each.end) == (parent.start, parent.end):
+        if each.start in (parent.start, parent.end):
+            beside = first if each.start == parent.start else last
+        else:
+            beside = min(max(place_of(each.held, block.text, text, links), first), last)
+        if each.is_point or each.start == each.end:
+            places.append((beside, beside))
+            continue
+        start, end = max(first, word_start(text, runs[index][0])), min(last, word_end(text, runs[index][1]))
+        if (each.start, each.end) == (parent.start, parent.end):
             start, end = first, last  # around all that its parent is around
-        elif start >= end:
-            if each.start in (parent.start, parent.end):
-                start = first if each.start == parent.start else last
-            else:
-                start = min(max(_beside(block.text, each.start, links), first), last)
-            end = start
+        found = range(bisect_left(starts, start), bisect_left(starts, end))
+        own = [number for number in found if number not in taken[each.parent]]
+        if not own:
+            near, inside = bisect_left(starts, beside), range(bisect_left(starts, first), bisect_left(starts, last))
+            free = range(max(near - NEAR, inside.start), min(near + NEAR, inside.stop))
+            own = sorted(set(free) - taken[each.parent], key=lambda number: (abs(number - near), number))[:1]
+        if own != [*found]:
+            start, end = (all_words[own[0]][0], all_words[_last_in_a_row(own)][1]) if own else (beside, beside)
+        taken[each.parent].update(range(bisect_left(starts, start), bisect_left(starts, end)))
         places.append((start, end))
     return places
+
+
+def _last_in_a_row(numbers: Sequence[int]) -> int:
+    """Returns the last of the first numbers that follow each other: 5 of 4, 5, 7."""
+    return next(one for one, other in zip(numbers, [*numbers[1:], -1], strict=True) if other != one + 1)
 
 
 def _runs(block: Block, links: Sequence[Link]) -> list[Span]:
@@ -384,14 +474,6 @@ def _runs(block: Block, links: Sequence[Link]) -> list[Span]:
     return [(links[first][1][0], links[last][1][1]) if first <= last else (0, 0) for first, last in best]
 
 
-def _beside(source: str, place: int, links: Sequence[Link]) -> int:
-    """Returns where what stands at a place of the source comes to stand. links: in the order of the source."""
-    after = bisect_left(links, ((place, 0), (0, 0)))
-    if after and (source[place - 1] != " " or after == len(links)):
-        return links[after - 1][1][1]
-    return links[after][1][0] if links else 0
-
-
 def _filled(block: Block, text: str, places: Sequence[Span]) -> str:
     """Returns a translation as HTML, with the elements at their places: the inner ones are written before the outer."""
     children: list[list[int]] = [[] for _ in places]
@@ -400,13 +482,22 @@ def _filled(block: Block, text: str, places: Sequence[Span]) -> str:
     written = [""] * len(places)
     for index in reversed(range(len(places))):
         place, end = places[index]
-        inside = []
+        each = block.elements[index]
+        if place == end and each.start < each.end:  # no word is left for it: its text stays as it was
+            inside = [html.escape(block.text[each.start : each.end], quote=block.is_attribute)]
+            written[index] = "".join([*_written(each.opening), *inside, each.closing])
+            continue
+        inside, is_behind_point = [], False
         for child in sorted(children[index], key=lambda child: (places[child], child)):
             start = max(place, places[child][0])  # one that would stand inside its sister stands behind her
-            inside += [html.escape(text[place:start], quote=block.is_attribute), written[child]]
-            place = max(start, places[child][1])
+            left, right = "", ""
+            if block.elements[child].is_point:
+                beside = text[start - 1 : start] if start else "", text[start : start + 1]
+                left, right = spaces(block.elements[child].held, block.text, *beside)
+                left = "" if is_behind_point and place == start else left
+            inside += [html.escape(text[place:start], quote=block.is_attribute), left, written[child], right]
+            place, is_behind_point = max(start, places[child][1]), block.elements[child].is_point
         inside.append(html.escape(text[place:end], quote=block.is_attribute))
-        each = block.elements[index]
         written[index] = "".join([*_written(each.opening), *inside, each.closing])
     return written[0]
 

@@ -104,7 +104,7 @@ def _write_dataset(
         "sources": corpus.sums,
         "vocabulary": {"source": len(codecs.source), "target": len(codecs.target)},
         "splits": {name: count(folder, name) for name in corpus.splits},
-        "overlap": count_overlap(folder, corpus.splits),
+        "overlap": count_overlap(folder, corpus.splits, codecs),
         **facts,
         **identity,
     }
@@ -117,25 +117,24 @@ def _write_dataset(
 BY_CHANCE = 0.01  # short sentences recur with another translation: up to this share of a split's is no warning
 
 
-def count_overlap(folder: Path, splits: Iterable[str]) -> dict[str, dict[str, int]]:
+def count_overlap(folder: Path, splits: Iterable[str], codecs: Codecs) -> dict[str, dict[str, int]]:
     """Count, for each split but train, how many of its pairs and source sentences occur in the training split.
 
-    folder: a dataset's, with the raw text of `splits`. Returns split → {"pairs": …, "sources": …}; `sources` also
+    folder: a dataset's, with the raw text of `splits`. What counts is what the codecs read of a line, whatever its case
+    or spacing. Returns split → {"pairs": …, "sources": …}; `sources` also
     counts those that training has with another translation.
     """
     held_out = [split for split in splits if split != "train"]
-    wanted = {hash(source) for split in held_out for source, _ in _pairs(folder, split)}
-    sources, pairs = set(), set()
-    for pair in _pairs(folder, "train"):
-        if hash(pair[0]) in wanted:
-            sources.add(hash(pair[0]))
-            pairs.add(hash(pair))
+    read = {split: [*_contents(folder, split, codecs)] for split in held_out}
+    wanted = {source for found in read.values() for source, _ in found}
+    pairs = {pair for pair in _contents(folder, "train", codecs) if pair[0] in wanted}
+    sources = {source for source, _ in pairs}
     return {
         split: {
-            "pairs": sum(hash(pair) in pairs for pair in _pairs(folder, split)),
-            "sources": sum(hash(source) in sources for source, _ in _pairs(folder, split)),
+            "pairs": sum(pair in pairs for pair in found),
+            "sources": sum(source in sources for source, _ in found),
         }
-        for split in held_out
+        for split, found in read.items()
     }
 
 
@@ -157,9 +156,9 @@ def warn_of_overlap(manifest: dict[str, Any]) -> None:
         log.warning(what, ", ".join(found))
 
 
-def _pairs(folder: Path, split: str) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the pairs of a split's raw lines, without the blanks at their ends."""
+def _contents(folder: Path, split: str, codecs: Codecs) -> Iterator[tuple[int, int]]:
+    """Yield a hash of what is read of each side of a split's pairs."""
     source, target = (byte_lines(folder / f"{split}.{side}.txt") for side in SIDES)
     with closing(source), closing(target):
-        for pair in zip(source, target, strict=True):
-            yield pair[0].strip(), pair[1].strip()
+        for one, other in zip(source, target, strict=True):
+            yield hash(codecs.source.content(one.decode())), hash(codecs.target.content(other.decode()))

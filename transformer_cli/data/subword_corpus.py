@@ -14,6 +14,7 @@ from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.codec import Codecs, SubwordCodec
 from transformer_cli.data.corpora import Corpus
 from transformer_cli.data.lines import Pairs
+from transformer_cli.data.reading import lower, normalized
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION, learn_pieces
 from transformer_cli.data.workers import Pair, chunks
 from transformer_cli.data.writer import writing
@@ -34,7 +35,7 @@ def encode_by_subwords(
     """
     training = corpus.splits["train"]()
     if given is None:
-        source, target = _learn(sample(training, size=corpus.sizes.get("train"), lowercase=data.lowercased), data)
+        source, target = _learn(sample(training, data, size=corpus.sizes.get("train")), data)
         training = corpus.splits["train"](quiet=True)
     else:
         source, target = (codec for codec in (given.source, given.target) if isinstance(codec, SubwordCodec))
@@ -48,8 +49,8 @@ def encode_by_subwords(
     return Codecs(source, target), {"tokenizer": tokenizer}
 
 
-def sample(pairs: Pairs, *, size: int | None, lowercase: bool) -> list[Pair]:
-    """Returns every pair of a text, or if these are too many, every second one, every fourth one, and so on.
+def sample(pairs: Pairs, data: DataConfig, *, size: int | None) -> list[Pair]:
+    """Returns all pairs of a text as they are read, or if these are too many, every second one, every fourth one, …
 
     size: about how many pairs there are, if that is known.
     """
@@ -60,7 +61,9 @@ def sample(pairs: Pairs, *, size: int | None, lowercase: bool) -> list[Pair]:
             bar.update(1)
             if number % every:
                 continue
-            source, target = (line.lower() if lowercase else line for line in pair)
+            source, target = map(normalized, pair)
+            if data.lowercased:
+                source, target = lower(source, data.source), lower(target, data.target)
             kept.append((source, target))
             n_characters += len(source) + len(target)
             while len(kept) > MOST_PAIRS or (n_characters > MOST_CHARACTERS and len(kept) > 1):
@@ -83,6 +86,7 @@ def _learn(pairs: list[Pair], data: DataConfig) -> tuple[SubwordCodec, SubwordCo
         except ConfigError as error:
             raise ConfigError(f"{error} ({language})") from None
     source, target = (
-        SubwordCodec(data.lowercased, model, settings.algorithm, settings.dropout) for model in (models[0], models[-1])
+        SubwordCodec(data.lowercased, model, settings.algorithm, settings.dropout, language)
+        for model, language in ((models[0], data.source), (models[-1], data.target))
     )
     return source, target

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from transformer_cli.data.lines import INVISIBLE
 from transformer_cli.data.random_cuts import BpeDropout, Inventory, UnigramSampling
+from transformer_cli.data.reading import is_ignored
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 from transformer_cli.errors import ConfigError
 
@@ -96,7 +96,7 @@ class Pieces:
         """
         pieces = [piece.replace(SPACE, " ") for piece in self._inventory().ids]
         beside = set("".join(piece for piece in pieces if len(piece) > 1))
-        return {char for char in "".join([" ", *pieces]) if char in beside or not (char.isspace() or char in INVISIBLE)}
+        return {char for char in "".join([" ", *pieces]) if char in beside or not (char.isspace() or is_ignored(char))}
 
     def encode(self, line: str) -> list[int]:
         """Returns the ids of a line's pieces; a blank line has none."""

@@ -5,7 +5,8 @@ counted, one pass over the ids on disk turns them into the final ones. Memory ho
 """
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,10 @@ import numpy as np
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.codec import SIDES, Codecs, WordCodec
 from transformer_cli.data.corpora import Corpus
+from transformer_cli.data.reading import lower, normalized
 from transformer_cli.data.vocabulary import SPECIALS, Vocabulary, import_torchtext
 from transformer_cli.data.words import SPACY_VERSION, Joins, learn_joins
-from transformer_cli.data.workers import Chunk, cutting
+from transformer_cli.data.workers import Chunk, Pair, Texts, cutting
 from transformer_cli.data.writer import blocks, renumber, writing
 from transformer_cli.system.cores import available_cores
 
@@ -41,25 +43,28 @@ def encode_by_words(
     processes = min(available_cores(), MOST_WORKERS) if len(first) > FEW else 1
     n_sentences = n_restored = 0
     with cutting((data.source, data.target, data.lowercased), processes) as cut:
-        training, left = cut(chain(first, pairs)), list(corpus.splits)
+        training, left = chain(first, pairs), list(corpus.splits)
         if given is None:
             import_torchtext()  # while the workers start
-            source, target = _learn(folder, data, training, corpus.sizes.get("train"))
+            source, target = _learn(
+                folder, data, _cut(cut, training, normalized, normalized), corpus.sizes.get("train")
+            )
             left.remove("train")
         else:
             source, target = (codec for codec in (given.source, given.target) if isinstance(codec, WordCodec))
+        read = [lambda line, codec=codec: codec.reader.read(line).text for codec in (source, target)]
         for name in left:
             with writing(folder, name, corpus.sizes.get(name)) as add:
-                for chunk in training if name == "train" else cut(corpus.splits[name]()):
+                for texts, chunk in _cut(cut, training if name == "train" else corpus.splits[name](), *read):
                     ids = [
                         np.array(codec.vocabulary.encode(side.forms), np.int32)[side.ids]
                         for codec, side in zip((source, target), chunk.sides, strict=True)
                     ]
-                    add(chunk.texts, ids, [side.lengths for side in chunk.sides])
+                    add(texts, ids, [side.lengths for side in chunk.sides])
                     if name == "valid":
                         n_sentences += len(chunk)
                         n_restored += sum(
-                            target.joins.restores(text, tokens, lowercase=target.lowercase)
+                            target.joins.restores(lower(text, target.language) if target.lowercase else text, tokens)
                             for text, tokens in zip(chunk.texts[1], chunk.sides[1].sentences(), strict=True)
                         )
     return Codecs(source, target), {
@@ -68,19 +73,36 @@ def encode_by_words(
     }
 
 
-def _learn(folder: Path, data: DataConfig, chunks: Iterable[Chunk], size: int | None) -> tuple[WordCodec, WordCodec]:
+def _cut(
+    cut: Callable[[Iterable[Pair]], Iterator[Chunk]], pairs: Iterable[Pair], *read: Callable[[str], str]
+) -> Iterator[tuple[Texts, Chunk]]:
+    """Yield the texts of a chunk as they were written, and the chunk, whose texts are as two functions read them."""
+    written = deque[Pair]()
+
+    def as_read() -> Iterator[Pair]:
+        for pair in pairs:
+            written.append(pair)
+            yield read[0](pair[0]), read[1](pair[1])
+
+    for chunk in cut(as_read()):
+        yield tuple(zip(*(written.popleft() for _ in range(len(chunk))), strict=True)), chunk
+
+
+def _learn(
+    folder: Path, data: DataConfig, chunks: Iterable[tuple[Texts, Chunk]], size: int | None
+) -> tuple[WordCodec, WordCodec]:
     """Write the training split; returns the codecs learned from it, of the source and of the target."""
     known: list[dict[str, int]] = [{}, {}]  # for each side: word form → provisional id
     if data.joint_vocabulary:
         known[1] = known[0]
     neighbours, n_sentences = [], 0  # which target tokens stand side by side, by their provisional ids
     with writing(folder, "train", size) as add:
-        for chunk in chunks:
+        for texts, chunk in chunks:
             ids = [
                 np.array([forms.setdefault(form, len(forms)) for form in side.forms], np.int32)[side.ids]
                 for forms, side in zip(known, chunk.sides, strict=True)
             ]
-            add(chunk.texts, ids, [side.lengths for side in chunk.sides])
+            add(texts, ids, [side.lengths for side in chunk.sides])
             ends = np.cumsum(chunk.sides[1].lengths[: JOIN_SENTENCES - n_sentences])
             if len(ends):
                 left = np.delete(np.arange(ends[-1]), ends - 1)  # all tokens but the last of each sentence

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_cli.data.reading import lower
 from transformer_cli.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Tokenizer:
             if len(self._split.vocab) > FORMS_KEPT:
                 self._split = _blank_tokenizer(self.language)
             tokens = self._split(text)
-        words = [token.text.lower() if self.lowercase else token.text for token in tokens]
+        words = [lower(token.text, self.language) if self.lowercase else token.text for token in tokens]
         return Tokens(words, [not token.whitespace_ or token.idx + len(token) in cuts for token in tokens])
 
     def tokens(self, text: str) -> list[str]:
@@ -104,10 +105,9 @@ class Joins:
             pieces.append(right if self._is_glued(left, right) else f" {right}")
         return "".join(pieces)
 
-    def restores(self, text: str, tokens: Sequence[str], *, lowercase: bool) -> bool:
-        """Whether `join` turns a text's tokens back into that text, after single-spacing and lower-casing the text."""
-        text = _single_spaced(text)
-        return self.join(tokens) == (text.lower() if lowercase else text)
+    def restores(self, text: str, tokens: Sequence[str]) -> bool:
+        """Whether `join` turns a text's tokens back into that text, but for the number of spaces between words."""
+        return self.join(tokens) == _single_spaced(text)
 
     def _is_glued(self, left: str, right: str) -> bool:
         if (left, right) in self.glued_pairs:

@@ -17,9 +17,9 @@ from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.batching import rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side
 from transformer_cli.data.find import find_dataset
-from transformer_cli.data.fitting import read
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.lines import out_of_step, read_lines
+from transformer_cli.data.reading import main_code
 from transformer_cli.data.words import nearest_tokenizer
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.settings import SearchSettings
@@ -30,7 +30,6 @@ from transformer_cli.evaluation.metrics import (
     Interval,
     bleu_of_text,
     bleu_of_tokens,
-    main_code,
     score_text,
 )
 from transformer_cli.runs.evaluations import append_result
@@ -156,7 +155,7 @@ def judge(
     codecs, data = translator.run.codecs, translator.run.config.data
     if lowercase:
         data = data.model_copy(update={"lowercase": True})
-    sources = [read(codecs.source, line) for line in text.sources]
+    sources = [codecs.source.encode(line) for line in text.sources]
     references = [codecs.target.encode(line) for line in text.references]
     split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
     searching = translator.with_options(on_error="truncate")

@@ -4,11 +4,11 @@ References are scored as they were written: they never pass through a vocabulary
 """
 
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from transformer_cli.data.reading import main_code
 from transformer_cli.system.terminal import note
 
 log = logging.getLogger(__name__)
@@ -93,11 +93,6 @@ def text_metrics(*, language: str, lowercase: bool, references: Sequence[str] | 
     tokenizer = CHARACTER_LANGUAGES.get(main_code(language), "13a")
     bleu = BLEU(lowercase=lowercase, tokenize=tokenizer, references=known)
     return dict(zip(METRICS, (bleu, CHRF(lowercase=lowercase, references=known)), strict=True))
-
-
-def main_code(language: str) -> str:
-    """Returns the part of a code that names the language itself: zh of zh-CN, zh_Hant or ZH."""
-    return re.split("[-_]", language.lower())[0]
 
 
 def sentence_chrf(texts: Sequence[str], references: Sequence[str], *, lowercase: bool) -> list[float]:

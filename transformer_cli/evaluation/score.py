@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.data.fitting import read
 from transformer_cli.data.lengths import fits
 from transformer_cli.data.lines import out_of_step, read_lines
 from transformer_cli.data.vocabulary import MARKERS, UNK
@@ -68,7 +67,7 @@ def score_pairs(
     while chunk := list(islice(pairs, CHUNK)):
         sides = []
         sources, targets = zip(*chunk, strict=True)
-        both = ([read(codecs.source, text) for text in sources], [codecs.target.encode(text) for text in targets])
+        both = ([codecs.source.encode(text) for text in sources], [codecs.target.encode(text) for text in targets])
         for name, encoded in zip(names, both, strict=True):
             for number, line in enumerate(encoded, start=n_lines + 1):
                 if limit is not None and not fits(len(line), limit):

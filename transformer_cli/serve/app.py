@@ -24,8 +24,9 @@ from torch import Tensor, nn
 
 from transformer_cli.config.load import override_decoding
 from transformer_cli.data.fitting import readable
+from transformer_cli.data.held import Link
 from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.data.markup import Document, Link
+from transformer_cli.data.markup import Document
 from transformer_cli.data.sentences import Span, join
 from transformer_cli.errors import DataError, MemoryShortage, TfmError
 from transformer_cli.inspection.choices import decoder_choices, translate_from

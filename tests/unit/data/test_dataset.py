@@ -118,8 +118,8 @@ def test_a_folder_that_is_no_dataset(tmp_path: Path, content: str | None) -> Non
 
 
 def test_another_format_version(folder: Path) -> None:
-    edit_sealed(folder / "manifest.json", lambda manifest: manifest.update(format_version=2))
-    with pytest.raises(DataError, match=rf"^{folder}: format version 2, this tfm reads 1; run `tfm prepare` again$"):
+    edit_sealed(folder / "manifest.json", lambda manifest: manifest.update(format_version=1))
+    with pytest.raises(DataError, match=rf"^{folder}: format version 1, this tfm reads 2; run `tfm prepare` again$"):
         Dataset.open(folder)
 
 

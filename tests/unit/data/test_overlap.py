@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
+from transformer_cli.data.codec import Codecs, WordCodec
 from transformer_cli.data.corpora import read_captions
 from transformer_cli.data.prepare import count_overlap, warn_of_overlap
+from transformer_cli.data.vocabulary import Vocabulary
+from transformer_cli.data.words import Joins
+
+
+def codecs(*, lowercase: bool) -> Codecs:
+    return Codecs(*(WordCodec("xx", lowercase, Vocabulary.build({}, min_freq=1), Joins()) for _ in range(2)))
 
 
 def write(folder: Path, **splits: list[str]) -> None:
@@ -34,16 +41,23 @@ def test_pairs_and_sources_are_counted_for_each_split(tmp_path: Path) -> None:
         test=["c|z", "x|a", "C|z"],  # neither the other way round nor in another case
         none=["f|g"],
     )
-    assert count_overlap(tmp_path, ["train", "valid", "test", "none"]) == {
+    assert count_overlap(tmp_path, ["train", "valid", "test", "none"], codecs(lowercase=False)) == {
         "valid": {"pairs": 2, "sources": 3},
         "test": {"pairs": 1, "sources": 1},
         "none": {"pairs": 0, "sources": 0},
     }
 
 
+def test_pairs_that_are_read_alike_overlap_whatever_their_case_spacing_and_form(tmp_path: Path) -> None:
+    lines = ["ein  Käfer , da|a  BUG", "EIN KA\u0308FER, DA |A bug", "ein Käfer da|a bug"]
+    write(tmp_path, train=["Ein Käfer, da|a bug"], test=lines)
+    assert count_overlap(tmp_path, ["train", "test"], codecs(lowercase=True))["test"] == {"pairs": 2, "sources": 2}
+    assert count_overlap(tmp_path, ["train", "test"], codecs(lowercase=False))["test"] == {"pairs": 0, "sources": 0}
+
+
 def test_blanks_at_the_ends_make_no_other_sentence_and_lines_end_at_newline_only(tmp_path: Path) -> None:
     write(tmp_path, train=["  a |x", "b\u2028c|y"], test=["a|x\t", "b|y", "b\u2028c|y"])
-    assert count_overlap(tmp_path, ["train", "test"]) == {"test": {"pairs": 2, "sources": 2}}
+    assert count_overlap(tmp_path, ["train", "test"], codecs(lowercase=False)) == {"test": {"pairs": 2, "sources": 2}}
 
 
 @pytest.mark.parametrize(

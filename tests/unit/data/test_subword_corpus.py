@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from transformer_cli.config.load import load_config
-from transformer_cli.config.schema import Config
+from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data import prepare as module
 from transformer_cli.data import subword_corpus
 from transformer_cli.data.codec import SubwordCodec, codec_sums
@@ -60,14 +60,14 @@ def test_of_too_many_pairs_every_second_one_is_kept_again_and_again(
 ) -> None:
     monkeypatch.setattr(subword_corpus, "MOST_PAIRS", 4)
     pairs = [(f"s{number}", f"T{number}") for number in range(n)]
-    assert sample(iter(pairs), size=None, lowercase=False) == [pairs[number] for number in kept]
-    assert sample(iter(pairs[:1]), size=1, lowercase=True) == [("s0", "t0")]
+    assert sample(iter(pairs), DataConfig(lowercase=False), size=None) == [pairs[number] for number in kept]
+    assert sample(iter(pairs[:1]), DataConfig(lowercase=True), size=1) == [("s0", "t0")]
 
 
 def test_a_sample_is_bounded_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subword_corpus, "MOST_CHARACTERS", 8)
     pairs = [("a" * 6, "b" * 5), ("c", "d"), ("e", "f")]
-    assert sample(iter(pairs), size=None, lowercase=False) == pairs[:1]
+    assert sample(iter(pairs), DataConfig(lowercase=False), size=None) == pairs[:1]
 
 
 def test_a_size_that_one_side_cannot_reach_names_that_side(make: Make) -> None:
@@ -97,7 +97,7 @@ def test_every_split_is_encoded_by_the_codecs_and_its_text_is_kept(make: Make, c
 def test_the_codecs_are_learned_from_the_training_split(make: Make, corpus: Path) -> None:
     codecs = Dataset.open(make().folder).codecs
     assert codecs.source == SubwordCodec(
-        False, learn_pieces(text(corpus, "train", "de"), size=330, algorithm="bpe"), "bpe"
+        False, learn_pieces(text(corpus, "train", "de"), size=330, algorithm="bpe"), "bpe", language="de"
     )
     assert codecs.target != codecs.source
 

@@ -1,0 +1,217 @@
+"""One reading of every text: what a codec cuts into tokens, and what is put back into the translation afterwards.
+
+`prepare`, training, evaluation, scores, translation and overlaps all read text here, and nothing else looks at its
+characters. A line is read in Unicode's composed form (NFC) and without the white space at its ends. What the codec has
+no entry for is read as what it means: any white space as a space, a character without a form of its own as nothing; a
+symbol is held out of the sentence, and a line in capitals is read as the codec knows its words. Knows no tokens.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+
+# Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt, version 16): what has no form of its own,
+# such as soft hyphens, joiners, marks of direction, selectors of variants and byte order marks.
+IGNORABLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+_IGNORED = re.compile(f"[{IGNORABLE}\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f]")  # and controls but white space
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1980-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
+_BOUNDARY = re.compile(f"(?<=[{_UNSPACED}])\u200b+|\u200b+(?=[{_UNSPACED}])")  # between words of Thai, Khmer, …
+_SPACELESS = re.compile(f"[{_UNSPACED}\u2e80-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]")
+
+# Bullets, arrows, signs and pictures, by their blocks; signs that are written like letters (©, °, ℃) are none.
+_SYMBOL = (
+    "\u2022\u2023\u2043\u204c\u204d\u2190-\u21ff\u2219\u2300-\u23ff\u2460-\u27bf\u27f0-\u27ff\u2900-\u297f\u2b00-\u2bff"
+    "\u3012\u3013\u3020\u3030\u3036\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001fbff"
+)
+_MODIFIERS = "(?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|[\U000e0020-\U000e007f])*"
+_ONE = (  # a flag of two letters, a keycap, or a symbol with its modifiers; ZWJ makes one picture of several
+    f"(?:[\U0001f1e6-\U0001f1ff]{{1,2}}|[0-9#*]\ufe0f?\u20e3|[\u00a9\u00ae\u2122\u2139]\ufe0f"
+    f"|[{_SYMBOL}]{_MODIFIERS}(?:\u200d[{_SYMBOL}\u2640\u2642]{_MODIFIERS})*)"
+)
+_SYMBOLS = re.compile(rf"(?P<before>\s*)(?P<symbols>{_ONE}(?:\s*{_ONE})*)(?P<after>\s*)")
+_SPECIAL = re.compile(f"[{_SYMBOL}{IGNORABLE}\U0001f1e6-\U0001f1ff\u20e3\\x00-\\x1f\\x7f-\\x9f]|\\s")
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+@dataclass(frozen=True)
+class Held:
+    """What passes a translation untouched, and comes back once, where the words beside it went."""
+
+    place: int
+    """where it stood in the text that is translated, in characters"""
+    text: str
+    before: str = ""
+    """the white space before it in the source"""
+    after: str = ""
+    """likewise after it"""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A line as it is read."""
+
+    text: str = ""
+    """what is cut into tokens"""
+    held: tuple[Held, ...] = ()
+    """the symbols of the line, in their order"""
+    in_capitals: bool = False
+    """whether the line was in capitals, as its translation is to be"""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads lines on behalf of one codec."""
+
+    known: frozenset[str]
+    """the characters that the codec has an entry for"""
+    language: str
+    lowercase: bool
+    """whether the text is lower-cased here, and not when it has been cut into words"""
+    cost: Callable[[str], tuple[int, int]] | None
+    """how badly a word suits the codec: its pieces, then how rare they are; None if the codec does not tell case"""
+
+    def read(self, line: str) -> Reading:
+        """Returns a line as the text that the codec was learned from would have written it.
+
+        For example, "  Am\u00a0Strand 😀." is read as "Am Strand.", with 😀 held at 9, if the codec knows neither.
+        """
+        text, held = normalized(line), list[Held]()
+        if self.lowercase:
+            text = lower(text, self.language)
+        if _SPECIAL.search("".join(set(text) - self.known)):
+            text, held = self._without_unknown(text)
+        if self.cost and is_in_capitals(text):
+            return Reading(self._true_cased(text, self.cost), tuple(held), in_capitals=True)
+        return Reading(text, tuple(held))
+
+    def _without_unknown(self, text: str) -> tuple[str, list[Held]]:
+        """Hold out what is a symbol, and put what is no text otherwise into the form that the codec knows."""
+        read, held, last = "", list[Held](), 0
+        for found in _SYMBOLS.finditer(text):
+            if self.known.issuperset(_IGNORED.sub("", found["symbols"]).replace(" ", "")):
+                continue
+            read += self._meant(text[last : found.start()])
+            last = found.end()
+            each = Held(len(read), found["symbols"], found["before"], found["after"])
+            following = self._meant(text[last : last + 1])
+            space = gap(read, each, following) or " " * (is_word(read[-1:]) and is_word(following))
+            if not read or _SPACELESS.match(read[-1]) or _SPACELESS.match(following):
+                space = space if read and each.before and each.after else ""
+            if each.before or not is_word(read[-1:]):  # else it leans on the word before it
+                each = Held(len(read + space), each.text, each.before, each.after)
+            held.append(each)
+            read += space
+        whole = (read + self._meant(text[last:])).rstrip()
+        start = len(whole) - len(whole.lstrip())  # invisible characters may have stood around it
+        return whole[start:], [
+            Held(min(max(each.place - start, 0), len(whole) - start), each.text, each.before, each.after)
+            for each in held
+        ]
+
+    def _meant(self, text: str) -> str:
+        """Returns what unknown characters without a form of their own, and unknown white space, stand for."""
+        if "\u200b" not in self.known:
+            text = _BOUNDARY.sub(" ", text)
+        kept = (
+            char if char in self.known else " " if char.isspace() else "" if _IGNORED.match(char) else char
+            for char in text
+        )
+        return unicodedata.normalize("NFC", "".join(kept))
+
+    def _true_cased(self, text: str, cost: Callable[[str], tuple[int, int]]) -> str:
+        """Returns a text in capitals with each word as it suits the codec best: USA, Hund or läuft."""
+
+        def cased(found: re.Match[str]) -> str:
+            word = found[0]
+            small = lower(word, self.language)
+            choices = [word, small, word[0] + small[1:]]
+            if found.start() == first:  # of equals, a sentence begins with the capital
+                return min(reversed(choices), key=lambda choice: cost(choice)[0])
+            return min(choices, key=cost)
+
+        first = next(_WORD.finditer(text)).start()
+        return _WORD.sub(cased, text)
+
+
+def normalized(line: str) -> str:
+    """Returns a line in Unicode's composed form (NFC), without the white space at its ends."""
+    return unicodedata.normalize("NFC", line.strip())
+
+
+def ends(line: str) -> tuple[str, str]:
+    """Returns the white space at the beginning of a line, and that at its end; of a blank line, all and none."""
+    start = len(line) - len(line.lstrip())
+    return line[:start], line[max(start, len(line.rstrip())) :]
+
+
+def gap(text: str, held: Held, following: str) -> str:
+    """Returns the space that is left between two parts of a text when what stood between them is held out.
+
+    text: what stands before it; following: what stands behind it. "am Strand 😀." leaves none, "ein 😀 Hund" one.
+    """
+    if not (text and following and (held.before or held.after)):
+        return ""
+    return " " if held.after or is_word(following[0]) else ""
+
+
+def is_word(char: str) -> bool:
+    """Whether a character belongs to a word: a letter, a digit, a mark on one, or a joiner. Of "": no."""
+    return char.isalnum() or (char != "" and (char in "\u200c\u200d" or unicodedata.category(char)[0] == "M"))
+
+
+def is_inside_word(text: str, place: int) -> bool:
+    """Whether a place is between two characters of one word; scripts without spaces have words of one character."""
+    if not 0 < place < len(text) or not (is_word(text[place - 1]) and is_word(text[place])):
+        return False
+    return not (_SPACELESS.match(text[place - 1]) or _SPACELESS.match(text[place]))
+
+
+def is_spaceless(char: str) -> bool:
+    """Whether a character is of a script that is written without spaces between words, such as Chinese or Thai."""
+    return _SPACELESS.match(char) is not None
+
+
+def is_ignored(char: str) -> bool:
+    """Whether a character that a codec does not know is read as nothing."""
+    return _IGNORED.match(char) is not None
+
+
+def is_in_capitals(text: str) -> bool:
+    """Whether a text is in capitals: several words, and no small letter but ß, which has no capital in most texts.
+
+    A Japanese sentence with an acronym is none: most of its letters have no case.
+    """
+    if not text.replace("ß", "").isupper():
+        return False
+    words = [word for word in _WORD.findall(text) if len(word) > 1 and word.lower() != word]
+    return len(words) > 1 and 2 * sum(map(len, words)) > sum(map(str.isalpha, text))
+
+
+def lower(text: str, language: str) -> str:
+    """Returns a text in lower case, by the rules of Unicode's SpecialCasing.txt for Turkish, Azeri and Lithuanian."""
+    code = main_code(language)
+    if code in ("tr", "az"):
+        return text.replace("İ", "i").replace("I\u0307", "i").replace("I", "ı").lower()
+    if code == "lt":  # the dot of an i stays under an accent
+        text = re.sub("[ÌÍĨ]", lambda found: unicodedata.normalize("NFD", found[0]), text)
+        text = re.sub("([IJĮ])(?=[\u0300-\u0314\u033d-\u0344])", "\\1\u0307", text)
+    return text.lower()
+
+
+def upper(text: str, language: str) -> str:
+    """Returns a text in capitals, by the same rules as `lower`."""
+    code = main_code(language)
+    if code in ("tr", "az"):
+        return text.replace("i", "İ").upper()
+    if code == "lt":
+        text = re.sub("(?<=[ijį])\u0307", "", text)
+    return unicodedata.normalize("NFC", text.upper())
+
+
+def main_code(language: str) -> str:
+    """Returns the part of a code that names the language itself: zh of zh-CN, zh_Hant or ZH."""
+    return re.split("[-_]", language.lower())[0]
