@@ -102,11 +102,13 @@ def results_as_json(folders: Sequence[Path], results: Sequence["Result"]) -> str
 
 def results_as_table(results: Sequence["Result"]) -> str:
     """Returns losses and scores, one line per split, BLEU by source length, and the signatures of the scores."""
+    from transformer_cli.evaluation.losses import perplexity_text
+
     rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF", "seconds"]]
     groups = sorted({(each.shortest, each.longest) for result in results for each in result.bleu_by_source_length})
     by_length = [["BLEU by source length", *(f"{one}–{last}" if last else f"{one} and more" for one, last in groups)]]
     for result in results:
-        losses = (f"{loss:.3f}" for loss in (result.loss, result.ppl, result.loss_batch_mean))
+        losses = (f"{result.loss:.3f}", perplexity_text(result.ppl), f"{result.loss_batch_mean:.3f}")
         bleu = score_with_interval(result.bleu, result.bleu_interval)
         chrf = score_with_interval(result.chrf, result.chrf_interval)
         rows.append([result.split, f"{result.sentences:,}", *losses, bleu, f"{result.bleu_tokens:.2f}", chrf])

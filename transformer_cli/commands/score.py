@@ -27,10 +27,11 @@ def score(
     tabs.
     """
     translator = load_translator([run], device)
+    from transformer_cli.evaluation.losses import perplexity_text
     from transformer_cli.evaluation.score import score_files
 
     for each in score_files(translator, input_file, target):
         if as_json:
             print(json.dumps(asdict(each), ensure_ascii=False))
         else:
-            print(f"{each.log_prob:.4f}\t{each.tokens}\t{each.ppl:.4f}")
+            print(f"{each.log_prob:.4f}\t{each.tokens}\t{perplexity_text(each.ppl, 4)}")

@@ -81,7 +81,7 @@ def cut_lines(path: Path) -> Iterator[str]:
 
 def lines_of(file: BinaryIO, name: str) -> Iterator[str]:
     """Like `cut_lines`, for a file that is open. name: what errors call it."""
-    for number, line in enumerate(_bounded(file), start=1):
+    for number, line in enumerate(_bounded(file, name), start=1):
         yield decode_line(line, name, number)
 
 
@@ -99,7 +99,8 @@ def byte_lines(path: Path, most: int = MOST_BYTES) -> Generator[bytes, None, Non
     try:
         with open_to_read(path) as file:  # GzipFile alone reads lines slowly
             is_packed = path.suffix == ".gz"
-            yield from _bounded(io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if is_packed else file, most)
+            stream = io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if is_packed else file
+            yield from _bounded(stream, str(path), most)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path}: not a whole gzip file ({error}); copy it again, or take .gz off its name") from None
     except OSError as error:
@@ -147,12 +148,27 @@ def out_of_step(source: Path, target: Path) -> DataError:
     return DataError(f"{source} has {counted(n_source, 'line')}, {target} has {n_target}; line n must translate line n")
 
 
-def _bounded(file: BinaryIO, most: int = MOST_BYTES) -> Iterator[bytes]:
+def _bounded(file: BinaryIO, name: str, most: int = MOST_BYTES) -> Iterator[bytes]:
     r"""Yield lines with their ends. Of a line of more than `most` bytes only so many come; the rest is passed over.
 
     It is passed over when the next line is wanted: whoever stops at a line that never ends does not wait for its end.
+    Raises DataError, naming `name`, if all is one line with carriage returns in it: these were to end its lines.
     """
+    is_first = True
     while line := file.readline(most):
+        last = line
+        if is_first and b"\r" in line.rstrip(b"\r\n") and not (last := _last_of(file, line, most)).endswith(b"\n"):
+            raise DataError(
+                f"{name}: carriage returns (CR) and no newlines (LF), so all would be one line; convert its line ends, "
+                "for example with `tr '\\r' '\\n'`"
+            )
+        is_first = False
         yield line
-        while len(line) == most and not line.endswith(b"\n"):
-            line = file.readline(most)
+        _last_of(file, last, most)
+
+
+def _last_of(file: BinaryIO, line: bytes, most: int) -> bytes:
+    """Pass over what is left of a line of which `most` bytes were read; returns the last part."""
+    while len(line) == most and not line.endswith(b"\n"):
+        line = file.readline(most)
+    return line

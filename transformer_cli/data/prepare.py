@@ -16,6 +16,7 @@ from transformer_cli.data.corpora import Corpus, open_corpus
 from transformer_cli.data.dataset import FORMAT_VERSION, Dataset, read_manifest
 from transformer_cli.data.find import settings, shape
 from transformer_cli.data.lines import byte_lines
+from transformer_cli.data.notices import warn_of_text
 from transformer_cli.data.subword_corpus import encode_by_subwords
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.data.word_corpus import encode_by_words
@@ -43,7 +44,7 @@ def prepare(
 ) -> Prepared:
     """Make the dataset that `config.data` describes, unless it exists already.
 
-    Either way, a warning says if pairs of its held-out splits occur in its training split.
+    Either way, warnings say if pairs of its held-out splits occur in its training split, and what else looks wrong.
 
     source_dir: a folder with Multi30k's files, instead of the download. codec_dir: with data.codec, the folder of the
     run that it names, as `runs.prepare.find_codec` finds it. Raises DataError or ConfigError; DataError also if the
@@ -72,6 +73,7 @@ def prepare(
     if folder.exists():
         manifest = Dataset.open(folder).manifest
         warn_of_overlap(manifest)
+        warn_of_text(folder, manifest)
         with suppress(OSError):  # the folder may be somebody else's, or read-only
             os.utime(folder)  # `tfm train` uses the dataset that was prepared last
         return Prepared(folder, manifest, created=False)
@@ -109,6 +111,7 @@ def _write_dataset(
         **identity,
     }
     warn_of_overlap(manifest)
+    warn_of_text(folder, manifest)
     write_json(folder / "manifest.json", manifest)
     write_sums(folder)
     return manifest

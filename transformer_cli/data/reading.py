@@ -187,8 +187,14 @@ def is_in_capitals(text: str) -> bool:
     """
     if not text.replace("ß", "").isupper():
         return False
-    words = [word for word in _WORD.findall(text) if len(word) > 1 and word.lower() != word]
+    words = [
+        word for word in _WORD.findall(text) if len(word) > 1 and all(char.upper() != char.lower() for char in word)
+    ]
     return len(words) > 1 and 2 * sum(map(len, words)) > sum(map(str.isalpha, text))
+
+
+def _has_case(char: str) -> bool:
+    return char.upper() != char.lower()
 
 
 def lower(text: str, language: str) -> str:

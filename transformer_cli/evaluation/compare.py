@@ -17,7 +17,7 @@ from transformer_cli.compute.devices import choose_device
 from transformer_cli.data.lines import read_lines
 from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation.evaluate import ParallelText, read_splits, read_text
-from transformer_cli.evaluation.metrics import sentence_chrf, text_metrics
+from transformer_cli.evaluation.metrics import sentence_chrf, text_metrics, warn_of_form
 from transformer_cli.evaluation.statistics import PairedScore, RecipeDifference, paired_tests, verdicts, welch
 from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.run import Run, find_run
@@ -237,9 +237,12 @@ def _translate_all(names: Sequence[str], terms: Terms) -> list[Translated]:
     lines_of = {number: _write(systems[number], texts, terms) for number in files_first}  # what is wrong is told soon
     written = [lines_of[number] for number in range(len(systems))]
     language = terms.language or next((run.config.data.target for run in runs.values()), "en")
+    for name, of_system in zip(names, written, strict=True):
+        for each, lines in zip(texts, of_system, strict=True):
+            warn_of_form(lines, each.references, name if len(texts) == 1 else f"{name}, {each.name}")
     return [
-        Translated(text, lines, language, terms.lowercase or bool(lowered))
-        for text, lines in zip(texts, zip(*written, strict=True), strict=True)
+        Translated(text, systems_lines, language, terms.lowercase or bool(lowered))
+        for text, systems_lines in zip(texts, zip(*written, strict=True), strict=True)
     ]
 
 

@@ -31,6 +31,7 @@ from transformer_cli.evaluation.metrics import (
     bleu_of_text,
     bleu_of_tokens,
     score_text,
+    warn_of_form,
 )
 from transformer_cli.runs.evaluations import append_result
 from transformer_cli.runs.exported import Exported, open_any
@@ -169,6 +170,7 @@ def judge(
     else:
         tokenizer = nearest_tokenizer(data.target, lowercase=data.lowercased)
         tokens = [tokenizer.tokens(line) for line in texts], [tokenizer.tokens(line) for line in wanted]
+    warn_of_form(texts, wanted, text.name)
     bleu, chrf = score_text(texts, wanted, language=data.target, lowercase=data.lowercased)
     result = Result(
         split=text.name,

@@ -59,6 +59,11 @@ def perplexity(loss: float) -> float:
     return math.exp(min(loss, 700.0))
 
 
+def perplexity_text(ppl: float, decimals: int = 3) -> str:
+    """Returns a perplexity as it is printed: 6.750, and 1.01e+304 rather than three hundred digits."""
+    return f"{ppl:.{decimals}f}" if ppl < 1e6 else f"{ppl:.3g}"
+
+
 def sentence_losses(
     model: Transformer,
     split: EncodedSplit,

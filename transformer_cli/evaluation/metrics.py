@@ -4,6 +4,7 @@ References are scored as they were written: they never pass through a vocabulary
 """
 
 import logging
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ log = logging.getLogger(__name__)
 
 METRICS = ("BLEU", "chrF")  # of plain text, in the order in which scores are returned
 RESAMPLES = 1000  # sacreBLEU's default; 1,000 sentences take about 0.3 s for both scores
+MANY_CUT = 100  # lines that end in " ."
 MOST_FOR_INTERVALS = 10_000  # sacreBLEU holds all resamples in memory: 0.08 MB for each sentence
 CHARACTER_LANGUAGES = {  # sacreBLEU's tokeniser where words have no spaces between them (ko has some)
     **dict.fromkeys(("zh", "yue"), "zh"),  # Chinese characters one by one, other words whole
@@ -66,6 +68,29 @@ def score_text(texts: Sequence[str], references: Sequence[str], *, language: str
     return found
 
 
+def warn_of_form(texts: Sequence[str], references: Sequence[str], name: str) -> None:
+    """Warn of what makes scores mean less: accents written in two ways, and text that was cut into tokens.
+
+    texts: what is scored, line by line; name: what it is called.
+    """
+    differing = [
+        number
+        for number, pair in enumerate(zip(texts, references, strict=True), start=1)
+        if len({unicodedata.is_normalized("NFC", line) for line in pair}) > 1
+    ]
+    if differing:
+        what = (
+            "%s: %d of %d lines are in Unicode's composed form (NFC), and their references are not, or the other way "
+            "round, the first in line %d: an accent then counts as a mistake; bring both into one form, for example "
+            "with `uconv -x any-nfc`"
+        )
+        log.warning(what, name, len(differing), len(references), differing[0])
+    n_cut = sum(line.endswith(" .") for line in texts)
+    if n_cut >= MANY_CUT:
+        what = "%s: %d lines end in a full stop after a space: BLEU is for plain text; put its tokens together first"
+        log.warning(what, name, n_cut)
+
+
 def bleu_of_text(texts: Sequence[str], references: Sequence[str], *, lowercase: bool, language: str = "en") -> float:
     """Returns only the BLEU of plain text."""
     return float(text_metrics(language=language, lowercase=lowercase)["BLEU"].corpus_score(texts, [references]).score)
@@ -91,7 +116,7 @@ def text_metrics(*, language: str, lowercase: bool, references: Sequence[str] | 
 
     known = [references] if references is not None else None
     tokenizer = CHARACTER_LANGUAGES.get(main_code(language), "13a")
-    bleu = BLEU(lowercase=lowercase, tokenize=tokenizer, references=known)
+    bleu = BLEU(lowercase=lowercase, tokenize=tokenizer, references=known, force=True)  # `warn_of_form` warns instead
     return dict(zip(METRICS, (bleu, CHRF(lowercase=lowercase, references=known)), strict=True))
 
 

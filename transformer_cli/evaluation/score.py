@@ -14,7 +14,7 @@ from transformer_cli.data.lines import out_of_step, read_lines
 from transformer_cli.data.vocabulary import MARKERS, UNK
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.evaluate import is_judged, losses_by
-from transformer_cli.evaluation.losses import perplexity
+from transformer_cli.evaluation.losses import perplexity, perplexity_text
 from transformer_cli.system.terminal import counted
 from transformer_cli.translator import Translator
 
@@ -93,4 +93,4 @@ def score_pairs(
         log.warning("%s: %d of %d tokens are unknown: scored as <unk>", names[1], n_unknown, n_words)
     if n_tokens:
         counts = f"{counted(n_lines, 'line')}, {counted(n_tokens, 'token')}"
-        log.info("%s: %s, perplexity %.3f", names[1], counts, perplexity(-total / n_tokens))
+        log.info("%s: %s, perplexity %s", names[1], counts, perplexity_text(perplexity(-total / n_tokens)))

@@ -14,7 +14,7 @@ from typing import Any
 
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import ConfigError
-from transformer_cli.evaluation.losses import perplexity
+from transformer_cli.evaluation.losses import perplexity, perplexity_text
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation, load_average
 from transformer_cli.system.files import write_bytes
@@ -27,8 +27,8 @@ def as_line(found: Validation, training: TrainingConfig) -> str:
     """Returns a validation as a line for the log."""
     return (
         f"{_place(found, training)}"
-        f"  train {found.train_loss:.3f} (PPL {perplexity(found.train_loss):.2f})"
-        f"  valid {found.valid_loss:.3f} (PPL {found.valid_ppl:.2f})"
+        f"  train {found.train_loss:.3f} (PPL {perplexity_text(perplexity(found.train_loss), 2)})"
+        f"  valid {found.valid_loss:.3f} (PPL {perplexity_text(found.valid_ppl, 2)})"
         f"  {found.train_seconds + found.valid_seconds:.1f} s"
         + (f"  {counted(found.skipped_steps, 'step')} skipped (gradient not finite)" if found.skipped_steps else "")
         + ("  best" if found.best else "")
@@ -53,7 +53,7 @@ def best_as_line(run: Run, validations: Sequence[Validation]) -> str:
     if run.config.training.validate_every is None:
         where = f"of averaged weights after epoch {average.epochs[-1]}" if average else f"in epoch {best.epoch}"
         where += f" of {validations[-1].epoch}"
-    return f"best validation loss {loss:.3f} (PPL {ppl:.2f}) {where}: {run.checkpoint('best')}"
+    return f"best validation loss {loss:.3f} (PPL {perplexity_text(ppl, 2)}) {where}: {run.checkpoint('best')}"
 
 
 def draw_curves(run: Run, validations: Sequence[Validation]) -> None:

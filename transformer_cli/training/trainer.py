@@ -30,7 +30,7 @@ from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.sampling import CutAhead, SampledText
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
-from transformer_cli.evaluation.losses import corpus_losses
+from transformer_cli.evaluation.losses import corpus_losses, perplexity_text
 from transformer_cli.model.transformer import count_frozen, count_parameters
 from transformer_cli.runs.checkpoints import (
     forget_validated,
@@ -158,6 +158,11 @@ class Trainer:
         elif state.step:
             where = f"epoch {state.epoch}, {counted(state.batch, 'batch', 'batches')} into it"
             log.info("resuming from the save at step %s (%s)", f"{state.step:,}", where)
+        elif (n_steps := number * (-(-len(self.plan()) // config.training.accumulate) if unit == "epochs" else 1)) <= (
+            config.training.warmup_steps
+        ):
+            what = "training.warmup_steps %s: training has about %s, so its rate never reaches training.learning_rate"
+            log.warning(what, f"{config.training.warmup_steps:,}", counted(n_steps, "step"))
         elif len(self.plan()) == 1 and config.training.batch_size > pairs:
             log.warning(
                 "training.batch_size %s takes all pairs at once: an epoch is one step", config.training.batch_size
@@ -358,8 +363,8 @@ class Trainer:
         is_best = self.world.is_first and keep_average(self.run, model, average, self.state)
         self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
         log.info(
-            "mean of the last %d validations' weights  valid %.3f (PPL %.2f)%s",
-            *(len(numbers), found.loss, found.ppl, "  best" if is_best else ""),
+            "mean of the last %d validations' weights  valid %.3f (PPL %s)%s",
+            *(len(numbers), found.loss, perplexity_text(found.ppl, 2), "  best" if is_best else ""),
         )
 
     def _write_events(self) -> None:

@@ -11,7 +11,7 @@ from torchtext.data.utils import interleave_keys
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, SOS
 from transformer_cli.evaluation import losses as module
-from transformer_cli.evaluation.losses import Losses, corpus_losses, sentence_losses
+from transformer_cli.evaluation.losses import Losses, corpus_losses, perplexity, perplexity_text, sentence_losses
 from transformer_cli.runs.run import Run
 from transformer_cli.translator import Translator
 
@@ -75,3 +75,10 @@ def test_the_losses_of_an_ensemble_are_those_of_its_mean_probability(
 @pytest.mark.parametrize(("loss", "ppl"), [(0.0, 1.0), (2.0, math.e**2), (1e4, math.exp(700.0))])
 def test_perplexity_is_exp_of_the_loss(loss: float, ppl: float) -> None:
     assert Losses(1, loss, loss).ppl == pytest.approx(ppl)
+
+
+@pytest.mark.parametrize(
+    ("loss", "text"), [(1.91, "6.753"), (13.8, "984609.111"), (14.0, "1.2e+06"), (9e9, "1.01e+304")]
+)
+def test_perplexity_text_never_has_many_digits(loss: float, text: str) -> None:
+    assert perplexity_text(perplexity(loss)) == text

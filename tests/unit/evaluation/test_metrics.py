@@ -1,10 +1,12 @@
 """Scores of text against raw references, which never pass through the vocabulary."""
 
+import unicodedata
+
 import pytest
 import sacrebleu
 
 from transformer_cli.evaluation import metrics
-from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens, score_text
+from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens, score_text, warn_of_form
 
 REFERENCE = "The old Bado sleeps at home."
 
@@ -65,3 +67,26 @@ def test_a_very_large_text_has_no_interval(monkeypatch: pytest.MonkeyPatch, capl
     assert (bleu.interval, chrf.interval) == (None, None)
     assert "bs:" not in bleu.signature
     assert caplog.messages == ["1 sentences: no bootstrap interval for more than 0"]
+
+
+def test_warn_of_form_of_decomposed_references_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    texts = ["Ein Hund läuft.", "Ein Hund.", "Größe"]
+    references = [unicodedata.normalize("NFD", line) for line in texts]
+    for pair in ((texts, references), (references, texts)):
+        caplog.clear()
+        warn_of_form(*pair, "valid")
+        (message,) = caplog.messages
+        assert message.startswith("valid: 2 of 3 lines are in Unicode's composed form (NFC)")
+    caplog.clear()
+    warn_of_form(texts, texts, "valid")
+    warn_of_form(references, references, "valid")
+    assert caplog.messages == []
+
+
+def test_score_text_of_tokens_warns_once_in_our_words(caplog: pytest.LogCaptureFixture) -> None:
+    texts = ["the old bado sleeps at home ."] * 100
+    score_text(texts, [REFERENCE] * 100, language="en", lowercase=True)
+    assert caplog.messages == []  # sacreBLEU says nothing by itself
+    warn_of_form(texts, [REFERENCE] * 100, "valid")
+    (message,) = caplog.messages
+    assert message.startswith("valid: 100 lines end in a full stop after a space")

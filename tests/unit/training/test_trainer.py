@@ -258,6 +258,17 @@ def test_an_epoch_without_a_finite_step_is_an_error(
         train_tiny(tmp_path, *TWO_STEPS)
 
 
+@pytest.mark.parametrize(("warmup_steps", "is_warned"), [(1, False), (2, True), (4000, True)])
+def test_train_warmup_that_is_not_shorter_than_training_warns(
+    warmup_steps: int, is_warned: bool, train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        train_tiny(tmp_path, *TWO_STEPS, "training.epochs=1", f"training.warmup_steps={warmup_steps}")
+    message = "training has about 2 steps, so its rate never reaches training.learning_rate"
+    wanted = [f"training.warmup_steps {warmup_steps:,}: {message}"] if is_warned else []
+    assert [each for each in caplog.messages if each.startswith("training.warmup_steps")] == wanted
+
+
 def test_a_batch_larger_than_the_text_is_said(
     train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
