@@ -39,12 +39,14 @@ def word_links(
 def place_of(held: Held, source: str, text: str, links: Sequence[Link]) -> int:
     """Returns where a held span comes to stand in a translation: at its ends as in the source, else beside a word.
 
-    links: in the order of the source. What leans on a word stays with that word.
+    links: in the order of the source. What leans on a word stays with that word; what only closing marks follow stands
+    before those of the translation.
     """
     if held.place <= 0:
         return 0
-    if held.place >= len(source) and not _leans_left(held, source):
-        return len(text)
+    following = source[held.place :]
+    if not following.strip(CLOSING) and not _leans_left(held, source):
+        return len(text.rstrip(CLOSING) if following else text)
     after = bisect_left(links, ((held.place, 0), (0, 0)))
     if after and (source[held.place - 1] != " " or after == len(links)):
         return word_end(text, links[after - 1][1][1])

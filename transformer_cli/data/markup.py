@@ -491,12 +491,14 @@ def _filled(block: Block, text: str, places: Sequence[Span]) -> str:
         for child in sorted(children[index], key=lambda child: (places[child], child)):
             start = max(place, places[child][0])  # one that would stand inside its sister stands behind her
             left, right = "", ""
-            if block.elements[child].is_point:
+            element = block.elements[child]
+            if element.is_point or (element.start < element.end and places[child][0] == places[child][1]):
                 beside = text[start - 1 : start] if start else "", text[start : start + 1]
-                left, right = spaces(block.elements[child].held, block.text, *beside)
+                held = element.held if element.is_point else Held(element.start, "", " ", " ")
+                left, right = spaces(held, block.text, *beside)
                 left = "" if is_behind_point and place == start else left
             inside += [html.escape(text[place:start], quote=block.is_attribute), left, written[child], right]
-            place, is_behind_point = max(start, places[child][1]), block.elements[child].is_point
+            place, is_behind_point = max(start, places[child][1]), element.is_point
         inside.append(html.escape(text[place:end], quote=block.is_attribute))
         written[index] = "".join([*_written(each.opening), *inside, each.closing])
     return written[0]
