@@ -2,6 +2,10 @@
 
 import gzip
 import json
+import os
+import shutil
+import subprocess
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -143,11 +147,32 @@ def test_an_output_called_gz_is_compressed_and_keeps_its_mode(tfm: Tfm, project:
     answers = "the old dog sings in the park.\n" * 3
     (tmp_path / "out.gz").touch(mode=0o600)
     assert tfm("translate", "-i", "asked", "-o", "out.gz", cwd=tmp_path)[0] == 0
-    for number in (1, 2):
-        assert tfm("translate", "-i", "asked", "-o", "joined.gz", "--shard", f"{number}/2", cwd=tmp_path)[0] == 0
-    for name in ("out.gz", "joined.gz"):
-        assert gzip.decompress((tmp_path / name).read_bytes()).decode() == answers
+    assert gzip.decompress((tmp_path / "out.gz").read_bytes()).decode() == answers
     assert (tmp_path / "out.gz").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(not shutil.which("split"), reason="needs GNU split")
+def test_translate_parts_of_split_joined_by_cat_are_the_whole(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    for name in ("data", "runs"):
+        (tmp_path / name).symlink_to(project / name)
+    lines = "".join(f"{SENTENCES[number % 3]}\n" for number in range(4010))
+    (tmp_path / "big.de").write_text(lines, encoding="utf-8")
+    script = """
+        split -d -a 3 -l 4000 big.de part.
+        ls part.??? | xargs -P 2 -I{} "$PYTHON" -m transformer_cli translate -i {} -o {}.en
+        cat part.???.en > big.en
+    """
+    subprocess.run(["sh", "-ec", script], cwd=tmp_path, env={**os.environ, "PYTHON": sys.executable}, check=True)
+    assert tfm("translate", "-i", "big.de", "-o", "whole.en", cwd=tmp_path)[0] == 0
+    assert (tmp_path / "big.en").read_bytes() == (tmp_path / "whole.en").read_bytes()
+
+
+def test_translate_under_torchrun_is_refused(tfm: Tfm, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}.items():
+        monkeypatch.setenv(name, value)
+    code, out, err = tfm("translate", SENTENCES[0], cwd=project)
+    assert (code, out) == (2, "")
+    assert "start it without torchrun" in err
 
 
 def test_paragraphs_are_split_if_that_is_asked_for(tfm: Tfm, project: Path) -> None:

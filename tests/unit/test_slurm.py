@@ -9,15 +9,12 @@ STAND_INS = {
     "srun": 'while [ "${1#--}" != "$1" ]; do shift; done; exec "$@"',
     "scontrol": 'if [ "$1" = show ]; then printf "node7\\nnode8\\n"; else echo "scontrol $*"; fi',
     "torchrun": 'echo "threads $OMP_NUM_THREADS, torchrun $*"; exit "$FAILS"',
-    "tfm": 'echo "threads $OMP_NUM_THREADS, tfm $*"; exit "$FAILS"',
 }
 ALLOCATED = {
     "SLURM_CPUS_PER_TASK": "8",
     "SLURM_JOB_NODELIST": "node[7-8]",
     "SLURM_NNODES": "2",
     "SLURM_JOB_ID": "42",
-    "SLURM_ARRAY_TASK_ID": "3",
-    "SLURM_ARRAY_TASK_COUNT": "64",
 }
 
 
@@ -42,13 +39,3 @@ def test_every_node_gets_a_launcher_and_what_failed_is_queued_again(tmp_path: Pa
     failed = {**given, "FAILS": "1"}
     assert run("train.sh", tmp_path, **failed) == (0, f"{started.format(0)}scontrol requeue 42\n")
     assert run("train.sh", tmp_path, **failed, SLURM_RESTART_COUNT="20") == (1, started.format(20))
-
-
-def test_a_task_of_an_array_is_a_shard(tmp_path: Path) -> None:
-    given = {"RUN": "best", "INPUT": "big file.de", "OUTPUT": "big.en"}
-    started = "threads 8, tfm translate --run best --input big file.de --output big.en --shard 3/"
-    assert run("translate.sh", tmp_path, **given) == (0, f"{started}64\n")
-    assert run("translate.sh", tmp_path, **given, SLURM_ARRAY_TASK_COUNT="2", N="64", FAILS="1") == (
-        1,
-        f"{started}64\n",
-    )

@@ -1,7 +1,4 @@
-"""`tfm translate`: sentences from arguments, a file, a pipe or a terminal → one line of output for each.
-
-With `--shard`, or under torchrun, a process translates a part of a file.
-"""
+"""`tfm translate`: sentences from arguments, a file, a pipe or a terminal → one line of output for each."""
 
 import gzip
 import io
@@ -10,8 +7,7 @@ import logging
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TextIO
 
@@ -27,7 +23,6 @@ from transformer_cli.commands.options import (
     file_to_read,
     file_to_write,
     load_translator,
-    unwritable,
     writing,
 )
 from transformer_cli.errors import DataError, MemoryShortage
@@ -37,8 +32,6 @@ from transformer_cli.system.files import is_stream, written
 from transformer_cli.system.streams import stream_named
 
 if TYPE_CHECKING:
-    from transformer_cli.compute.world import World
-    from transformer_cli.runs.shards import Shard
     from transformer_cli.translator import Translation, Translator
 
 CHUNK = 4000  # lines that are read before they are translated together: enough batches for many cores
@@ -59,14 +52,6 @@ def translate(
     input_file: Annotated[Path | None, file_to_read("Translate the lines of a file.", "--input", "-i")] = None,
     output: Annotated[
         Path | None, file_to_write("Write to a file, which appears when it is whole.", "--output", "-o")
-    ] = None,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="I/N",
-            help="Translate part I of N of the --input. Whoever finishes the last part joins them in --output.",
-            show_default="all of it; under torchrun, each process its part",
-        ),
     ] = None,
     run: RunsOption = None,
     overrides: DecodingSetOption = None,
@@ -149,7 +134,7 @@ def translate(
         raise typer.BadParameter(f"{given[0]} is about one sentence, so --split-sentences cannot be used with it")
     if text_format == "html":
         of_lines = {
-            "sentences": sentences, "--shard": shard, "--tokens": tokens, "--json": as_json,
+            "sentences": sentences, "--tokens": tokens, "--json": as_json,
             "--no-split-sentences": split_sentences is False,
         }  # fmt: skip
         if given := [name for name, is_given in {**of_lines, **of_one_sentence}.items() if is_given]:
@@ -162,14 +147,8 @@ def translate(
         split_sentences = is_open and converses
     from transformer_cli.compute.world import World
 
-    world = World.from_environment()
-    part = _choose_shard(shard, world, input_file, output)
-    if part and text_format == "html":
-        raise typer.BadParameter("--format html translates one document: start one process, without torchrun")
-    if world.size > 1:
-        from transformer_cli.compute.devices import choose_device_of
-
-        device = str(choose_device_of(world, device))
+    if World.from_environment().size > 1:
+        raise typer.BadParameter("translation is the work of one process: start it without torchrun, one for each part")
     translator = load_translator(run, device)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.decoding.settings import SearchSettings
@@ -189,9 +168,7 @@ def translate(
     )
     form = "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}"
     work = _Work(translator, form, attention, warns=is_open and not converses)
-    if part and input_file and output:
-        work.translate_shard(part, input_file, output)
-    elif converses:
+    if converses:
         work.converse()
     elif text_format == "html" and input_file:
         with _opened(output) as out:
@@ -291,45 +268,6 @@ class _Work:
 
         converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
 
-    def translate_shard(self, shard: "Shard", input_file: Path, output: Path) -> None:
-        """Translate a shard of a file, unless that has been done; join all, if it was the last one."""
-        from importlib.metadata import version
-
-        from transformer_cli.data.lines import count_lines, cut_lines
-        from transformer_cli.runs import shards
-        from transformer_cli.system.sums import read_sums
-
-        options, settings = self.translator.options, self.translator.settings
-        facts = {  # all that the written text follows from, so that shards of different texts are never joined
-            "input": _sum_of(input_file),
-            "runs": [
-                {"id": run.identity.id, "weights": checkpoint, "files": read_sums(run.folder)}
-                for run, checkpoint in zip(self.translator.runs, self.translator.checkpoints, strict=True)
-            ],
-            "search": {
-                "n_best": settings.n_best,
-                "max_tokens": settings.max_tokens,
-                **settings.decoding.model_dump(mode="json"),
-            },
-            "options": asdict(options),
-            "form": self.form,
-            "version": version("transformer-cli"),
-            "chunk": CHUNK,
-            "packed": output.suffix == ".gz",  # as `_as_text` decides
-        }
-
-        def write(file: BinaryIO) -> None:
-            rows = shard.lines(count_lines(input_file), CHUNK)
-            lines = islice(cut_lines(input_file), rows.start, rows.stop)
-            with _as_text(file, output) as out:
-                self.translate(lines, str(input_file), out, n_lines=len(rows), first_line=rows.start + 1)
-            if _sum_of(input_file) != facts["input"]:
-                raise DataError(f"{input_file}: changed while shard {shard} was translated; start all shards again")
-
-        with writing(output):
-            # of a link, the file that it points to is replaced, and the shards wait beside that one
-            shards.finish(shard, output.resolve() if output.is_symlink() else output, facts, write)
-
     def _draw_attention(self, translation: "Translation", path: Path) -> None:
         from transformer_cli.inspection.numbers import inspect_translation
         from transformer_cli.inspection.plots import draw_attention
@@ -425,48 +363,11 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
             yield out
 
 
-def _sum_of(path: Path) -> str:
-    from transformer_cli.data.lines import unreadable
-    from transformer_cli.system.sums import file_sum
-
-    try:
-        return file_sum(path)
-    except OSError as error:
-        raise unreadable(path, error) from None
-
-
 def _as_text(file: BinaryIO, path: Path) -> TextIO:
     r"""Returns an open file as UTF-8 with "\n" at the end of lines. Closing that writes all, and leaves the file open.
 
-    path: a file that is called .gz is compressed, as it is read. (Compressed shards can be joined as they are.)
+    path: a file that is called .gz is compressed, as it is read.
     """
     if path.suffix == ".gz":
         return io.TextIOWrapper(gzip.GzipFile("", "wb", fileobj=file, mtime=0), encoding="utf-8", newline="\n")
     return open(file.fileno(), "w", encoding="utf-8", newline="\n", closefd=False)
-
-
-def _choose_shard(given: str | None, world: "World", input_file: Path | None, output: Path | None) -> "Shard | None":
-    """Returns which part of a file this process translates: what `--shard` says, or under torchrun the rank.
-
-    Raises typer.BadParameter for options that do not go together, DataError for files that cannot be cut or joined.
-    """
-    from transformer_cli.runs.shards import Shard
-
-    if given is None and world.size == 1:
-        return None
-    if given and world.size > 1:
-        raise typer.BadParameter("under torchrun, a process's rank says which shard is its own: leave --shard out")
-    try:
-        shard = Shard.parse(given) if given is not None else Shard(world.rank + 1, world.size)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--shard") from None
-    if not input_file or not output:
-        who = "--shard needs" if given else "several processes need"
-        raise typer.BadParameter(f"{who} --input FILE and --output FILE: each shard is a part of both")
-    if is_stream(input_file):
-        raise DataError(f"{input_file}: its lines have to be counted before they are cut into shards; name a file")
-    if is_stream(output):
-        raise unwritable(output, "shards are joined in a file")
-    if output.exists() and output.samefile(input_file):
-        raise unwritable(output, "it is the --input, from which shards are cut")
-    return shard
