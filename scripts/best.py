@@ -11,29 +11,40 @@ is looked at once for each published row, when all has been chosen.
 """
 
 import argparse
+import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
+
 from benchmark import machine
-from hours import estimate
 from measure.figures import as_program, say
+from measure.steady import speed
+from transformer_cli.compute.devices import choose_device, choose_precision
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DecodingConfig
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.find import find_dataset
+from transformer_cli.data.lengths import Rows
 from transformer_cli.data.prepare import prepare
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, read_splits
 from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens, sentence_chrf
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_state
-from transformer_cli.training.trainer import train
+from transformer_cli.training.trainer import Trainer, train
 from transformer_cli.translator import Translator
 
 CONFIGS = tuple(Path(__file__).parents[1] / f"configs/multi30k-best{twin}.yaml" for twin in ("", "-en-de"))
 SEEDS = [0]
 TESTS = ("test_2016_flickr", "test_2017_flickr")
+THREADS = torch.get_num_threads()
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -110,6 +121,49 @@ def say_how_long(work: Sequence[tuple[Config, float]], data_dir: Path) -> None:
             what = f"{trainings:.1f} × {found.tokens:,} target tokens, at {found.tokens_per_second:,.0f} a second"
             say(f"{config.run_name}: {what}: {trainings * found.hours:.1f} hours")
     say(f"training will take about {hours:.1f} hours, if nothing else runs on this machine")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """How long a training would take from its beginning to its end."""
+
+    tokens_per_second: float
+    tokens: int
+    """target tokens in all, <eos> included"""
+
+    @property
+    def hours(self) -> float:
+        """Without validation."""
+        return self.tokens / self.tokens_per_second / 3600
+
+
+def estimate(config: Config, data_dir: Path, *, seconds: float = 20.0) -> Estimate:
+    """Train for some seconds in a folder that is deleted again, and count what the config's training has in all."""
+    device = choose_device(config.training.device)
+    training = config.training.model_copy(update={"precision": choose_precision(config.training.precision, device)})
+    config = config.model_copy(update={"training": training})
+    torch.set_num_threads(training.num_threads or THREADS)
+    dataset = Dataset.open(find_dataset(config.data, data_dir))
+    with TemporaryDirectory() as folder:
+        run = Run.create(Path(folder) / "run", config, dataset)
+        trainer = Trainer.begin(run, dataset, device)
+        plan, count = trainer.plan(), trainer.train_sentences.target_tokens
+        starts = range(0, len(plan), training.accumulate)
+        with trainer.train_sentences.sampled or nullcontext():
+            steps = itertools.cycle(plan[start : start + training.accumulate] for start in starts)
+            work = taken(trainer, steps)
+            next(work)  # which takes memory
+            tokens_per_second = speed(work, seconds)
+    unit, number = training.end
+    total = count(plan) * number if unit == "epochs" else count(plan) * number // len(starts)
+    return Estimate(tokens_per_second, total)
+
+
+def taken(trainer: Trainer, steps: Iterable[Sequence[Rows]]) -> Iterator[int]:
+    """Take steps; yields the target tokens of each."""
+    for step in steps:
+        trainer.step(step)
+        yield trainer.train_sentences.target_tokens(step)
 
 
 def trained(config: Config, seed: int, data_dir: Path, runs_dir: Path) -> Run:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 import best
-import hours
 from transformer_cli.config.load import load_config
 from transformer_cli.runs.run import Run
 
@@ -20,7 +19,7 @@ def test_words_are_runs_of_word_characters_and_single_others() -> None:
 def test_it_says_how_long_what_is_left_will_take(
     corpus: Path, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(best, "estimate", partial(hours.estimate, seconds=0.01))
+    monkeypatch.setattr(best, "estimate", partial(best.estimate, seconds=0.01))
     run = Path(shutil.copytree(project / "runs/tiny", tmp_path / "tiny"))
     assert best.left(tmp_path / "nothing") == 1.0
     assert best.left(run) == 0.0
@@ -33,18 +32,3 @@ def test_it_says_how_long_what_is_left_will_take(
     (tokens,) = {sum(line["target_tokens"] for line in Run.open(run).history())}
     assert plan.startswith(f"tiny: 1.5 × {tokens:,} target tokens, at ")
     assert total == "training will take about 0.0 hours, if nothing else runs on this machine"
-
-
-@pytest.mark.long
-def test_hours_prepares_and_prints_a_row_for_each_config(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = Path(shutil.copytree(corpus, tmp_path / "corpus"), "tiny.yaml")
-    config.write_text(config.read_text("utf-8").replace("precision: float32, device: cpu, ", ""), "utf-8")
-    hours.main([str(config), "--threads", "1", "--seconds", "0.01", "--data", str(tmp_path)])
-    *_, header, row = capsys.readouterr().out.splitlines()
-    assert header.split() == ["config", "target", "tokens/s", "target", "tokens", "hours"]
-    name, rate, tokens, taken = row.replace(",", "").split()
-    assert name == "tiny"
-    assert float(taken) == pytest.approx(int(tokens) / int(rate) / 3600, abs=0.06)
-    assert hours.Estimate(tokens_per_second=2.0, tokens=14_400).hours == 2.0

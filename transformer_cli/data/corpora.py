@@ -18,7 +18,7 @@ from transformer_cli.errors import DataError
 from transformer_cli.system.files import kind_of, sha256
 
 CAPTIONS = Path(__file__).with_name("captions.bz2")
-"""UTF-8: all German lines, then the English ones; first valid, then test, then train. scripts/captions wrote it"""
+"""UTF-8: all German lines, then the English ones; first valid, then test, then train. a grammar wrote it from a seed"""
 HELD_OUT = 500  # pairs of valid, and of test
 
 log = logging.getLogger(__name__)

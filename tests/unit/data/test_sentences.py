@@ -2,15 +2,54 @@
 
 import bz2
 import random
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentences import judge, own
 from transformer_cli.data.corpora import CAPTIONS
 from transformer_cli.data.sentences import join, pieces, sentences
+
+Paragraph = tuple[str, list[str]]
+"""A language and sentences"""
+Cut = Callable[[str, str], Iterable[str]]
+"""Text and language → sentences"""
+
+OWN = Path(__file__).with_name("sentences.txt")
+UNSPACED = ("zh", "ja")
+
+
+def own() -> Iterator[Paragraph]:
+    """The paragraphs of our own sentences."""
+    for block in OWN.read_text(encoding="utf-8").split("\n\n"):
+        first, *lines = block.strip().split("\n")
+        yield first.removeprefix("# "), lines
+
+
+def ends(text: str, parts: Iterable[str]) -> set[int]:
+    """Returns where the parts of a text end in it, except for the last one."""
+    found, place = set(), 0
+    for part in filter(None, map(str.strip, parts)):
+        if (at := text.find(part, place)) >= 0:
+            place = at + len(part)
+            found.add(place)
+    return found - {len(text)}
+
+
+def judge(cut: Cut, paragraphs: Iterable[Paragraph]) -> tuple[int, int, list[str]]:
+    """Returns how many ends there are, how many are found, and what is missed or none, each as a line."""
+    n_ends = n_found = 0
+    wrong = []
+    for language, lines in paragraphs:
+        text = ("" if language in UNSPACED else " ").join(lines)
+        right, found = ends(text, lines), ends(text, cut(text, language))
+        n_ends, n_found = n_ends + len(right), n_found + len(right & found)
+        for name, places in (("missed", right - found), ("false", found - right)):
+            wrong += [f"  {name} {language}: {text[max(0, at - 30) : at]} | {text[at : at + 15]}" for at in places]
+    return n_ends, n_found, wrong
 
 
 def cut(text: str, language: str = "en") -> list[str]:
