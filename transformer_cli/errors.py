@@ -51,3 +51,10 @@ class Interrupted(Exception):
     def __init__(self, message: str, signal_number: int) -> None:
         super().__init__(message)
         self.signal_number = signal_number
+
+
+def defect(error: BaseException) -> str:
+    """Returns one line about an error that nobody foresaw; its traceback stands above it."""
+    words = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    words = f"{words[:300]}…" if len(words) > 300 else words
+    return f"{words}; this is a defect of tfm: please send its authors the lines above, and what `tfm doctor` prints"

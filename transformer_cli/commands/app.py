@@ -9,14 +9,16 @@ import importlib.util
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
-from transformer_cli.errors import Interrupted, TfmError
+from transformer_cli.errors import Interrupted, TfmError, defect
 from transformer_cli.system import signals, streams, terminal
 
 COMMANDS = {
@@ -31,12 +33,11 @@ COMMANDS = {
     "curves": "train",
     "runs": "train",
     "export": "export",
-    "verify": "operating",
     "config": "settings",
     "doctor": "operating",
 }
 """in the order of the help; each is the function of its name in commands/NAME.py, and has its page in docs/PAGE.md"""
-WITHOUT_TORCH = ("config", "curves", "runs", "verify")
+WITHOUT_TORCH = ("config", "curves", "runs")
 """the commands that begin at once"""
 UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or that of the copy of click in newer versions of typer
 
@@ -108,12 +109,24 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
     except Exception as error:
         if watch.number is not None:  # a library has made something else of Stopped
             raise signals.Stopped(watch.number) from None
-        if isinstance(error, OSError) and (error.filename or error.errno in (errno.ENOSPC, errno.EDQUOT)):
+        if isinstance(error, OSError) and _is_users(error, sys.argv[1:] if arguments is None else arguments):
             where = f"{error.filename}: " if error.filename else ""  # a path, the permissions, the disk
             return f"tfm: error: {rank}{where}{error.strerror}; correct the path, the permissions or the space left", 1
-        from transformer_cli.system import reports
+        sys.stderr.write("".join(traceback.format_exception(error)))
+        return f"tfm: error: {rank}{defect(error)}", 1
 
-        return f"tfm: error: {rank}{reports.tell(error)}", 1
+
+def _is_users(error: OSError, arguments: Sequence[str]) -> bool:
+    """Whether an error is about a full disk, or a path in the working folder, the cache or one that the user named."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    if not isinstance(error.filename, str | bytes):
+        return False
+    from transformer_cli.data.multi30k import cache_folder
+
+    path = Path(os.path.abspath(os.fsdecode(error.filename)))
+    named = (Path(os.path.abspath(each.partition("=")[2] if each.startswith("-") else each)) for each in arguments)
+    return any(path.is_relative_to(folder) for folder in (Path.cwd(), cache_folder(), *named))
 
 
 @app.callback(invoke_without_command=True)

@@ -3,7 +3,6 @@
 Imports torch last, so that the rest is known even if torch cannot be imported.
 """
 
-import json
 import os
 import platform
 import re
@@ -15,31 +14,26 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.commands.options import JsonOption
 from transformer_cli.compute.memory import free_memory, in_words, total_memory
 from transformer_cli.errors import DeviceError
 from transformer_cli.system.cores import available_cores
 
 PACKAGE = "transformer-cli"
 VARIABLES = re.compile(
-    r"(OMP|GOMP|KMP|MKL|CUDA|PYTORCH)_\w+|TFM_(MULTI30K_DIR|HISTORY)|SACREBLEU_SEED|GENSIM_DATA_DIR|MPLCONFIGDIR|XDG_(CACHE|STATE)_HOME"
+    r"(OMP|GOMP|KMP|MKL|CUDA|PYTORCH)_\w+|TFM_MULTI30K_DIR|SACREBLEU_SEED|GENSIM_DATA_DIR|MPLCONFIGDIR|XDG_CACHE_HOME"
     r"|TMPDIR|TERM|LANG|LC_ALL|RANK|WORLD_SIZE"
 )
 BYTES = ("disk_free", "memory_free", "memory_total", "device_memory_free")
 
 
-def doctor(as_json: JsonOption = False) -> None:
+def doctor() -> None:
     """Say what a bug report needs. It says what is installed, where things lie and what this machine computes with."""
-    found: dict[str, dict[str, Any]] = {}
-    for name, look in (("software", software), ("places", places), ("computing", computing)):
-        found[name] = look()
-        if not as_json:
-            known = {key: _shown(key, value) for key, value in found[name].items() if value is not None}
-            lines = (f"{key.replace('_', ' '):20}{text}" for key, text in known.items())
-            print("\n".join(lines), flush=True)  # torch is slow
-    if as_json:  # escaped to ASCII: a path may hold any bytes
-        print(json.dumps(found))
-    if problem := found["computing"].get("problem"):
+    for look in (software, places, computing):
+        found = look()
+        known = {key: _shown(key, value) for key, value in found.items() if value is not None}
+        lines = (f"{key.replace('_', ' '):20}{text}" for key, text in known.items())
+        print("\n".join(lines), flush=True)  # torch is slow
+    if problem := found.get("problem"):
         raise DeviceError(f"torch cannot be imported: {problem}; install it again")
 
 

@@ -40,7 +40,7 @@ def export(
     """Write a run's best model in CTranslate2's format.
 
     It translates faster, with tfm or without it. Needs the extra `ctranslate2`. `--run DIR` opens the folder in
-    translate, evaluate, score and serve (compare and verify take it as an argument), and its README.md shows how to use
+    translate, evaluate, score and serve (compare takes it as an argument), and its README.md shows how to use
     it from Python without tfm.
     """
     from transformer_cli.runs.run import find_run

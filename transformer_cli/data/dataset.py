@@ -4,7 +4,7 @@ Refuses files that do not match the manifest.
 
 data/multi30k.de-en-1a2b3c4d/
     manifest.json                   what it was made from, and its counts
-    sums.json                       the sums of all other files
+    SHA256SUMS                      the sums of all other files
     source.vocab.txt                the codecs: one token per line (target.vocab.txt likewise),
     target.joins.json                   and the rules that turn target tokens into plain text;
     source.subwords.model               for subwords, SentencePiece's model instead (target.subwords.model likewise)

@@ -4,11 +4,11 @@ checkpoints/step-0004540/           -unvalidated is added if steps have been tak
     model.safetensors               the weights
     state.safetensors               the optimiser's moments, under the names of the weights
     state.json                      the TrainingState
-    sums.json                       the sums of these files
+    SHA256SUMS                      the sums of these files
 with `training.average: 5` (section 6.1) also
-checkpoints/validation-0010/        the weights of each of the last 5 validations, and sums.json
+checkpoints/validation-0010/        the weights of each of the last 5 validations, and SHA256SUMS
 checkpoints/average-0004540/        their mean, made when training has ended after step 4540
-    model.safetensors average.json sums.json
+    model.safetensors average.json SHA256SUMS
 
 `best` names the checkpoint with the lowest validation loss: of one step, or that of averaged weights. The one owner of
 safetensors: no pickle, so reading runs no foreign code. Knows nothing of how a step or a validation is computed.

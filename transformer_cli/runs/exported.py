@@ -2,7 +2,7 @@
 
 exports/multi30k-int8/
     export.json                     what it was made from
-    sums.json                       the sums of the files that stay as they are
+    SHA256SUMS                      the sums of the files that stay as they are
     config.yaml                     the run's whole config; its section `decoding` says how the model translates
     source.vocab.txt target.vocab.txt target.joins.json     the run's codecs (of subwords: *.subwords.model)
     model.bin config.json *_vocabulary.json     what CTranslate2 reads

@@ -123,7 +123,7 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
         return
     for pointer in POINTERS:
         if run.has_checkpoint(pointer):
-            steadily(folder / pointer, partial(_check_sizes, run, pointer))
+            steadily(folder / pointer, partial(_check_files, run, pointer))
     if state.has_ended(training) and (training.average is None or is_averaged(run, state)):
         yield {"state": "finished"}
     else:
@@ -132,10 +132,10 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
         yield {"state": "unfinished", "resume": shlex.join(words)}
 
 
-def _check_sizes(run: Run, pointer: str) -> None:
-    """Compare the sizes of a checkpoint's files, which takes no time. Raises CheckpointError."""
+def _check_files(run: Run, pointer: str) -> None:
+    """Compare a checkpoint's files with their sums. Raises CheckpointError."""
     with told_as_damage():
-        check_files(run.checkpoint(pointer), up_to=-1)
+        check_files(run.checkpoint(pointer))
 
 
 def _best_loss(run: Run, state: TrainingState) -> float:

@@ -2,7 +2,7 @@
 
 runs/multi30k/
     run.json                        an id, the settings that training began with, and what cut the training text
-    sums.json                       the sums of run.json and of the codecs' files
+    SHA256SUMS                      the sums of run.json and of the codecs' files
     config.yaml                     the whole config, with the precision and the data's fingerprint that were chosen;
                                     training rewrites it, and so may a user
     source.vocab.txt target.vocab.txt target.joins.json     the codecs: a copy of the dataset's (of subwords:

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from fastapi.responses import JSONResponse
 
-from transformer_cli.system import reports
+from transformer_cli.errors import defect
 
 LONGEST = 100  # characters of an address in the log
 ENDING = "the server ends before this is answered; try again later"
-APOLOGY = "an error that nobody foresaw; the server's log names a file that describes it"
+APOLOGY = "an error that nobody foresaw; the server's log describes it"
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -65,7 +65,7 @@ class Gate:
             place = str(traceback.extract_tb(error.__traceback__)[-1])
             if place not in self._reported:  # one report for each place: a client may repeat it a thousand times
                 self._reported.add(place)
-                log.error("%s", reports.tell(error))
+                log.error("%s", defect(error), exc_info=error)
             if not status:
                 await JSONResponse({"error": APOLOGY}, 500)(scope, receive, noting)
         finally:

@@ -1,13 +1,11 @@
-"""Lines that somebody types at a terminal: a prompt, editing and a history. Knows nothing of what they are for.
+"""Lines that somebody types at a terminal: a prompt and editing. Knows nothing of what they are for.
 
 Editing is GNU readline's, or that of libedit, which Python has on macOS: keys, ~/.inputrc and all.
 """
 
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import nullcontext
 
 from transformer_cli.system import signals, terminal
 
@@ -15,8 +13,6 @@ try:
     import readline
 except ImportError:  # not every Python is built with it
     readline = None  # type: ignore[assignment]
-
-LONGEST_HISTORY = 1000  # lines
 
 
 def converse(answer: Callable[[int, str], None], prompt: str) -> None:
@@ -28,7 +24,7 @@ def converse(answer: Callable[[int, str], None], prompt: str) -> None:
     watch = signals.current_watch()
     number = 0
     sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
-    with watch.interruptible() if watch else nullcontext(), _history():
+    with watch.interruptible() if watch else nullcontext():
         while True:
             try:
                 for line in _ask(prompt).removesuffix("\n").split("\n"):
@@ -51,28 +47,3 @@ def _ask(prompt: str) -> str:
     if not line:
         raise EOFError
     return line
-
-
-@contextmanager
-def _history() -> Iterator[None]:
-    """Offer the lines of earlier sessions during the block, and keep those of this one, for their owner alone to read.
-
-    Where they cannot be read or kept, there is no history: that is no reason to translate nothing. With TFM_HISTORY=off
-    nothing is read from disk, and nothing kept there.
-    """
-    if readline is None or os.environ.get("TFM_HISTORY") == "off":
-        yield
-        return
-    import platformdirs
-
-    path = Path(platformdirs.user_state_dir("tfm"), "history")
-    with suppress(OSError):
-        readline.read_history_file(path)
-    readline.set_history_length(LONGEST_HISTORY)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch(mode=0o600)
-            readline.write_history_file(path)

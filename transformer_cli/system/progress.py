@@ -5,6 +5,7 @@ tqdm is imported only when something is shown, so that help texts appear without
 
 import logging
 import sys
+import traceback
 from typing import TYPE_CHECKING, TypeAlias
 
 from transformer_cli.system import terminal
@@ -79,10 +80,11 @@ class LineHandler(logging.Handler):
     """Writes log records as plain lines on standard error without tearing a bar; warnings begin with their level."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
+        """Write one line, after the traceback of the record's error if it has one."""
         from tqdm import tqdm
 
         prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         line = terminal.on_one_line(f"{prefix}{record.getMessage()}")
-        tqdm.write(f"{line}\n", file=sys.stderr, end="")  # in one call: nobody can tear it
+        found = "".join(traceback.format_exception(record.exc_info[1])) if record.exc_info else ""
+        tqdm.write(f"{found}{line}\n", file=sys.stderr, end="")  # in one call: nobody can tear it
         sys.stderr.flush()

@@ -1,9 +1,10 @@
 """The command line: exit codes, and one line on standard error that says what was wrong."""
 
+import errno
 import os
 import subprocess
 import sys
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from transformer_cli.errors import Interrupted
 
 COMMANDS = (
     *("prepare", "train", "evaluate", "compare", "score", "translate", "inspect", "serve", "curves"),
-    *("runs", "export", "verify", "config", "doctor"),
+    *("runs", "export", "config", "doctor"),
 )
 
 
@@ -90,40 +91,55 @@ def test_python_m_is_the_same_as_tfm(tfm: Tfm, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def broken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A defect in `tfm train`; reports go to the folder that is returned."""
+def broken(monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], None]:
+    """Let `tfm train` fail with an error."""
 
-    def fail(*_: object, **__: object) -> None:
-        raise IndexError("list index\nout of range")
+    def let(error: Exception) -> None:
+        def fail(*_: object, **__: object) -> None:
+            raise error
 
-    monkeypatch.setattr("transformer_cli.training.trainer.train", fail)
-    monkeypatch.setattr("sys.argv", ["tfm", "train", "--set", "name=a b"])
-    (folder := tmp_path / "reports").mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
+        monkeypatch.setattr("transformer_cli.training.trainer.train", fail)
+
+    return let
 
 
-def test_what_nobody_foresaw_is_one_line_and_a_report(
-    tfm: Tfm, tmp_path: Path, broken: Path, monkeypatch: pytest.MonkeyPatch
+def test_error_that_nobody_foresaw_is_a_traceback_and_one_line(
+    tfm: Tfm, tmp_path: Path, broken: Callable[[Exception], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = tfm("train", cwd=tmp_path)
-    (report,) = broken.iterdir()
-    assert_one_line(answer, f"IndexError: list index out of range; this is a defect of tfm: please send {report} to ")
-    said = report.read_text(encoding="utf-8")
-    assert "\ncommand: tfm train --set 'name=a b'\n" in said
-    assert all(f"\n{name} " in said for name in ("Python", "transformer-cli", "torch", "typer")), said
-    assert "Traceback (most recent call last):" in said
-    assert said.endswith("IndexError: list index\nout of range\n")
+    broken(IndexError("list index\nout of range"))
+    code, out, err = tfm("train", cwd=tmp_path)
+    assert (code, out) == (1, "")
+    assert "Traceback (most recent call last):\n" in err
+    assert err.endswith(
+        "\ntfm: error: IndexError: list index out of range; this is a defect of tfm: please send its authors the lines "
+        "above, and what `tfm doctor` prints\n"
+    )
     be_rank(1, monkeypatch)  # of several processes, each says its own
-    assert_one_line(tfm("train", cwd=tmp_path), "tfm: error: rank 1: IndexError: ")
+    assert "\ntfm: error: rank 1: IndexError: " in tfm("train", cwd=tmp_path)[2]
 
 
-def test_without_room_for_a_report_it_says_so(
-    tfm: Tfm, tmp_path: Path, broken: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("number", "path", "is_users"),
+    [
+        (errno.EACCES, "runs/x", True),
+        (errno.EACCES, "../named.yaml", True),
+        (errno.EACCES, "../other.yaml", False),
+        (errno.ENOENT, "/elsewhere/x", False),
+        (errno.ENOENT, None, False),
+        (errno.ENOSPC, "/elsewhere/x", True),
+    ],
+)
+def test_os_error_is_the_users_only_of_a_path_that_was_named_or_a_full_disk(
+    number: int, path: str | None, is_users: bool, tfm: Tfm, tmp_path: Path, broken: Callable[[Exception], None]
 ) -> None:
-    monkeypatch.setattr(tempfile, "mkstemp", lambda **_: (os.open("/dev/full", os.O_WRONLY), "full"))
-    answer = tfm("train", cwd=tmp_path)
-    assert_one_line(answer, "IndexError", "a report cannot be written (No space left on device)")
+    broken(OSError(number, os.strerror(number), path))
+    (tmp_path / "named.yaml").write_text("name: a", encoding="utf-8")
+    (tmp_path / "work").mkdir()
+    answer = tfm("train", "--config", tmp_path / "named.yaml", cwd=tmp_path / "work")
+    if is_users:
+        assert_one_line(answer, f"{path}: {os.strerror(number)}; correct the path, the permissions or the space left")
+    else:
+        assert answer[2].endswith("what `tfm doctor` prints\n")
 
 
 def test_windows_is_said_not_to_be_supported(tfm: Tfm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -112,15 +112,14 @@ def test_a_message_is_one_line_that_no_terminal_obeys(capsys: pytest.CaptureFixt
 
 @pytest.fixture
 def converse(forks: Forks, project: Path, tmp_path: Path, screen: Screen) -> Callable[..., int]:
-    """converse(*arguments, out=None, history="on"): start `tfm translate` on the screen."""
+    """converse(*arguments, out=None): start `tfm translate` on the screen."""
     (tmp_path / "data").symlink_to(project / "data")
     (tmp_path / "runs").symlink_to(project / "runs")
     environment = {"TERM": "xterm", "XDG_STATE_HOME": str(tmp_path / "state"), "HOME": str(tmp_path)}
 
-    def start(*arguments: object, out: Path | None = None, history: str = "on") -> int:
+    def start(*arguments: object, out: Path | None = None) -> int:
         streams = (screen.path, out or screen.path, screen.path)
-        chosen = {**environment, "TFM_HISTORY": history}
-        return forks.start("translate", *arguments, cwd=tmp_path, streams=streams, environment=chosen)
+        return forks.start("translate", *arguments, cwd=tmp_path, streams=streams, environment=environment)
 
     return start
 
@@ -169,29 +168,14 @@ def test_a_signal_other_than_ctrl_c_ends_a_conversation(
     assert forks.end() == 128 + signal.SIGTERM
 
 
-def test_the_history_of_one_conversation_is_offered_in_the_next(
+def test_conversation_offers_its_earlier_lines_and_keeps_no_file(
     converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
 ) -> None:
-    for keys in ("Der alte Hund singt im Park.\r", "\x1b[A\r"):
-        converse()
-        screen.seen(until="de> ")
-        screen.type(keys)
-        screen.seen(until=DOG)
-        screen.type("\x04")
-        assert forks.end() == 0
-    (history,) = (tmp_path / "state").rglob("history")
-    assert history.read_text(encoding="utf-8").splitlines() == ["Der alte Hund singt im Park."]
-    assert history.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_history_that_is_switched_off_is_neither_read_nor_kept(
-    converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
-) -> None:
-    converse(history="off")
+    converse()
     screen.seen(until="de> ")
     screen.type("Der alte Hund singt im Park.\r")
     screen.seen(until=DOG)
-    screen.type("\x1b[A\r")  # within a conversation, earlier lines are offered as ever
+    screen.type("\x1b[A\r")
     screen.seen(until=DOG)
     screen.type("\x04")
     assert forks.end() == 0
@@ -201,7 +185,6 @@ def test_a_history_that_is_switched_off_is_neither_read_nor_kept(
 def test_results_of_a_conversation_may_go_to_a_file(
     converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
 ) -> None:
-    (tmp_path / "state").touch()  # where a folder should be: no history can be kept, and none is needed
     out = tmp_path / "answers"
     converse("--on-error", "blank", "--no-split-sentences", out=out)
     screen.seen(until="de> ")

@@ -108,15 +108,15 @@ def test_a_folder_without_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("run.json", "[]", "{}/run.json: damaged: it has 2 bytes, and was written with "),
-        ("sums.json", "{}", "{}/run.json: damaged: sums.json has no sum of it; restore it"),
-        ("sums.json", None, "{}/sums.json: missing; restore it"),
+        ("run.json", "[]", "{}/run.json: damaged: its content is not what was written"),
+        ("SHA256SUMS", "", "{}/SHA256SUMS: line 1: damaged: it should be a SHA-256 and the name of a file beside it"),
+        ("SHA256SUMS", None, "{}/SHA256SUMS: missing; restore it"),
         ("config.yaml", "nmae: a", "{0}/config.yaml: line 1: nmae: unknown key; did you mean name?"),
         ("config.yaml", None, "{0}: damaged run: {0}/config.yaml: missing; restore it"),
         ("source.vocab.txt", None, "{0}: damaged run: {0}/source.vocab.txt: missing; restore it"),
-        ("target.vocab.txt", "a\n", "{0}: damaged run: {0}/target.vocab.txt: damaged: it has 2 bytes, and was"),
+        ("target.vocab.txt", "a\n", "{0}: damaged run: {0}/target.vocab.txt: damaged: its content is not"),
         ("target.joins.json", None, "{0}: damaged run: {0}/target.joins.json: missing; restore it"),
-        ("target.joins.json", "{", "{0}: damaged run: {0}/target.joins.json: damaged: it has 1 bytes, and was"),
+        ("target.joins.json", "{", "{0}: damaged run: {0}/target.joins.json: damaged: its content is not"),
     ],
 )
 def test_a_damaged_run_says_what_is_wrong(run: Run, name: str, content: str | None, message: str) -> None:

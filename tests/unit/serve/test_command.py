@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 import pytest
 
 from forked import Forks
-from transformer_cli.system import reports
 from transformer_cli.translator import Translator
 
 SLOW = """\
@@ -95,15 +94,6 @@ def test_without_its_extra_one_line_says_what_to_install(
         "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30' 'h11>=0.16' 'python-multipart>=0.0.27' "
         "'py3langid>=0.2.2'`\n",
     )
-
-
-def test_a_report_does_not_have_the_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("sys.argv", ["tfm", "serve", "--api-key", "geheim", "--api-key=geheim", "--port", "1"])
-    reports.tell(ValueError())
-    (report,) = tmp_path.iterdir()
-    assert "serve --api-key … --api-key=… --port 1" in report.read_text(encoding="utf-8").replace("'", "")
-    assert "geheim" not in report.read_text(encoding="utf-8")
 
 
 def test_an_empty_key_lets_nobody_in(
