@@ -13,9 +13,9 @@ row, of zeros.
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from transformer_cli.model.attention import Attend, KeysValues, MultiHeadAttention, RecordedAttention
+from transformer_cli.model.attention import Attend, KeysValues, RecordedAttention, attention
 
 
 class Cache:
@@ -47,27 +47,28 @@ class Cache:
 
         No mask is needed: nothing comes later, and none of them is <pad>, which a search never writes.
         """
-        return lambda attention, query, new: attention(query, self.append(layer, new), None)
+        return lambda queries, keys, values, dropout: attention(queries, *self.append(layer, keys, values), dropout)
 
     def to_source(self, record: list[RecordedAttention] | None = None) -> Attend:
         """How a layer attends to the source. record: as in `attention`, with (sentences, heads, beam, source)."""
 
-        def attend(attention: MultiHeadAttention, queries: Tensor, memory: KeysValues) -> Tensor:
-            found = attention.attend(self.together(queries), memory, self.may_attend, record)
-            return attention.join_heads(self.apart(found))
+        def attend(queries: Tensor, keys: Tensor, values: Tensor, dropout: nn.Dropout) -> Tensor:
+            queries = self.together(queries)
+            return self.apart(attention(queries, keys, values, dropout, may_attend=self.may_attend, record=record))
 
         return attend
 
-    def append(self, layer: int, new: KeysValues) -> KeysValues:
+    def append(self, layer: int, keys: Tensor, values: Tensor) -> KeysValues:
         """Add keys and values of the newest position, (hypotheses, heads, 1, depth), to a layer, counted from 0.
 
         Returns the keys and values of all positions so far, (hypotheses, heads, length, depth).
         """
         past, order = self._past[layer], self._order[layer]
         if past is not None:
-            new = KeysValues(_joined(past.keys, order, new.keys), _joined(past.values, order, new.values))
-        self._past[layer], self._order[layer] = new, None
-        return new
+            keys, values = _joined(past.keys, order, keys), _joined(past.values, order, values)
+        so_far = self._past[layer] = KeysValues(keys, values)
+        self._order[layer] = None
+        return so_far
 
     def select(self, hypotheses: Tensor) -> None:
         """Let row i continue what is now row hypotheses[i], int64 (rows,). Sentences stay in their order.

@@ -5,6 +5,7 @@ that a layer is given.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor, nn
 
@@ -56,7 +57,7 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, attend: Attend) -> Tensor:
         """x (…, source, d_model). Returns a tensor shaped like x."""
-        x = self.residuals[0](x, lambda x: attend(self.self_attention, *self.self_attention.queries_keys_values(x)))
+        x = self.residuals[0](x, partial(self.self_attention, memory=None, attend=attend))
         return self.residuals[1](x, self.feed_forward)
 
 
@@ -75,9 +76,8 @@ class DecoderLayer(nn.Module):
 
         memory: `cross_attention.keys_values` of the encoder's output, each (…, heads, source, depth).
         """
-        to_itself, to_source = self.self_attention, self.cross_attention
-        x = self.residuals[0](x, lambda x: attend_to_target(to_itself, *to_itself.queries_keys_values(x)))
-        x = self.residuals[1](x, lambda x: attend_to_source(to_source, to_source.queries(x), memory))
+        x = self.residuals[0](x, partial(self.self_attention, memory=None, attend=attend_to_target))
+        x = self.residuals[1](x, partial(self.cross_attention, memory=memory, attend=attend_to_source))
         return self.residuals[2](x, self.feed_forward)
 
 

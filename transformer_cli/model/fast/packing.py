@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from transformer_cli.model.attention import KeysValues, MultiHeadAttention
+from transformer_cli.model.attention import Attend, attention
 from transformer_cli.model.fast.fused_loss import projected_losses
 from transformer_cli.model.loss import TokenLosses
 from transformer_cli.model.transformer import Transformer, look_ahead_mask
@@ -47,10 +47,10 @@ def packed_token_losses(
     decoder_input = Packed(target[:, :-1], real, device)  # what has a next token: all but <eos>
     gold = _moved(labels[real], device)
     x = model.source_embedding(encoder_input.ids, encoder_input.positions)  # (source tokens, d_model)
-    memory = model.encoder(x, PackedAttention(encoder_input, encoder_input).attend)
+    memory = model.encoder(x, in_groups(encoder_input, encoder_input))
     x = model.target_embedding(decoder_input.ids, decoder_input.positions)  # (target tokens, d_model)
-    attend_to_target = PackedAttention(decoder_input, decoder_input, look_ahead=True).attend
-    attend_to_source = PackedAttention(decoder_input, encoder_input).attend
+    attend_to_target = in_groups(decoder_input, decoder_input, look_ahead=True)
+    attend_to_source = in_groups(decoder_input, encoder_input)
     hidden = model.decoder(x, model.decoder.keys_values(memory), attend_to_target, attend_to_source)
     return projected_losses(hidden, model.output, gold, label_smoothing=label_smoothing)
 
@@ -104,32 +104,22 @@ class Packed:
         return _Unpad.apply(slots, self._slot_of_token).transpose(0, 1)
 
 
-class PackedAttention:
-    """Attention from one packed side of a batch to another, or to itself, group by group.
+def in_groups(target: Packed, source: Packed, *, look_ahead: bool = False) -> Attend:
+    """Returns attention from one packed side of a batch to another, or to itself, group by group.
 
-    may_attend: one bool mask per group, broadcast to (sentences, heads, target, source).
+    Sentence i of both is one pair. look_ahead: mask later positions; target and source are then the same.
+
+    Queries are (heads, target tokens, depth), and so is the result; keys and values (heads, source tokens, depth).
     """
+    masks = [real[:, None, None, :] for real in source.real]  # (sentences, 1, 1, source)
+    if look_ahead:
+        masks = [mask & look_ahead_mask(mask.shape[-1], mask.device) for mask in masks]
 
-    def __init__(self, target: Packed, source: Packed, *, look_ahead: bool = False) -> None:
-        """Sentence i of both is one pair. look_ahead: mask later positions; target and source are then the same."""
-        self.target, self.source = target, source
-        self.may_attend = [real[:, None, None, :] for real in source.real]  # (sentences, 1, 1, source)
-        if look_ahead:
-            self.may_attend = [mask & look_ahead_mask(mask.shape[-1], mask.device) for mask in self.may_attend]
+    def attend(queries: Tensor, keys: Tensor, values: Tensor, dropout: nn.Dropout) -> Tensor:
+        groups = zip(target.pad(queries), source.pad(keys), source.pad(values), masks, strict=True)
+        return target.unpad([attention(q, k, v, dropout, may_attend=mask) for q, k, v, mask in groups])
 
-    def attend(self, attention: MultiHeadAttention, query: Tensor, source: KeysValues) -> Tensor:
-        """What `attention.forward` computes, group by group.
-
-        query (heads, target tokens, depth), as `attention.queries` gives it; source (heads, source tokens, depth).
-
-        Returns (target tokens, d_model).
-        """
-        padded = zip(self.target.pad(query), self.source.pad(source.keys), self.source.pad(source.values), strict=True)
-        heads = [
-            attention.attend(queries, KeysValues(keys, values), mask)
-            for (queries, keys, values), mask in zip(padded, self.may_attend, strict=True)
-        ]
-        return attention.join_heads(self.target.unpad(heads))
+    return attend
 
 
 class _Pad(torch.autograd.Function):
