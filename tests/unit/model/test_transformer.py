@@ -129,8 +129,8 @@ def recorded() -> tuple[AttentionRecord, Tensor]:
     """What the small model attends to, and its logits."""
     model = make_model().eval()
     record = AttentionRecord()
-    memory = model.encode(SOURCE, record)
-    return record, model.output(model.decode(TARGET, memory, SOURCE, record))
+    encoded = model.encode(SOURCE, record)
+    return record, model.output(model.decode(TARGET, encoded, SOURCE, record))
 
 
 def test_recording_changes_nothing() -> None:
