@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from oracles.small import VOCABULARY, make_model
+from oracles.variants import VARIANTS
 from transformer_cli.decoding.decoder import TransformerDecoder
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import Rules
@@ -18,10 +19,6 @@ NEVER = torch.tensor([PAD, SOS])
 CLOSE = 1e-5
 SOURCES = [[SOS, 5, 6, 7, 8, EOS], [SOS, 9, EOS], [SOS, 10, 11, 4, EOS], [SOS, 4, 4, EOS], [SOS, 7, EOS]]
 TARGETS = [[SOS, 8, 4], [SOS, 10, 11, 5, 6, 7], [SOS], [SOS, 9, 9, 9], [SOS, 6, 5]]
-VARIANTS = [
-    pytest.param({}, id="post-learned"),
-    pytest.param({"norm": "pre", "final_norm": True, "positions": "sinusoidal"}, id="pre-sinusoidal"),
-]
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Tensor:
@@ -35,7 +32,7 @@ def assert_close(found: Tensor, expected: Tensor) -> None:
 
 @pytest.fixture(params=VARIANTS)
 def model(request: pytest.FixtureRequest) -> Transformer:
-    return make_model(**request.param)
+    return make_model(**VARIANTS[request.param])
 
 
 def test_a_sentence_alone_is_the_same_in_a_padded_batch(model: Transformer) -> None:
@@ -112,6 +109,7 @@ def greedily(model: Transformer, source: Sequence[int], max_tokens: int) -> list
     return tokens[1:]
 
 
+@pytest.mark.parametrize("model", ["the defaults", "pre-norm, sinusoidal"], indirect=True)
 def test_greedy_search_finds_what_the_obvious_search_finds(model: Transformer) -> None:
     sources = [[SOS, a, b, 11, EOS][: 3 + a % 3] for a in range(4, 12) for b in (4, 9)]
     limits = [2 + index % 7 for index in range(len(sources))]

@@ -39,8 +39,9 @@ class Cache:
 
     @property
     def length(self) -> int:
-        """The number of target positions that are cached."""
-        return 0 if self._past[0] is None else self._past[0].keys.shape[2]
+        """The number of target positions that are cached: in every layer, the position of the token that is read."""
+        past = self._past[-1]  # the last layer's grows when the token has been read
+        return 0 if past is None else past.keys.shape[2]
 
     def to_target(self, layer: int) -> Attend:
         """How a layer, counted from 0, attends from the newest position to itself and to those before it.

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.attention import Attend, KeysValues, MultiHeadAttention
 
+ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
+
 
 class FeedForward(nn.Module):
     """FFN(x) = max(0, x·W_1 + b_1)·W_2 + b_2, at each position alone (eq. 2), with dropout after the activation."""
@@ -19,7 +21,7 @@ class FeedForward(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.inner = nn.Linear(config.d_model, config.d_ff)
-        self.activation = nn.ReLU() if config.activation == "relu" else nn.GELU()
+        self.activation = ACTIVATIONS[config.activation]()
         self.dropout = nn.Dropout(
             config.dropout if config.feed_forward_dropout is None else config.feed_forward_dropout
         )

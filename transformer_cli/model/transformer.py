@@ -210,6 +210,7 @@ def count_frozen(model: Transformer) -> int:
 def _positions(config: ModelConfig) -> nn.Module:
     if config.positions == "sinusoidal":
         return SinusoidalPositions(config.d_model)
+    assert config.positions == "learned"
     assert config.max_length is not None  # the config ensures it
     return LearnedPositions(config.max_length, config.d_model)
 
