@@ -20,6 +20,7 @@ def choices() -> dict[str, list[Any]]:
 VARIANTS: dict[str, dict[str, Any]] = {
     "the defaults": {},
     **{f"{key}: {value}": {key: value} for key, values in choices().items() for value in values[1:]},
+    "norm: pre": {"norm": "pre", "final_norm": True},  # without it numbers grow with each layer, and rounding with them
     "pre-norm, sinusoidal": {"norm": "pre", "final_norm": True, "positions": "sinusoidal", "max_length": None},
     "wide heads, all tied": {"head_dim": 12, "tie_embeddings": "all", "activation": "gelu", "qkv_bias": False},
 }
