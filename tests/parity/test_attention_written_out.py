@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import MultiHeadAttention, RecordedAttention, attention
+from transformer_cli.model.attention import MultiHeadAttention, RecordedAttention, attention, masked
 from transformer_cli.model.layers import EncoderLayer
 
 CLOSE = 1e-5
@@ -21,13 +21,6 @@ def _seed() -> None:
 
 def assert_close(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found, expected, atol=CLOSE, rtol=0.0)
-
-
-def scores_and_weights(query: Tensor, key: Tensor) -> RecordedAttention:
-    """Those that attention records on its way."""
-    record: list[RecordedAttention] = []
-    attention(query, key, key, None, record=record)
-    return record[0]
 
 
 def shared_by_all_heads(
@@ -52,9 +45,9 @@ def test_one_projection_shared_by_all_heads_is_a_block_diagonal_weight() -> None
     real = torch.tensor([[True] * 5, [True, True, True, False, False]])[:, None, None, :]
 
     theirs = shared_by_all_heads(x, x, matrices, ours.output, everything)
-    assert_close(ours(*ours.queries_keys_values(x), everything), theirs)
+    assert_close(ours(x, None, masked(everything)), theirs)
     theirs = shared_by_all_heads(x, memory, matrices, ours.output, real)
-    assert_close(ours(ours.queries(x), ours.keys_values(memory), real), theirs)
+    assert_close(ours(x, ours.keys_values(memory), masked(real)), theirs)
 
 
 @pytest.mark.parametrize("depth", [4, 64, 1024])
@@ -62,7 +55,9 @@ def test_scores_spread_alike_at_any_depth(depth: int) -> None:
     """Sums of `depth` products of numbers around 1 spread by √depth; that is why they are divided by it."""
     query, key = torch.randn(1, 1, 200, depth), torch.randn(1, 1, 200, depth)
     assert (query @ key.transpose(-2, -1)).std().item() == pytest.approx(math.sqrt(depth), rel=0.1)
-    assert scores_and_weights(query, key).scores.std().item() == pytest.approx(1.0, rel=0.1)
+    record: list[RecordedAttention] = []
+    attention(query, key, key, nn.Dropout(0.0), record=record)
+    assert record[0].scores.std().item() == pytest.approx(1.0, rel=0.1)
 
 
 def times(matrix: Rows, vector: list[float]) -> list[float]:
@@ -94,9 +89,8 @@ def test_a_single_head_of_width_5_is_the_loops() -> None:
     w_o, b_o = ours.output.weight.tolist(), ours.output.bias.tolist()
     output = [plus(times(w_o, row), b_o) for row in mixed]
 
-    query, source = ours.queries_keys_values(sentence)
-    assert query.shape == (1, 1, 4, 5)
-    found = scores_and_weights(query, source.keys)
-    assert_close(found.scores[0, 0] * math.sqrt(5), torch.tensor(products))
-    assert_close(found.weights[0, 0], torch.tensor(weights))
-    assert_close(ours(query, source, None)[0], torch.tensor(output))
+    record: list[RecordedAttention] = []
+    found = ours(sentence, None, masked(torch.ones(4, 4, dtype=torch.bool), record))
+    assert_close(record[0].scores[0, 0] * math.sqrt(5), torch.tensor(products))
+    assert_close(record[0].weights[0, 0], torch.tensor(weights))
+    assert_close(found[0], torch.tensor(output))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from oracles.small import VOCABULARY, make_model
+from oracles.variants import VARIANTS
 from transformer_cli.decoding.decoder import TransformerDecoder
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import Rules
@@ -18,10 +19,6 @@ NEVER = torch.tensor([PAD, SOS])
 CLOSE = 1e-5
 SOURCES = [[SOS, 5, 6, 7, 8, EOS], [SOS, 9, EOS], [SOS, 10, 11, 4, EOS], [SOS, 4, 4, EOS], [SOS, 7, EOS]]
 TARGETS = [[SOS, 8, 4], [SOS, 10, 11, 5, 6, 7], [SOS], [SOS, 9, 9, 9], [SOS, 6, 5]]
-VARIANTS = [
-    pytest.param({}, id="post-learned"),
-    pytest.param({"norm": "pre", "final_norm": True, "positions": "sinusoidal"}, id="pre-sinusoidal"),
-]
 
 
 def padded(rows: Sequence[Sequence[int]]) -> Tensor:
@@ -35,7 +32,7 @@ def assert_close(found: Tensor, expected: Tensor) -> None:
 
 @pytest.fixture(params=VARIANTS)
 def model(request: pytest.FixtureRequest) -> Transformer:
-    return make_model(**request.param)
+    return make_model(**VARIANTS[request.param])
 
 
 def test_a_sentence_alone_is_the_same_in_a_padded_batch(model: Transformer) -> None:
@@ -59,7 +56,7 @@ def test_a_later_target_token_leaves_earlier_logits_bit_identical(model: Transfo
 def test_one_pass_gives_the_logits_of_step_by_step_decoding(model: Transformer) -> None:
     source, target = padded(SOURCES), torch.tensor([[SOS, 8, 4, 6, 5, 9]] * len(SOURCES))
     cache = model.start(source)
-    steps = [model.step(target[:, position], cache) for position in range(target.shape[1])]
+    steps = [model.read(target[:, position], cache) for position in range(target.shape[1])]
     assert_close(torch.stack(steps, dim=1), model(source, target))
 
 
@@ -68,10 +65,10 @@ def test_kept_sentences_go_on_as_if_they_had_always_stood_there(model: Transform
     source, target = padded(SOURCES), padded([row + [8] * 6 for row in TARGETS])[:, :4]
     cache = model.start(source)
     for position in range(3):
-        model.step(target[:, position], cache)
+        model.read(target[:, position], cache)
     cache.select(kept)
     assert cache.length == 3
-    assert_close(model.step(target[kept, 3], cache), model(source[kept], target[kept])[:, 3])
+    assert_close(model.read(target[kept, 3], cache), model(source[kept], target[kept])[:, 3])
 
 
 def test_hypotheses_of_two_sentences_with_beam_3_are_those_decoded_alone(model: Transformer) -> None:
@@ -85,19 +82,19 @@ def test_hypotheses_of_two_sentences_with_beam_3_are_those_decoded_alone(model: 
         ([2, 0, 0, 3, 3], [5, 6, 7, 8, 9]),
         ([1, 4, 3, 4], [4, 11, 4, 11]),
     ]:
-        assert_close(model.step(tokens[:, -1], cache), model(source[of_sentence], tokens)[:, -1])
+        assert_close(model.read(tokens[:, -1], cache), model(source[of_sentence], tokens)[:, -1])
         cache.select(torch.tensor(rows))
         tokens = torch.cat((tokens[rows], torch.tensor(newest)[:, None]), dim=1)
         of_sentence = of_sentence[rows]
     assert of_sentence.tolist() == [0, 1, 1, 1]
-    assert_close(model.step(tokens[:, -1], cache), model(source[of_sentence], tokens)[:, -1])
+    assert_close(model.read(tokens[:, -1], cache), model(source[of_sentence], tokens)[:, -1])
     cache.select(torch.tensor([1, 2, 3]))
     tokens = torch.cat((tokens, torch.tensor([[4], [5], [6], [7]])), dim=1)
     whole = AttentionRecord()
     step: list[RecordedAttention] = []
-    assert_close(model.step(tokens[1:, -1], cache, step), model(source[[1, 1, 1]], tokens[1:])[:, -1])
+    assert_close(model.read(tokens[1:, -1], cache, step), model(source[[1, 1, 1]], tokens[1:])[:, -1])
     model.decode(tokens[1:], model.encode(source[[1, 1, 1]]), source[[1, 1, 1]], whole)
-    assert_close(cache.apart(step[0].weights), whole.cross[-1].weights[:, :, -1:])
+    assert_close(cache.by_hypothesis(step[0].weights), whole.cross[-1].weights[:, :, -1:])
 
 
 def greedily(model: Transformer, source: Sequence[int], max_tokens: int) -> list[int]:
@@ -112,6 +109,7 @@ def greedily(model: Transformer, source: Sequence[int], max_tokens: int) -> list
     return tokens[1:]
 
 
+@pytest.mark.parametrize("model", ["the defaults", "pre-norm, sinusoidal"], indirect=True)
 def test_greedy_search_finds_what_the_obvious_search_finds(model: Transformer) -> None:
     sources = [[SOS, a, b, 11, EOS][: 3 + a % 3] for a in range(4, 12) for b in (4, 9)]
     limits = [2 + index % 7 for index in range(len(sources))]

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from oracles.variants import VARIANTS
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.fast import fused_loss, packing
 from transformer_cli.model.fast.fused_loss import projected_losses
@@ -13,12 +14,6 @@ from transformer_cli.model.transformer import Transformer
 
 PAD = 1
 CPU = torch.device("cpu")
-FAMILY = [
-    pytest.param({}, id="post-norm, learned positions"),
-    pytest.param({"norm": "pre", "final_norm": True, "activation": "gelu"}, id="pre-norm"),
-    pytest.param({"positions": "sinusoidal", "max_length": None, "qkv_bias": False}, id="sinusoidal"),
-    pytest.param({"tie_embeddings": "all", "scale_embeddings": False, "head_dim": 5}, id="tied"),
-]
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +63,7 @@ def assert_equal(fast: TokenLosses, plain: TokenLosses, model: nn.Module) -> Non
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.1])
-@pytest.mark.parametrize("variant", FAMILY)
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 def test_a_packed_batch_has_the_losses_and_the_gradient_of_a_padded_one(
     variant: dict[str, object], label_smoothing: float
 ) -> None:

@@ -75,14 +75,14 @@ def masks() -> list[object]:
 def test_attention_is_torchs(may_attend: Tensor | None) -> None:
     query, key, value = heads(2, 3)
     theirs = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend)
-    assert_close(attention(query, key, value, may_attend), theirs)
+    assert_close(attention(query, key, value, nn.Dropout(0.0), may_attend=may_attend), theirs)
 
 
 @pytest.mark.parametrize("may_attend", masks())
 def test_attention_is_equation_1(may_attend: Tensor | None) -> None:
     query, key, value = heads(2, 3)
     record: list[RecordedAttention] = []
-    ours = attention(query, key, value, may_attend, record=record)
+    ours = attention(query, key, value, nn.Dropout(0.0), may_attend=may_attend, record=record)
     for batch, head, target in [(0, 0, 0), (0, 2, 3), (1, 1, 2)]:
         asked = query[batch, head, target].tolist()
         keys = key[batch, head].tolist()
@@ -107,10 +107,10 @@ def test_multi_head_attention_is_torchs(bias: bool) -> None:
     copy_weights(ours, theirs)
     x, memory = torch.randn(2, 4, 16), torch.randn(2, 5, 16)
 
-    cross = ours(ours.queries(x), ours.keys_values(memory), MAY_ATTEND_SOURCE[:, None, None, :])
+    cross = ours(x, ours.keys_values(memory), masked(MAY_ATTEND_SOURCE[:, None, None, :]))
     assert_close(cross, theirs(x, memory, memory, key_padding_mask=~MAY_ATTEND_SOURCE)[0])
 
-    self_attention = ours(*ours.queries_keys_values(x), MAY_ATTEND_TARGET[:, None, None, :])
+    self_attention = ours(x, None, masked(MAY_ATTEND_TARGET[:, None, None, :]))
     assert_close(self_attention, theirs(x, x, x, key_padding_mask=~MAY_ATTEND_TARGET)[0])
 
 

@@ -15,14 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_cli.decoding.interface import Decoder, Hypothesis, Rules, score
+from transformer_cli.decoding.interface import Hypothesis, Rules, StepDecoder, score
 
 FEW = 64  # up to so many largest logits, taking one after the other is faster on a CPU
 IN_CACHE = 64  # rows of logits whose intermediate results stay in a processor's cache
 NOTHING = float("-inf")
 
 
-def beam_search(decoder: Decoder, rules: Rules, *, beam_size: int, n_best: int) -> list[list[Hypothesis]]:
+def beam_search(decoder: StepDecoder, rules: Rules, *, beam_size: int, n_best: int) -> list[list[Hypothesis]]:
     """Returns the n_best hypotheses of each sentence, the best score first; fewer, if there are no more.
 
     Of equal scores, the hypothesis that was finished first goes first; of equal continuations, that of the better
@@ -30,8 +30,8 @@ def beam_search(decoder: Decoder, rules: Rules, *, beam_size: int, n_best: int) 
     """
     live, finished = _begin(rules), _Finished(rules, beam_size, n_best)
     for length in range(1, int(rules.max_tokens.max()) + 1):
-        step = decoder.step(live.newest)
-        finished.attended.append(step.attended)
+        step = decoder.read(live.newest)
+        finished.most_attended.append(step.attended)
         continuations = _continuations(step.logits, live, rules, beam_size)
         places = _ranked(continuations, live, length, finished, rules)
         is_last = rules.max_tokens[live.sentences, None] == length
@@ -63,13 +63,13 @@ class _Live:
     """int64 (rows,): the token to be read next"""
     tokens: Tensor
     """int64 (rows, length): all tokens, without <sos>"""
-    path: Tensor
+    chosen_by: Tensor
     """int64 (rows, length): for each token, the decoder's row in the step that chose it"""
 
     def extended(self, rows: Tensor, newest: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the tokens and the path of what continues these of the decoder's rows, int64 (n,), by a token."""
+        """Returns `tokens` and `chosen_by` of what continues these of the decoder's rows, int64 (n,), by a token."""
         tokens = torch.cat((self.tokens[rows], newest[:, None]), dim=1)
-        return tokens, torch.cat((self.path[rows], rows[:, None]), dim=1)
+        return tokens, torch.cat((self.chosen_by[rows], rows[:, None]), dim=1)
 
 
 @dataclass(frozen=True)
@@ -96,18 +96,18 @@ class _Finished:
         self._rules = rules
         self._n_best = n_best
         self._longest = rules.max_tokens.float() ** rules.length_penalty
-        self._done: list[tuple[list[int], list[int], float]] = []  # tokens, path, log_prob
-        self.attended: list[Tensor] = []  # for each step: (rows,)
+        self._done: list[tuple[list[int], list[int], float]] = []  # tokens, chosen_by, log_prob
+        self.most_attended: list[Tensor] = []  # for each step: (rows,)
 
     def add(self, live: _Live, places: _Places, is_finished: Tensor) -> None:
         """Rank the places that are finished, bool (sentences, beam_size), among the finished ones; keep the best."""
         if not is_finished.any():
             return
         log_probs = places.log_probs[is_finished]
-        tokens, path = live.extended(places.rows[is_finished], places.tokens[is_finished])
+        tokens, chosen_by = live.extended(places.rows[is_finished], places.tokens[is_finished])
         new = torch.full_like(self._numbers[live.sentences], -1)
         new[is_finished] = torch.arange(len(log_probs), device=new.device) + len(self._done)
-        self._done += zip(tokens.tolist(), path.tolist(), log_probs.tolist(), strict=True)
+        self._done += zip(tokens.tolist(), chosen_by.tolist(), log_probs.tolist(), strict=True)
         scores = torch.cat((self.scores[live.sentences], places.scores.masked_fill(~is_finished, NOTHING)), dim=1)
         numbers = torch.cat((self._numbers[live.sentences], new), dim=1)
         scores, order = scores.sort(dim=1, descending=True, stable=True)
@@ -125,17 +125,17 @@ class _Finished:
 
     def best(self) -> list[list[Hypothesis]]:
         """Returns the n best of each sentence."""
-        attended = [each.tolist() for each in self.attended]
+        most_attended = [each.tolist() for each in self.most_attended]
         numbers = self._numbers[:, : self._n_best].tolist()
-        found = [[self._hypothesis(number, attended) for number in row if number >= 0] for row in numbers]
+        found = [[self._hypothesis(number, most_attended) for number in row if number >= 0] for row in numbers]
         return [sorted(each, key=lambda one: -one.score) for each in found]  # rounding: scores were float32 so far
 
-    def _hypothesis(self, number: int, attended: list[list[int]]) -> Hypothesis:
-        tokens, path, log_prob = self._done[number]
+    def _hypothesis(self, number: int, most_attended: list[list[int]]) -> Hypothesis:
+        tokens, chosen_by, log_prob = self._done[number]
         words = tokens[:-1] if tokens[-1] == self._rules.eos else tokens
         return Hypothesis(
             words,
-            [attended[step][row] for step, row in enumerate(path[: len(words)])],
+            [most_attended[step][row] for step, row in enumerate(chosen_by[: len(words)])],
             log_prob,
             score(log_prob, len(tokens), self._rules.length_penalty),
         )
@@ -204,7 +204,7 @@ def _ranked(
     return _Places(is_new, rows, tokens.gather(1, which), log_probs.gather(1, which), scores)
 
 
-def _continued(decoder: Decoder, live: _Live, places: _Places, goes_on: Tensor) -> _Live:
+def _continued(decoder: StepDecoder, live: _Live, places: _Places, goes_on: Tensor) -> _Live:
     """Returns the live hypotheses of the next step, bool goes_on (sentences, beam_size), and tells the decoder.
 
     For example, three sentences with two live ones each have the rows 0 1 | 2 3 | 4 5. Sentence 1 has ended. In

@@ -20,7 +20,7 @@ import torch
 from transformer_cli.compute.devices import saturates_int8
 from transformer_cli.compute.memory import room_for
 from transformer_cli.data.vocabulary import UNWRITTEN
-from transformer_cli.decoding.engine import BATCH_POSITIONS, MOST_ROWS, Batch, longest_first
+from transformer_cli.decoding.engine import BATCH_POSITIONS, MOST_ROWS, Translated, longest_first
 from transformer_cli.decoding.interface import Hypothesis, score
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
@@ -83,7 +83,7 @@ class CTranslate2Engine:
         *,
         prefix: Ids,
         keys: Sequence[int],
-    ) -> Iterator[Batch]:
+    ) -> Iterator[Translated]:
         """See `Engine`."""
         limits = [settings.limit(len(ids), self.max_length) for ids in sentences]
         decoding, begin = settings.decoding, _names(self._target, prefix)

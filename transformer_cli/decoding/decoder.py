@@ -15,7 +15,7 @@ from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNWRITTEN
 from transformer_cli.decoding.beam import beam_search
 from transformer_cli.decoding.constraints import Constraints
 from transformer_cli.decoding.greedy import greedy
-from transformer_cli.decoding.interface import Decoder, Hypothesis, Rules, Step
+from transformer_cli.decoding.interface import Hypothesis, Rules, Step, StepDecoder
 from transformer_cli.decoding.sampling import sample, uniform_numbers
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.attention import RecordedAttention
@@ -72,7 +72,9 @@ def _too_large(sentences: Sequence[Sequence[int]], limits: Sequence[int], settin
     )
 
 
-def _samples(decoder: Decoder, rules: Rules, keys: Sequence[int], settings: SearchSettings) -> list[list[Hypothesis]]:
+def _samples(
+    decoder: StepDecoder, rules: Rules, keys: Sequence[int], settings: SearchSettings
+) -> list[list[Hypothesis]]:
     """Draw n_best samples of each sentence: its rows."""
     decoding, count = settings.decoding, settings.n_best
     limits = rules.max_tokens
@@ -88,7 +90,7 @@ def _samples(decoder: Decoder, rules: Rules, keys: Sequence[int], settings: Sear
 
 
 class TransformerDecoder:
-    """An `interface.Decoder` that decodes a batch of sentences by the Transformer, or by several as an ensemble.
+    """An `interface.StepDecoder` that decodes a batch of sentences by the Transformer, or by several as an ensemble.
 
     The probabilities of an ensemble are the mean of the models' probabilities, and its logits log-probabilities. So is
     what it attends to: the mean of the models' attention, each over its heads.
@@ -100,26 +102,26 @@ class TransformerDecoder:
         self._caches = [model.start(source) for model in models]
         self._is_word = (source != PAD) & (source != SOS) & (source != EOS)  # (rows, source)
 
-    def step(self, tokens: Tensor) -> Step:
-        """See `interface.Decoder`."""
+    def read(self, tokens: Tensor) -> Step:
+        """See `interface.StepDecoder`."""
         before_each_step.get()()
-        logits, attention = zip(*map(partial(_step, tokens), self._models, self._caches), strict=True)
+        logits, attention = zip(*map(partial(_read, tokens), self._models, self._caches), strict=True)
         first, *others = (each.mean(dim=1) for each in attention)  # over all heads
         attended = sum(others, first).masked_fill(~self._is_word, -1.0).argmax(dim=1)
         return Step(logits[0] if len(logits) == 1 else mean_log_probs(logits), attended)
 
     def select(self, rows: Tensor) -> None:
-        """See `interface.Decoder`."""
+        """See `interface.StepDecoder`."""
         self._is_word = self._is_word[rows]
         for cache in self._caches:
             cache.select(rows)
 
 
-def _step(tokens: Tensor, model: Transformer, cache: Cache) -> tuple[Tensor, Tensor]:
+def _read(tokens: Tensor, model: Transformer, cache: Cache) -> tuple[Tensor, Tensor]:
     """Returns a model's logits, (rows, vocabulary), and its last layer's attention, (rows, heads, source)."""
     record: list[RecordedAttention] = []
-    logits = model.step(tokens, cache, record)
-    return logits, cache.apart(record[0].weights)[:, :, 0]
+    logits = model.read(tokens, cache, record)
+    return logits, cache.by_hypothesis(record[0].weights)[:, :, 0]
 
 
 def mean_log_probs(logits: Sequence[Tensor]) -> Tensor:

@@ -21,7 +21,7 @@ LARGE_BATCH_POSITIONS = 16_384  # other devices
 MOST_ROWS = 1024  # hypotheses that are decoded together
 
 
-Batch = tuple[Sequence[int], Sequence[list[Hypothesis]]]
+Translated = tuple[Sequence[int], Sequence[list[Hypothesis]]]
 """Rows of sentences, and the n best translations of each, the best score first; fewer, if there are no more."""
 
 
@@ -42,7 +42,7 @@ class Engine(Protocol):
         *,
         prefix: Sequence[int],
         keys: Sequence[int],
-    ) -> Iterator[Batch]:
+    ) -> Iterator[Translated]:
         """Yields batches as they are done, in any order, while others are translated; each row comes once.
 
         sentences: ids without <sos> and <eos>, at least one each, and no more than there are positions for. prefix: ids
@@ -74,7 +74,7 @@ class TransformerEngine:
         *,
         prefix: Sequence[int],
         keys: Sequence[int],
-    ) -> Iterator[Batch]:
+    ) -> Iterator[Translated]:
         """See `Engine`."""
         positions = BATCH_POSITIONS if self._on_cpu else LARGE_BATCH_POSITIONS
         batches = longest_first(sentences, positions, settings.rows_of_each)

@@ -8,18 +8,18 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from transformer_cli.decoding.interface import Decoder, Hypothesis, Rules, score
+from transformer_cli.decoding.interface import Hypothesis, Rules, StepDecoder, score
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
 """Logits (rows, vocabulary), the rows' sentences, int64 (rows,), and the position → each row's token, int64 (rows,)."""
 
 
-def greedy(decoder: Decoder, rules: Rules) -> list[Hypothesis]:
+def greedy(decoder: StepDecoder, rules: Rules) -> list[Hypothesis]:
     """Choose the likeliest token at each step, until <eos> or the sentence's own limit; one hypothesis per sentence."""
     return one_at_a_time(decoder, rules, lambda logits, sentences, position: _argmax(logits))
 
 
-def one_at_a_time(decoder: Decoder, rules: Rules, choose: Choose) -> list[Hypothesis]:
+def one_at_a_time(decoder: StepDecoder, rules: Rules, choose: Choose) -> list[Hypothesis]:
     """Choose a token of each sentence at each step, until <eos> or the sentence's limit; finished ones are dropped."""
     max_tokens, eos, device = rules.max_tokens, rules.eos, rules.max_tokens.device
     n_rows, longest = len(max_tokens), int(max_tokens.max())
@@ -29,7 +29,7 @@ def one_at_a_time(decoder: Decoder, rules: Rules, choose: Choose) -> list[Hypoth
     alive = torch.arange(n_rows, device=device)  # for each of the decoder's rows, its row in the result
     newest = torch.full((n_rows,), rules.sos, device=device)
     for position in range(longest):
-        step = decoder.step(newest)
+        step = decoder.read(newest)
         logits = step.logits.float()
         log_total = logits.logsumexp(dim=1)
         logits.index_fill_(1, rules.never, float("-inf"))

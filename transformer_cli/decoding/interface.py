@@ -26,10 +26,10 @@ class Step:
     """
 
 
-class Decoder(Protocol):
+class StepDecoder(Protocol):
     """A batch of sentences being decoded, one step at a time. It owns what has been computed so far (the cache)."""
 
-    def step(self, tokens: Tensor) -> Step:
+    def read(self, tokens: Tensor) -> Step:
         """Read the newest token of each row, int64 (rows,): <sos> in the first call."""
 
     def select(self, rows: Tensor) -> None:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from transformer_cli.decoding.greedy import one_at_a_time
-from transformer_cli.decoding.interface import Decoder, Hypothesis, Rules
+from transformer_cli.decoding.interface import Hypothesis, Rules, StepDecoder
 
 
 def sample(
-    decoder: Decoder,
+    decoder: StepDecoder,
     rules: Rules,
     uniform: Tensor,
     *,

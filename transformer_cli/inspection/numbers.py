@@ -245,8 +245,8 @@ def inspect_translation(translator: Translator, translation: Translation, *, wit
     target_ids = [SOS, *translation.ids]
     source = torch.tensor([source_ids], device=translator.device)
     record = AttentionRecord()
-    memory = model.encode(source, record)
-    model.decode(torch.tensor([target_ids], device=translator.device), memory, source, record)
+    encoded = model.encode(source, record)
+    model.decode(torch.tensor([target_ids], device=translator.device), encoded, source, record)
     embedding = model.source_embedding
     # of each layer, the one sentence in the batch
     encoder_self, decoder_self, cross = (
@@ -265,7 +265,7 @@ def inspect_translation(translator: Translator, translation: Translation, *, wit
         cross,
         (embedding.tokens(source) * embedding.scale)[0].cpu(),
         embedding(source)[0].cpu(),
-        memory[0].cpu(),
+        encoded[0].cpu(),
         _untrained(run).encode(source.cpu())[0] if is_repeated else None,
     )
 

@@ -9,6 +9,7 @@ width of a head, which is d_k in the paper and head_dim in the config.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -27,9 +28,9 @@ def attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    may_attend: Tensor | None,
+    dropout: nn.Dropout,
     *,
-    dropout: Callable[[Tensor], Tensor] = lambda weights: weights,
+    may_attend: Tensor | None = None,
     record: list[RecordedAttention] | None = None,
 ) -> Tensor:
     """softmax(QKᵀ/√d_k)·V (eq. 1): the mean of the values, weighted by how well their keys match the query.
@@ -38,6 +39,9 @@ def attention(
     (batch, heads, target, source), at least one True in each row; None: everything. dropout acts on the weights.
     record: a list; the call appends its scores and weights. Returns (batch, heads, target, depth).
     """
+    if record is None and query.device.type != "cpu":  # torch's kernel keeps no weights; slower on CPUs if n is small
+        share = dropout.p if dropout.training else 0.0
+        return nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=may_attend, dropout_p=share)
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (batch, heads, target, source)
     if may_attend is not None:
         scores = scores.masked_fill(~may_attend, float("-inf"))
@@ -45,6 +49,17 @@ def attention(
     if record is not None:
         record.append(RecordedAttention(scores, weights))
     return dropout(weights) @ value  # (batch, heads, target, depth)
+
+
+Attend = Callable[[Tensor, Tensor, Tensor, nn.Dropout], Tensor]
+"""How queries attend: queries, keys and values of all heads, and the dropout of weights → what each head finds, shaped
+like the queries. `masked` is the plain one; others keep keys and values from step to step (cache.py), or leave padding
+out (fast/packing.py)."""
+
+
+def masked(may_attend: Tensor, record: list[RecordedAttention] | None = None) -> Attend:
+    """Returns `attention` with this mask and this record."""
+    return partial(attention, may_attend=may_attend, record=record)
 
 
 class KeysValues(NamedTuple):
@@ -76,52 +91,19 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(self.inner, d_model)
         self.dropout = nn.Dropout(dropout)
 
-    def queries_keys_values(self, x: Tensor) -> tuple[Tensor, KeysValues]:
-        """Self-attention: all three from the same x (…, length, d_model), each (…, heads, length, depth)."""
-        query, keys, values = self._project(x, 0, 3)
-        return query, KeysValues(keys, values)
+    def forward(self, x: Tensor, memory: KeysValues | None, attend: Attend) -> Tensor:
+        """Let each position of x (…, target, d_model) attend to x itself (None), or to a memory.
 
-    def queries(self, x: Tensor) -> Tensor:
-        """Encoder–decoder attention: the decoder's x (…, target, d_model) → queries (…, heads, target, depth)."""
-        return self._project(x, 0, 1)[0]
-
-    def keys_values(self, memory: Tensor) -> KeysValues:
-        """Encoder–decoder attention: memory (…, source, d_model) → keys and values, each (…, heads, source, depth)."""
-        return KeysValues(*self._project(memory, 1, 3))
-
-    def forward(
-        self,
-        query: Tensor,
-        source: KeysValues,
-        may_attend: Tensor | None,
-        record: list[RecordedAttention] | None = None,
-    ) -> Tensor:
-        """query (batch, heads, target, depth); keys and values (batch, heads, source, depth).
-
-        may_attend: bool, broadcast to (batch, heads, target, source); None: everything.
-        record: a list; the call appends the scores and weights of all heads. Returns (batch, target, d_model).
+        memory: what `keys_values` returned, each (…, heads, source, depth). Returns a tensor shaped like x.
         """
-        return self.join_heads(self.attend(query, source, may_attend, record))
-
-    def attend(
-        self,
-        query: Tensor,
-        source: KeysValues,
-        may_attend: Tensor | None,
-        record: list[RecordedAttention] | None = None,
-    ) -> Tensor:
-        """As `forward`, before the heads are joined: (batch, heads, target, depth).
-
-        torch's kernel keeps no weights, and is slower on the CPU for short sentences.
-        """
-        if record is None and query.device.type != "cpu":
-            share = self.dropout.p if self.training else 0.0
-            return nn.functional.scaled_dot_product_attention(query, *source, attn_mask=may_attend, dropout_p=share)
-        return attention(query, *source, may_attend, dropout=self.dropout, record=record)
-
-    def join_heads(self, heads: Tensor) -> Tensor:
-        """Concat(head_1 … head_h)·W_O: (…, heads, length, depth) → (…, length, d_model)."""
+        queries, *own = self._project(x, 0, 3 if memory is None else 1)  # each (…, heads, target, depth)
+        keys, values = own if memory is None else memory
+        heads = attend(queries, keys, values, self.dropout)  # (…, heads, target, depth)
         return self.output(heads.transpose(-3, -2).flatten(-2))
+
+    def keys_values(self, encoded: Tensor) -> KeysValues:
+        """The encoder's output (…, source, d_model) → keys and values, each (…, heads, source, depth)."""
+        return KeysValues(*self._project(encoded, 1, 3))
 
     def _project(self, x: Tensor, start: int, stop: int) -> tuple[Tensor, ...]:
         """Parts start … stop-1 of (queries, keys, values) of x (…, length, d_model), each (…, heads, length, depth)."""
@@ -130,16 +112,6 @@ class MultiHeadAttention(nn.Module):
         projected = nn.functional.linear(x, self.qkv.weight[rows], bias)
         parts = projected.unflatten(-1, (stop - start, self.num_heads, -1))  # (…, length, part, heads, depth)
         return tuple(part.transpose(-3, -2) for part in parts.unbind(-3))
-
-
-Attend = Callable[[MultiHeadAttention, Tensor, KeysValues], Tensor]
-"""How a layer's attention is used: queries, and what they may attend to → (…, target, d_model). `masked` is the plain
-one; others keep keys and values from step to step (cache.py), or leave padding out (fast/packing.py)"""
-
-
-def masked(may_attend: Tensor, record: list[RecordedAttention] | None = None) -> Attend:
-    """Attention as `MultiHeadAttention.forward` computes it, with this mask."""
-    return lambda attention, query, source: attention(query, source, may_attend, record)
 
 
 @dataclass

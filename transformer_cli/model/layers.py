@@ -5,11 +5,14 @@ that a layer is given.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.attention import Attend, KeysValues, MultiHeadAttention
+
+ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
 
 
 class FeedForward(nn.Module):
@@ -18,7 +21,7 @@ class FeedForward(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.inner = nn.Linear(config.d_model, config.d_ff)
-        self.activation = nn.ReLU() if config.activation == "relu" else nn.GELU()
+        self.activation = ACTIVATIONS[config.activation]()
         self.dropout = nn.Dropout(
             config.dropout if config.feed_forward_dropout is None else config.feed_forward_dropout
         )
@@ -56,7 +59,7 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x: Tensor, attend: Attend) -> Tensor:
         """x (…, source, d_model). Returns a tensor shaped like x."""
-        x = self.residuals[0](x, lambda x: attend(self.self_attention, *self.self_attention.queries_keys_values(x)))
+        x = self.residuals[0](x, partial(self.self_attention, memory=None, attend=attend))
         return self.residuals[1](x, self.feed_forward)
 
 
@@ -75,9 +78,8 @@ class DecoderLayer(nn.Module):
 
         memory: `cross_attention.keys_values` of the encoder's output, each (…, heads, source, depth).
         """
-        to_itself, to_source = self.self_attention, self.cross_attention
-        x = self.residuals[0](x, lambda x: attend_to_target(to_itself, *to_itself.queries_keys_values(x)))
-        x = self.residuals[1](x, lambda x: attend_to_source(to_source, to_source.queries(x), memory))
+        x = self.residuals[0](x, partial(self.self_attention, memory=None, attend=attend_to_target))
+        x = self.residuals[1](x, partial(self.cross_attention, memory=memory, attend=attend_to_source))
         return self.residuals[2](x, self.feed_forward)
 
 

@@ -30,10 +30,10 @@ def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_sm
     source int64 (batch, source); target int64 (batch, target) from <sos> to <eos>, padded at the end.
     """
     labels = target[:, 1:]
-    real = labels != model.pad_id
+    mask = labels != model.pad_id
     hidden = model.decode(target[:, :-1], model.encode(source), source)
-    logits = model.output(hidden[real]).float()  # (tokens, vocabulary)
-    gold = labels[real]
+    logits = model.output(hidden[mask]).float()  # (tokens, vocabulary)
+    gold = labels[mask]
     if not label_smoothing:
         nll = nn.functional.cross_entropy(logits, gold, reduction="none")
         return TokenLosses(nll.sum(), nll.detach())

@@ -64,38 +64,38 @@ class Transformer(nn.Module):
     def encode(self, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
         """Returns the encoder's output, (batch, source, d_model). source int64 (batch, source), padded at the end."""
         x = self.source_embedding(source)
-        return self.encoder(x, masked(self._real(source), record.encoder_self if record else None))
+        return self.encoder(x, masked(self._mask(source), record.encoder_self if record else None))
 
-    def decode(self, target: Tensor, memory: Tensor, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
+    def decode(self, target: Tensor, encoded: Tensor, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
         """Returns the decoder's output, (batch, target, d_model), before `output` turns it into logits.
 
         target int64 (batch, target); source int64 (batch, source).
 
-        memory: what `encode` returned for the same source, (batch, source, d_model).
+        encoded: what `encode` returned for the same source, (batch, source, d_model).
         """
         x = self.target_embedding(target)
         # Padding is at the end, so look_ahead_mask alone would hide it from all tokens; recorded weights show both.
-        may_attend = self._real(target) & look_ahead_mask(target.shape[1], target.device)
+        may_attend = self._mask(target) & look_ahead_mask(target.shape[1], target.device)
         attend_to_target = masked(may_attend, record.decoder_self if record else None)
-        attend_to_source = masked(self._real(source), record.cross if record else None)
-        return self.decoder(x, self.decoder.keys_values(memory), attend_to_target, attend_to_source)
+        attend_to_source = masked(self._mask(source), record.cross if record else None)
+        return self.decoder(x, self.decoder.keys_values(encoded), attend_to_target, attend_to_source)
 
     def start(self, source: Tensor) -> Cache:
         """Encode once, and return the cache for decoding. source int64 (sentences, source), padded at the end."""
-        return Cache(self.decoder.keys_values(self.encode(source)), self._real(source))
+        return Cache(self.decoder.keys_values(self.encode(source)), self._mask(source))
 
-    def step(self, tokens: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
+    def read(self, tokens: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
         """Returns logits for each hypothesis's next token, (hypotheses, vocabulary).
 
         tokens int64 (hypotheses,): the newest token of each; the cache remembers those before. The result equals the
         last position of `forward` over all tokens so far, if none of them is <pad>: searches never write it.
         cross_record: a list to which the last layer's attention to the source is appended, (sentences, heads, beam,
-        source); `cache.apart` turns that into (hypotheses, heads, 1, source).
+        source); `cache.by_hypothesis` turns that into (hypotheses, heads, 1, source).
         """
         x = self.target_embedding(tokens[:, None], torch.full_like(tokens[:, None], cache.length))
-        return self.output(self.decoder.step(x, cache, cross_record)[:, 0])
+        return self.output(self.decoder.read(x, cache, cross_record)[:, 0])
 
-    def _real(self, ids: Tensor) -> Tensor:
+    def _mask(self, ids: Tensor) -> Tensor:
         """Returns the padding mask, True where a position holds a token: (batch, 1, 1, length)."""
         return (ids != self.pad_id)[:, None, None, :]
 
@@ -162,17 +162,17 @@ class Decoder(nn.Module):
         self.norm = _final_norm(config)
 
     def forward(
-        self, x: Tensor, memory: Sequence[KeysValues], attend_to_target: Attend, attend_to_source: Attend
+        self, x: Tensor, memories: Sequence[KeysValues], attend_to_target: Attend, attend_to_source: Attend
     ) -> Tensor:
         """Run all target positions at once: x (…, target, d_model). Returns a tensor shaped like x.
 
-        memory: what `keys_values` returned of the encoder's output.
+        memories: what `keys_values` returned of the encoder's output.
         """
-        for layer, keys_values in zip(self.layers, memory, strict=True):
-            x = layer(x, keys_values, attend_to_target, attend_to_source)
+        for layer, memory in zip(self.layers, memories, strict=True):
+            x = layer(x, memory, attend_to_target, attend_to_source)
         return self.norm(x)
 
-    def step(self, x: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
+    def read(self, x: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
         """Run one more target position of each hypothesis: x (hypotheses, 1, d_model). Returns a tensor shaped like x.
 
         cross_record: a list to which the last layer's attention to the source is appended.
@@ -180,15 +180,15 @@ class Decoder(nn.Module):
         last = len(self.layers) - 1
         for index, layer in enumerate(self.layers):
             to_source = cache.to_source(cross_record if index == last else None)
-            x = layer(x, cache.memory[index], cache.to_target(index), to_source)
+            x = layer(x, cache.memories[index], cache.to_target(index), to_source)
         return self.norm(x)
 
-    def keys_values(self, memory: Tensor) -> list[KeysValues]:
+    def keys_values(self, encoded: Tensor) -> list[KeysValues]:
         """Returns each layer's keys and values of the encoder's output (…, source, d_model).
 
         Each is (…, heads, source, depth).
         """
-        return [layer.cross_attention.keys_values(memory) for layer in self.layers]
+        return [layer.cross_attention.keys_values(encoded) for layer in self.layers]
 
 
 def look_ahead_mask(length: int, device: torch.device) -> Tensor:
@@ -210,6 +210,7 @@ def count_frozen(model: Transformer) -> int:
 def _positions(config: ModelConfig) -> nn.Module:
     if config.positions == "sinusoidal":
         return SinusoidalPositions(config.d_model)
+    assert config.positions == "learned"
     assert config.max_length is not None  # the config ensures it
     return LearnedPositions(config.max_length, config.d_model)
 

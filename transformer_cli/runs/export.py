@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 TABLE = LONGEST_LINE + MARKERS  # positions that are written for sinusoids, which have no last one
+WRITTEN = {"activation": ("relu", "gelu"), "norm": ("post", "pre"), "positions": ("learned", "sinusoidal")}
+"""the values that the format has a word for, of the keys whose other values it could not follow"""
 EPSILON = 1e-5  # torch's, in each LayerNorm
 
 
@@ -132,22 +134,30 @@ def write_model(
     """Write a model into a folder, as CTranslate2 reads it.
 
     source, target: the tokens in the order of their ids, each a different one. quantization: one of QUANTIZATIONS.
-    Raises OSError.
+    Raises ConfigError if the format cannot say what the model computes, OSError.
     """
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation, LayerNormSpec
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
     config = model.config
-    weights = {name: tensor.detach().cpu().numpy() for name, tensor in model.state_dict().items()}
+    for key, known in WRITTEN.items():
+        if (value := getattr(config, key)) not in known:
+            raise ConfigError(f"model.{key}: {value} cannot be exported, only {' or '.join(known)}; use the run itself")
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    left = {name for name in parameters if "_embedding.positions." not in name}  # of those a table is computed
+
+    def weight(name: str) -> Any:
+        left.discard(name)
+        return parameters[name].detach().cpu().numpy()
 
     def linear(spec: Any, name: str, rows: slice = slice(None)) -> None:
-        spec.weight = weights[f"{name}.weight"][rows]
-        if f"{name}.bias" in weights:
-            spec.bias = weights[f"{name}.bias"][rows]
+        spec.weight = weight(f"{name}.weight")[rows]
+        if f"{name}.bias" in parameters:
+            spec.bias = weight(f"{name}.bias")[rows]
 
     def norm(spec: Any, name: str) -> None:
-        spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
+        spec.gamma, spec.beta = weight(f"{name}.weight"), weight(f"{name}.bias")
 
     def stack(spec: Any, name: str, positions: torch.nn.Module) -> None:
         """What the encoder and the decoder have in common."""
@@ -169,26 +179,28 @@ def write_model(
     shape = {
         "pre_norm": config.norm == "pre",
         "no_final_norm": not config.final_norm,
-        "activation": Activation.RELU if config.activation == "relu" else Activation.GELU,
+        "activation": Activation[config.activation.upper()],
         "head_dim": config.head_dim,
     }
     encoder = TransformerEncoderSpec(config.num_encoder_layers, config.num_heads, **shape)
-    encoder.embeddings[0].weight = weights["source_embedding.tokens.weight"]
+    encoder.embeddings[0].weight = weight("source_embedding.tokens.weight")
     stack(encoder, "encoder", model.source_embedding.positions)
     # attention is returned of the last layer, as the mean of so many heads
     decoder = TransformerDecoderSpec(
         config.num_decoder_layers, config.num_heads, alignment_heads=config.num_heads, **shape
     )
-    decoder.embeddings.weight = weights["target_embedding.tokens.weight"]
+    decoder.embeddings.weight = weight("target_embedding.tokens.weight")
     stack(decoder, "decoder", model.target_embedding.positions)
     linear(decoder.projection, "output")
     for index, layer in enumerate(decoder.layer):
         ours = f"decoder.layers.{index}"
-        inner = weights[f"{ours}.cross_attention.output.weight"].shape[1]  # of W_Q, W_K, W_V the rows one below another
+        inner = model.decoder.layers[index].cross_attention.inner  # W_Q has so many rows, W_K and W_V follow
         linear(layer.attention.linear[0], f"{ours}.cross_attention.qkv", slice(inner))
         linear(layer.attention.linear[1], f"{ours}.cross_attention.qkv", slice(inner, None))
         linear(layer.attention.linear[2], f"{ours}.cross_attention.output")
         norm(layer.attention.layer_norm, f"{ours}.residuals.1.norm")
+    if left:
+        raise ConfigError(f"{min(left)}: the format has no place for this weight, so the model cannot be exported")
     spec = TransformerSpec(encoder, decoder)
     spec.register_source_vocabulary(list(source))
     spec.register_target_vocabulary(list(target))

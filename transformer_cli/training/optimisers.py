@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.model.attention import MultiHeadAttention
-from transformer_cli.model.layers import FeedForward
 from transformer_cli.model.transformer import Transformer
 
 MOMENTUM = 0.95
@@ -165,15 +164,11 @@ class AdamAndMuon(Adam):
         weight.grad = gradient
 
 
-def layer_matrices(model: nn.Module) -> dict[Tensor, int]:
-    """Returns the matrices of attention and of the feed-forward networks → how many each stacks in its rows."""
-    found: dict[Tensor, int] = {}
-    for module in model.modules():
-        if isinstance(module, MultiHeadAttention):
-            found |= {module.qkv.weight: 3, module.output.weight: 1}
-        elif isinstance(module, FeedForward):
-            found |= {module.inner.weight: 1, module.outer.weight: 1}
-    return found
+def layer_matrices(model: Transformer) -> dict[Tensor, int]:
+    """Returns the matrices of all layers, whatever they are for → how many each stacks in its rows."""
+    layers = [module for stack in (model.encoder, model.decoder) for module in stack.modules()]
+    matrices = {module.weight: 1 for module in layers if isinstance(module, nn.Linear)}
+    return matrices | {module.qkv.weight: 3 for module in layers if isinstance(module, MultiHeadAttention)}
 
 
 def orthogonalized(matrices: Tensor) -> Tensor:

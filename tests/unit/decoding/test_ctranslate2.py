@@ -13,6 +13,7 @@ import torch
 
 from oracles.small import VOCABULARY
 from oracles.small import make_model as make_untrained
+from oracles.variants import VARIANTS
 from transformer_cli.config.schema import DecodingConfig, ModelConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS
@@ -24,19 +25,15 @@ from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 from transformer_cli.evaluation.losses import sentence_losses
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.export import positions_of, write_model
+from transformer_cli.runs.export import WRITTEN, positions_of, write_model
 
 CPU = torch.device("cpu")
 NAMES = [*SPECIALS, *(f"w{index}" for index in range(len(SPECIALS), VOCABULARY))]
 SHAPES: dict[str, dict[str, Any]] = {
-    "the paper's": {"positions": "sinusoidal"},
-    "the tutorials'": {},
-    "pre-norm": {"norm": "pre", "final_norm": True, "tie_embeddings": "target+output"},
+    **VARIANTS,
     "pre-norm without a final norm": {"norm": "pre", "activation": "gelu"},
     "post-norm with a final norm": {"final_norm": True, "tie_embeddings": "all"},
-    "wide heads": {"head_dim": 12, "activation": "gelu", "num_decoder_layers": 1},
-    "no biases, no scale": {"qkv_bias": False, "scale_embeddings": False, "num_encoder_layers": 3},
-    "no last position": {"positions": "sinusoidal", "max_length": None, "norm": "pre"},
+    "stacks of 3 and 1": {"num_encoder_layers": 3, "num_decoder_layers": 1},
 }
 SENTENCES = [[random.Random(row).randrange(EOS + 1, VOCABULARY) for _ in range(1 + row % 12)] for row in range(60)]
 
@@ -98,8 +95,12 @@ def assert_same(found: list[list[Hypothesis]], ours: list[list[Hypothesis]]) -> 
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_each_shape_of_the_family_translates_and_scores_as_ours(shape: str, opened: Open) -> None:
+def test_each_shape_of_the_family_translates_and_scores_as_ours_or_is_refused(shape: str, opened: Open) -> None:
     model = make_model(**SHAPES[shape])
+    if any(value not in WRITTEN.get(key, [value]) for key, value in SHAPES[shape].items()):
+        with pytest.raises(ConfigError, match="cannot be exported"):
+            opened(model)
+        return
     ours, exported = TransformerEngine([model]), opened(model)
     found = translate(ours)
     assert len({len(each.tokens) for (each,) in found}) > 1
@@ -109,6 +110,23 @@ def test_each_shape_of_the_family_translates_and_scores_as_ours(shape: str, open
     assert [-sum(each) for each in exported.log_probs(SENTENCES, SENTENCES[::-1])] == pytest.approx(
         losses.nll, rel=1e-5
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "known"), [("activation", "relu or gelu"), ("norm", "post or pre"), ("positions", "learned or sinusoidal")]
+)
+def test_export_unknown_choice_is_refused(key: str, known: str, opened: Open) -> None:
+    model = make_model()
+    model.config = model.config.model_copy(update={key: "another"})
+    with pytest.raises(ConfigError, match=f"^model.{key}: another cannot be exported, only {known}; use the run"):
+        opened(model)
+
+
+def test_export_unused_weight_is_refused(opened: Open) -> None:
+    model = make_model()
+    model.encoder.layers[1].feed_forward.gate = torch.nn.Linear(16, 24)
+    with pytest.raises(ConfigError, match=r"^encoder\.layers\.1\.feed_forward\.gate\.bias: the format has no place"):
+        opened(model)
 
 
 @pytest.mark.parametrize(

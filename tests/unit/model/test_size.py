@@ -1,11 +1,12 @@
 """A model's parameters are counted without building it: as many as the model has, and none is built without room."""
 
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import pytest
 import torch
 
+from oracles.variants import choices
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.data.vocabulary import PAD
 from transformer_cli.errors import MemoryShortage
@@ -13,25 +14,21 @@ from transformer_cli.model import size
 from transformer_cli.model.size import count_by_part, refuse_without_room
 from transformer_cli.model.transformer import Transformer
 
-CHOICES: dict[str, list[Any]] = {
-    "tie_embeddings": ["none", "target+output", "all"],
-    "positions": ["learned", "sinusoidal"],
-    "final_norm": [True, False],
-    "qkv_bias": [True, False],
-    "head_dim": [None, 3],
-}
+CHOICES = {**choices(), "head_dim": [None, 6]}
 SHAPE = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 3, "d_ff": 5, "max_length": 7}
 
 
 def test_it_is_as_large_as_it_is_counted() -> None:
-    for values in product(*CHOICES.values()):
-        config = ModelConfig.model_validate({**SHAPE, **dict(zip(CHOICES, values, strict=True))})
+    pairs = ((keys, values) for keys in combinations(CHOICES, 2) for values in product(*[CHOICES[key] for key in keys]))
+    for keys, values in pairs:
+        config = ModelConfig.model_validate({**SHAPE, **dict(zip(keys, values, strict=True))})
         source, target = (11, 11) if config.tie_embeddings == "all" else (13, 11)
-        model = Transformer(config, source_vocabulary=source, target_vocabulary=target, pad_id=PAD)
+        with torch.device("meta"):
+            model = Transformer(config, source_vocabulary=source, target_vocabulary=target, pad_id=PAD)
         parts = count_by_part(config, source, target)
-        assert sum(parts.values()) == sum(each.numel() for each in model.parameters()), values
+        assert sum(parts.values()) == sum(each.numel() for each in model.parameters()), (keys, values)
         for part in ("encoder", "decoder"):
-            assert parts[part] == sum(each.numel() for each in model.get_submodule(part).parameters()), values
+            assert parts[part] == sum(each.numel() for each in model.get_submodule(part).parameters()), (keys, values)
 
 
 @pytest.mark.parametrize(

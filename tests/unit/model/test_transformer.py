@@ -2,11 +2,13 @@
 
 import math
 from collections import Counter
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from oracles.variants import VARIANTS
 from small_model import SMALL, SOURCE, TARGET
 from transformer_cli.config.schema import ModelConfig, TrainingConfig, VectorsConfig
 from transformer_cli.data.vocabulary import PAD
@@ -65,10 +67,9 @@ def test_tied_weights_are_one_tensor(ties: str) -> None:
     assert count_parameters(model) == count_parameters(make_model()) - (n_tied - 1) * 12 * 16
 
 
-@pytest.mark.parametrize("ties", TIES)
-@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
-def test_every_weight_gets_a_gradient_and_moves(ties: str, positions: str) -> None:
-    model = make_model(tie_embeddings=ties, positions=positions)
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+def test_every_weight_gets_a_gradient_and_moves(variant: dict[str, Any]) -> None:
+    model = make_model(**variant)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     token_losses(model, SOURCE, TARGET).objective.backward()
     make_optimizer(model, TrainingConfig()).step()
@@ -129,8 +130,8 @@ def recorded() -> tuple[AttentionRecord, Tensor]:
     """What the small model attends to, and its logits."""
     model = make_model().eval()
     record = AttentionRecord()
-    memory = model.encode(SOURCE, record)
-    return record, model.output(model.decode(TARGET, memory, SOURCE, record))
+    encoded = model.encode(SOURCE, record)
+    return record, model.output(model.decode(TARGET, encoded, SOURCE, record))
 
 
 def test_recording_changes_nothing() -> None:

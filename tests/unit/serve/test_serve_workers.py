@@ -125,7 +125,7 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
     single: Translator, monkeypatch: pytest.MonkeyPatch, is_call: bool
 ) -> None:
     n_steps = 0
-    step = Transformer.step
+    read = Transformer.read
     futures: list[Future[Any]] = []
 
     def counted(self: Transformer, *arguments: Any) -> Any:
@@ -133,9 +133,9 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
         n_steps += 1
         if n_steps == 2:
             futures[0].cancel()
-        return step(self, *arguments)
+        return read(self, *arguments)
 
-    monkeypatch.setattr(Transformer, "step", counted)
+    monkeypatch.setattr(Transformer, "read", counted)
     with started() as them, held(them):
         futures.append(
             them.call(lambda: single.translate(LINES)) if is_call else them.translate(single, LINES, single.settings)

@@ -1,11 +1,14 @@
 """Muon: singular values near 1, stacked matrices, which weights it takes, and torch's own as the oracle."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from kinds import TrainTiny
+from oracles.small import make_model
+from oracles.variants import VARIANTS
 from outcomes import outcome
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.model.transformer import Transformer
@@ -45,7 +48,9 @@ def test_zeros_stay_zeros() -> None:
     assert not orthogonalized(torch.zeros(1, 4, 4)).any()
 
 
-def test_the_layers_matrices_are_all_that_muon_takes(model: Transformer) -> None:
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+def test_the_layers_matrices_are_all_that_muon_takes(variant: dict[str, Any]) -> None:
+    model = make_model(**variant)
     names = {id(weight): name for name, weight in model.named_parameters()}
     found = {names[id(weight)]: parts for weight, parts in layer_matrices(model).items()}
     wide = {name for name, weight in model.named_parameters() if ".layers." in name and weight.ndim == 2}

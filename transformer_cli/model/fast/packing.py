@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from transformer_cli.model.attention import KeysValues, MultiHeadAttention
+from transformer_cli.model.attention import Attend, attention
 from transformer_cli.model.fast.fused_loss import projected_losses
 from transformer_cli.model.loss import TokenLosses
 from transformer_cli.model.transformer import Transformer, look_ahead_mask
@@ -41,17 +41,17 @@ def packed_token_losses(
     on the CPU, wherever the model is.
     """
     labels = target[:, 1:]
-    real = labels != model.pad_id
+    mask = labels != model.pad_id
     device = model.output.weight.device
     encoder_input = Packed(source, source != model.pad_id, device)
-    decoder_input = Packed(target[:, :-1], real, device)  # what has a next token: all but <eos>
-    gold = _moved(labels[real], device)
+    decoder_input = Packed(target[:, :-1], mask, device)  # what has a next token: all but <eos>
+    gold = _moved(labels[mask], device)
     x = model.source_embedding(encoder_input.ids, encoder_input.positions)  # (source tokens, d_model)
-    memory = model.encoder(x, PackedAttention(encoder_input, encoder_input).attend)
+    encoded = model.encoder(x, in_groups(encoder_input, encoder_input))
     x = model.target_embedding(decoder_input.ids, decoder_input.positions)  # (target tokens, d_model)
-    attend_to_target = PackedAttention(decoder_input, decoder_input, look_ahead=True).attend
-    attend_to_source = PackedAttention(decoder_input, encoder_input).attend
-    hidden = model.decoder(x, model.decoder.keys_values(memory), attend_to_target, attend_to_source)
+    attend_to_target = in_groups(decoder_input, decoder_input, look_ahead=True)
+    attend_to_source = in_groups(decoder_input, encoder_input)
+    hidden = model.decoder(x, model.decoder.keys_values(encoded), attend_to_target, attend_to_source)
     return projected_losses(hidden, model.output, gold, label_smoothing=label_smoothing)
 
 
@@ -63,40 +63,39 @@ def _moved(tensor: Tensor, device: torch.device) -> Tensor:
 class Packed:
     """One side of a batch: the tokens of all sentences one after another, and their places in padded groups.
 
-    The example above, with GROUP = 2, is `Packed(ids, real)` of ids and real (3, 5). It has
+    The example above, with GROUP = 2, is `Packed(ids, mask)` of ids and mask (3, 5). It has
     ids         (10,): the ids of a a a b b c c c c c
     positions   (10,): 0 1 2 0 1 0 1 2 3 4
-    real        one bool (sentences, longest) per group, True where there is a token: (2, 3) and (1, 5)
+    masks       one bool (sentences, longest) per group, True where there is a token: (2, 3) and (1, 5)
     """
 
-    def __init__(self, ids: Tensor, real: Tensor, device: torch.device) -> None:
-        """ids int64 and real bool, both (batch, length); each sentence has a token, and padding is at the end.
+    def __init__(self, ids: Tensor, mask: Tensor, device: torch.device) -> None:
+        """ids int64 and mask bool, both (batch, length); each sentence has a token, and padding is at the end.
 
         device: where all of it is wanted.
         """
         size = GROUP if device.type == "cpu" else max(LARGE_GROUP, math.ceil(len(ids) / MOST_GROUPS))
-        self.ids = _moved(ids[real], device)
-        self.positions = _moved(torch.arange(ids.shape[1], device=ids.device).expand_as(ids)[real], device)
-        tokens = (real.flatten().cumsum(0) - 1).view_as(real)  # [[0 1 2 . .], [3 4 . . .], [5 6 7 8 9]]; dots: junk
-        self.real: list[Tensor] = []
-        is_real, padded = [], []
+        self.ids = _moved(ids[mask], device)
+        self.positions = _moved(torch.arange(ids.shape[1], device=ids.device).expand_as(ids)[mask], device)
+        tokens = (mask.flatten().cumsum(0) - 1).view_as(mask)  # [[0 1 2 . .], [3 4 . . .], [5 6 7 8 9]]; dots: junk
+        masks, padded = [], []
         for first in range(0, len(ids), size):
-            group = real[first : first + size]
+            group = mask[first : first + size]
             longest = int(group.sum(dim=1).max())
-            self.real.append(_moved(group[:, :longest], device))
-            is_real.append(group[:, :longest].flatten())
+            masks.append(group[:, :longest])
             padded.append(tokens[first : first + size, :longest].flatten())
-        is_token = torch.cat(is_real)
+        self.masks = [_moved(group, device) for group in masks]
+        slot_mask = torch.cat([group.flatten() for group in masks])
         # The token in each slot: 0 1 2 3 4 0 5 6 7 8 9. A padding slot holds any token (here 0): as a key it is masked,
         # and what it computes as a query is dropped by `unpad`.
-        self._token_of_slot = _moved(torch.cat(padded).masked_fill_(~is_token, 0), device)
-        self._slot_of_token = _moved(is_token.nonzero()[:, 0], device)  # 0 1 2 3 4 6 7 8 9 10
+        self._token_of_slot = _moved(torch.cat(padded).masked_fill_(~slot_mask, 0), device)
+        self._slot_of_token = _moved(slot_mask.nonzero()[:, 0], device)  # 0 1 2 3 4 6 7 8 9 10
 
     def pad(self, x: Tensor) -> list[Tensor]:
         """x (heads, tokens, depth) → one (sentences, heads, longest, depth) per group."""
         slots = _Pad.apply(x.transpose(0, 1), self._token_of_slot, self._slot_of_token)  # (slots, heads, depth)
-        groups = slots.split([group.numel() for group in self.real])
-        return [group.unflatten(0, real.shape).transpose(1, 2) for group, real in zip(groups, self.real, strict=True)]
+        groups = slots.split([mask.numel() for mask in self.masks])
+        return [group.unflatten(0, mask.shape).transpose(1, 2) for group, mask in zip(groups, self.masks, strict=True)]
 
     def unpad(self, groups: Sequence[Tensor]) -> Tensor:
         """The inverse of `pad`, (heads, tokens, depth); the contents of padding slots are dropped."""
@@ -104,32 +103,22 @@ class Packed:
         return _Unpad.apply(slots, self._slot_of_token).transpose(0, 1)
 
 
-class PackedAttention:
-    """Attention from one packed side of a batch to another, or to itself, group by group.
+def in_groups(target: Packed, source: Packed, *, look_ahead: bool = False) -> Attend:
+    """Returns attention from one packed side of a batch to another, or to itself, group by group.
 
-    may_attend: one bool mask per group, broadcast to (sentences, heads, target, source).
+    Sentence i of both is one pair. look_ahead: mask later positions; target and source are then the same.
+
+    Queries are (heads, target tokens, depth), and so is the result; keys and values (heads, source tokens, depth).
     """
+    masks = [mask[:, None, None, :] for mask in source.masks]  # (sentences, 1, 1, source)
+    if look_ahead:
+        masks = [mask & look_ahead_mask(mask.shape[-1], mask.device) for mask in masks]
 
-    def __init__(self, target: Packed, source: Packed, *, look_ahead: bool = False) -> None:
-        """Sentence i of both is one pair. look_ahead: mask later positions; target and source are then the same."""
-        self.target, self.source = target, source
-        self.may_attend = [real[:, None, None, :] for real in source.real]  # (sentences, 1, 1, source)
-        if look_ahead:
-            self.may_attend = [mask & look_ahead_mask(mask.shape[-1], mask.device) for mask in self.may_attend]
+    def attend(queries: Tensor, keys: Tensor, values: Tensor, dropout: nn.Dropout) -> Tensor:
+        groups = zip(target.pad(queries), source.pad(keys), source.pad(values), masks, strict=True)
+        return target.unpad([attention(q, k, v, dropout, may_attend=mask) for q, k, v, mask in groups])
 
-    def attend(self, attention: MultiHeadAttention, query: Tensor, source: KeysValues) -> Tensor:
-        """What `attention.forward` computes, group by group.
-
-        query (heads, target tokens, depth), as `attention.queries` gives it; source (heads, source tokens, depth).
-
-        Returns (target tokens, d_model).
-        """
-        padded = zip(self.target.pad(query), self.source.pad(source.keys), self.source.pad(source.values), strict=True)
-        heads = [
-            attention.attend(queries, KeysValues(keys, values), mask)
-            for (queries, keys, values), mask in zip(padded, self.may_attend, strict=True)
-        ]
-        return attention.join_heads(self.target.unpad(heads))
+    return attend
 
 
 class _Pad(torch.autograd.Function):
