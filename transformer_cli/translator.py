@@ -3,7 +3,6 @@
 Knows nothing of tables or pictures.
 """
 
-import json
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
@@ -15,7 +14,7 @@ from typing import cast
 import torch
 
 from transformer_cli.compute.devices import choose_device
-from transformer_cli.config.load import checked, override_decoding
+from transformer_cli.config.load import changed_decoding, checked, plain
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.fitting import Fitting, Line, OnError, readable
@@ -26,7 +25,7 @@ from transformer_cli.data.reading import ends, upper
 from transformer_cli.data.sentences import Span, join
 from transformer_cli.data.vocabulary import EOS, UNK, UNWRITTEN
 from transformer_cli.decoding.engine import Engine, TransformerEngine
-from transformer_cli.decoding.interface import Hypothesis
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, nothing
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
 from transformer_cli.errors import ConfigError, DataError, TfmError
 from transformer_cli.model.transformer import Transformer
@@ -122,6 +121,7 @@ class Translator:
         self.device = device
         self.engine, self.checkpoints = _open_engine((run, *others), device, batches_at_a_time=batches_at_a_time)
         self.options = Options()
+        self._before_step: BeforeStep = nothing
         self.settings = SearchSettings(decoding=run.config.decoding)  # as the (first) run's own config says
 
     @staticmethod
@@ -138,12 +138,11 @@ class Translator:
         ConfigError for another name, or for a value that an option cannot have.
         """
         of_text, of_search = (  # as they are now, or as they are named
-            {field.name: named.pop(field.name, getattr(now, field.name)) for field in fields(now)}
+            {field.name: plain(named.pop(field.name, getattr(now, field.name))) for field in fields(now)}
             for now in (self.options, self.settings)
         )
-        overrides = [f"decoding.{name}={json.dumps(value, default=repr)}" for name, value in named.items()]
         if isinstance(of_search["decoding"], DecodingConfig):  # else `checked` says so
-            of_search["decoding"] = override_decoding(of_search["decoding"], overrides)
+            of_search["decoding"] = changed_decoding(of_search["decoding"], named)
         other = copy(self)
         other.options, other.settings = checked(Options, of_text), checked(SearchSettings, of_search)
         return other
@@ -214,6 +213,12 @@ class Translator:
         searching = copy(self)
         searching.settings = settings
         return searching._translate(lines, searching._begin(), keys, lambda n_lines: None)
+
+    def calling(self, before_step: BeforeStep) -> "Translator":
+        """Returns a translator whose searches call this before each step, and end when it raises."""
+        other = copy(self)
+        other._before_step = before_step
+        return other
 
     def stream(
         self,
@@ -296,7 +301,10 @@ class Translator:
         written = {row: self._translation(line, [NOTHING]) for row, line in enumerate(lines) if not line.read}
         done(len(written))
         ids, numbers = [lines[row].read.ids for row in wordy], [keys[row] for row in wordy]
-        for rows, found in self.engine.translate(ids, self.settings, prefix=prefix, keys=numbers):
+        searching = self.engine.translate(
+            ids, self.settings, prefix=prefix, keys=numbers, before_step=self._before_step
+        )
+        for rows, found in searching:
             for row, hypotheses in zip((wordy[row] for row in rows), found, strict=True):  # while others are translated
                 written[row] = self._translation(lines[row], hypotheses)
             done(len(rows))

@@ -22,6 +22,7 @@ from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.inspection.numbers import inspect_sentence
 from transformer_cli.runs.run import Run
 from transformer_cli.translator import Options, Translation, Translator, whole
 
@@ -241,6 +242,20 @@ def test_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path, change:
     )
 
 
+def test_with_options_takes_numbers_of_numpy(translator: Translator) -> None:
+    sentence = "Der alte Hund singt im Park."
+    named = translator.with_options(beam_size=np.int64(3), n_best=np.int32(2), length_penalty=np.float32(0.5))
+    wanted = translator.with_options(beam_size=3, n_best=2, length_penalty=0.5)
+    assert named.translations([sentence]) == wanted.translations([sentence])
+
+
+def test_repr_of_what_a_notebook_shows_is_short(tiny: Run, translator: Translator) -> None:
+    inspection = inspect_sentence(translator, "Der alte Hund singt im Park.")
+    for shown in (tiny, tiny.codecs, inspection):
+        assert len(repr(shown)) < 1_000, repr(shown)[:2_000]
+    assert str(tiny.folder) in repr(tiny)
+
+
 @pytest.mark.parametrize(
     ("named", "said"),
     [
@@ -252,7 +267,8 @@ def test_runs_of_other_codecs_are_no_ensemble(tiny: Run, tmp_path: Path, change:
         ({"prefix": None}, r"^prefix: .*, not None$"),
         ({"keep_unk": "yes"}, r"^keep_unk: Input should be a valid boolean, not 'yes'$"),
         ({"decoding": "greedy"}, r"^decoding: .*, not 'greedy'$"),
-        ({"temperature": np.float32(1)}, r"decoding\.temperature: must be a number, not .*1\.0"),
+        ({"temperature": "warm"}, r"^temperature='warm': decoding\.temperature: must be a number, not warm"),
+        ({"beam_size": 0}, r"^beam_size=0: decoding\.beam_size: must be at least 1, not 0$"),
         ({"beam": 5}, r"decoding\.beam.*unknown key"),
     ],
 )

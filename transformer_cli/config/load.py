@@ -68,6 +68,21 @@ def override_decoding(
     return _validated(tree, last, given=given).decoding
 
 
+def changed_decoding(decoding: DecodingConfig, named: Mapping[str, object]) -> DecodingConfig:
+    """Returns the settings with others in the place of those that are named. Raises ConfigError as `override_decoding`.
+
+    NumPy's numbers are as good as Python's.
+    """
+    values = {name: plain(value) for name, value in named.items()}
+    given = [(("decoding", name), f"{name}={value!r}") for name, value in values.items()]
+    return _validated({"decoding": {**decoding.model_dump(), **values}}, "decoding", given=given).decoding
+
+
+def plain(value: Any) -> Any:
+    """Returns a number of NumPy as one of Python, and anything else as it is."""
+    return value.item() if type(value).__module__ == "numpy" and value.shape == () else value
+
+
 def checked(kind: type[T], values: Mapping[str, object]) -> T:
     """Returns a dataclass with these values. Raises ConfigError for one that is not of its field's type."""
     for name, hint in get_type_hints(kind).items():

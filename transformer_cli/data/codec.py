@@ -141,7 +141,7 @@ class SubwordCodec:
     """
 
     lowercase: bool
-    model: bytes
+    model: bytes = field(repr=False)
     """SentencePiece's model"""
     algorithm: Literal["bpe", "unigram"] = "bpe"
     dropout: float = field(default=0.0, compare=False)

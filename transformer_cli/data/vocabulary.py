@@ -31,6 +31,9 @@ class Vocabulary:
 
     tokens: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self.tokens):,} tokens)"
+
     def __post_init__(self) -> None:
         assert self.tokens[: len(SPECIALS)] == SPECIALS
 

@@ -21,7 +21,7 @@ from transformer_cli.compute.devices import saturates_int8
 from transformer_cli.compute.memory import room_for
 from transformer_cli.data.vocabulary import UNWRITTEN
 from transformer_cli.decoding.engine import BATCH_POSITIONS, MOST_ROWS, Translated, longest_first
-from transformer_cli.decoding.interface import Hypothesis, score
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, nothing, score
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 
@@ -83,8 +83,9 @@ class CTranslate2Engine:
         *,
         prefix: Ids,
         keys: Sequence[int],
+        before_step: BeforeStep = nothing,
     ) -> Iterator[Translated]:
-        """See `Engine`."""
+        """See `Engine`; CTranslate2 takes its steps by itself."""
         limits = [settings.limit(len(ids), self.max_length) for ids in sentences]
         decoding, begin = settings.decoding, _names(self._target, prefix)
         is_greedy = decoding.beam_size == 1

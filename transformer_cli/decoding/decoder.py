@@ -1,8 +1,7 @@
 """The Transformer as a decoder for a search: ids in, hypotheses out. Knows no words and no files."""
 
 import math
-from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,16 +14,12 @@ from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNWRITTEN
 from transformer_cli.decoding.beam import beam_search
 from transformer_cli.decoding.constraints import Constraints
 from transformer_cli.decoding.greedy import greedy
-from transformer_cli.decoding.interface import Hypothesis, Rules, Step, StepDecoder
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Rules, Step, StepDecoder, nothing
 from transformer_cli.decoding.sampling import sample, uniform_numbers
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.attention import RecordedAttention
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.transformer import Transformer
-
-before_each_step: ContextVar[Callable[[], object]] = ContextVar("before_each_step", default=lambda: None)
-"""What is called in this thread before each step of a search, and ends it by raising: a server sets it, to look whether
-anybody still waits."""
 
 
 @torch.inference_mode()
@@ -35,20 +30,21 @@ def decode(
     *,
     prefix: Sequence[int] = (),
     keys: Sequence[int] | None = None,
+    before_step: BeforeStep = nothing,
 ) -> list[list[Hypothesis]]:
     """Returns the n best translations of each sentence of a batch, or so many samples; the best score first.
 
     A sentence that has fewer translations gets fewer. models: one, or several of the same vocabularies and on the same
     device, which predict the mean of their probabilities. sentences: ids without <sos> and <eos>, at least one per
     sentence, and no more than any model has positions for. prefix: ids with which each translation has to begin. keys:
-    for each sentence the number that its samples are keyed by (None: 0, 1, …).
+    for each sentence the number that its samples are keyed by (None: 0, 1, …). before_step: is called before each step.
 
-    Raises MemoryShortage.
+    Raises MemoryShortage, and what before_step raises, which so ends the search.
     """
     decoding, device = settings.decoding, next(models[0].parameters()).device
     limits = [min(settings.limit(len(ids), model.config.max_length) for model in models) for ids in sentences]
     with room_for(partial(_too_large, sentences, limits, settings)):
-        decoder = TransformerDecoder(models, pad_ids(sentences).to(device))
+        decoder = TransformerDecoder(models, pad_ids(sentences).to(device), before_step)
         rules = Rules(
             max_tokens=torch.tensor(limits, device=device),
             sos=SOS,
@@ -96,15 +92,19 @@ class TransformerDecoder:
     what it attends to: the mean of the models' attention, each over its heads.
     """
 
-    def __init__(self, models: Sequence[Transformer], source: Tensor) -> None:
-        """Encodes source by each model: int64 (sentences, source), from <sos> to <eos>, padded at the end."""
+    def __init__(self, models: Sequence[Transformer], source: Tensor, before_step: BeforeStep = nothing) -> None:
+        """Encodes source by each model: int64 (sentences, source), from <sos> to <eos>, padded at the end.
+
+        before_step: is called before each `read`, and ends a search by raising.
+        """
         self._models = models
+        self._before_step = before_step
         self._caches = [model.start(source) for model in models]
         self._is_word = (source != PAD) & (source != SOS) & (source != EOS)  # (rows, source)
 
     def read(self, tokens: Tensor) -> Step:
         """See `interface.StepDecoder`."""
-        before_each_step.get()()
+        self._before_step()
         logits, attention = zip(*map(partial(_read, tokens), self._models, self._caches), strict=True)
         first, *others = (each.mean(dim=1) for each in attention)  # over all heads
         attended = sum(others, first).masked_fill(~self._is_word, -1.0).argmax(dim=1)

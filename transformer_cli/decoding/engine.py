@@ -12,7 +12,7 @@ import torch
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.data.lengths import groups_by_length
 from transformer_cli.decoding.decoder import decode
-from transformer_cli.decoding.interface import Hypothesis
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, nothing
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.transformer import Transformer
 
@@ -42,12 +42,14 @@ class Engine(Protocol):
         *,
         prefix: Sequence[int],
         keys: Sequence[int],
+        before_step: BeforeStep = nothing,
     ) -> Iterator[Translated]:
         """Yields batches as they are done, in any order, while others are translated; each row comes once.
 
         sentences: ids without <sos> and <eos>, at least one each, and no more than there are positions for. prefix: ids
-        with which every translation begins. keys: for each sentence the number that its samples are keyed by. Raises
-        ConfigError or MemoryShortage.
+        with which every translation begins. keys: for each sentence the number that its samples are keyed by.
+        before_step: is called before each step of a batch, where the engine takes steps one by one. Raises ConfigError
+        or MemoryShortage, and what before_step raises.
         """
 
 
@@ -74,6 +76,7 @@ class TransformerEngine:
         *,
         prefix: Sequence[int],
         keys: Sequence[int],
+        before_step: BeforeStep = nothing,
     ) -> Iterator[Translated]:
         """See `Engine`."""
         positions = BATCH_POSITIONS if self._on_cpu else LARGE_BATCH_POSITIONS
@@ -81,7 +84,7 @@ class TransformerEngine:
 
         def decode_batch(rows: Sequence[int]) -> list[list[Hypothesis]]:
             ids, numbers = [sentences[row] for row in rows], [keys[row] for row in rows]
-            return decode(self.models, ids, settings, prefix=prefix, keys=numbers)
+            return decode(self.models, ids, settings, prefix=prefix, keys=numbers, before_step=before_step)
 
         with SideBySide(min(self._batches_at_a_time, len(batches)) or 1) as workers:
             yield from zip(batches, workers.run(decode_batch, batches), strict=True)

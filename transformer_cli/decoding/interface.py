@@ -5,12 +5,20 @@ searched. A row is one hypothesis in the making. Rows of a sentence are neighbou
 `beam_size` in beam search, where sentences may have different numbers of them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
 
 from transformer_cli.decoding.constraints import Constraints
+
+BeforeStep = Callable[[], object]
+"""What is called before each step of a search, and ends it by raising: a server looks whether anybody still waits"""
+
+
+def nothing() -> None:
+    """Do nothing before a step."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import logging
 import math
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any, Literal
 
@@ -94,19 +94,19 @@ class Inspection:
     target_tokens: list[str]
     """what the decoder reads: <sos> and the translation; after each token it writes the next one"""
     target_ids: list[int]
-    encoder_self: list[RecordedAttention]
+    encoder_self: list[RecordedAttention] = field(repr=False)
     """one per layer: source × source"""
-    decoder_self: list[RecordedAttention]
+    decoder_self: list[RecordedAttention] = field(repr=False)
     """one per layer: target × target"""
-    cross: list[RecordedAttention]
+    cross: list[RecordedAttention] = field(repr=False)
     """one per layer: target × source"""
-    without_positions: Tensor
+    without_positions: Tensor = field(repr=False)
     """the source embeddings as the model scales them (× √d_model by default): (source, d_model)"""
-    before: Tensor
+    before: Tensor = field(repr=False)
     """the same plus position vectors, the encoder's input: (source, d_model)"""
-    after: Tensor
+    after: Tensor = field(repr=False)
     """the encoder's output: (source, d_model)"""
-    after_untrained: Tensor | None
+    after_untrained: Tensor | None = field(repr=False)
     """the output of the untrained encoder, drawn from the run's seed; None if no word occurs twice or nobody asked.
 
     That encoder reads no pretrained vectors, even if training began with some.

@@ -27,7 +27,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -84,9 +84,9 @@ class Opened(ABC):
     """All that translation needs of a folder, apart from the weights: an opened `Run`, or an `Exported` one."""
 
     folder: Path
-    config: Config
-    codecs: Codecs
-    identity: Identity
+    config: Config = field(repr=False)
+    codecs: Codecs = field(repr=False)
+    identity: Identity = field(repr=False)
 
     @property
     @abstractmethod

@@ -28,6 +28,7 @@ from transformer_cli.data.held import Link
 from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.data.markup import Document
 from transformer_cli.data.sentences import Span, join
+from transformer_cli.decoding.interface import BeforeStep
 from transformer_cli.errors import DataError, MemoryShortage, TfmError
 from transformer_cli.inspection.choices import decoder_choices, translate_from
 from transformer_cli.inspection.numbers import in_the_plane, inspect_translation, rounded
@@ -336,8 +337,10 @@ async def _looked(request: Request, asked: SentenceQuestion, look: Look) -> Resp
     _refuse_beyond(len(asked.q), service.limits.characters, "characters")
     translator, _, _ = service.directions.choose(asked.source, asked.target, asked.q)
 
-    def compute() -> bytes:
-        translation = translate_from(translator, asked.q, asked.prefix, most_tokens=service.limits.inspected)
+    def compute(check: BeforeStep) -> bytes:
+        translation = translate_from(
+            translator.calling(check), asked.q, asked.prefix, most_tokens=service.limits.inspected
+        )
         return bytes(JSONResponse(look(translator, translation)).body)
 
     with ExitStack() as held:

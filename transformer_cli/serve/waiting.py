@@ -14,12 +14,13 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from time import monotonic
 from typing import Any
 
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.data.fitting import Fitting, Line
-from transformer_cli.decoding.decoder import before_each_step
+from transformer_cli.decoding.interface import BeforeStep
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.serve.questions import Limits
@@ -41,7 +42,7 @@ class _Unwanted(Exception):
 class _Call:
     """A function that a worker calls: what is not translation of lines."""
 
-    function: Callable[[], Any]
+    function: Callable[[BeforeStep], Any]
     n_left: int
     """how many lines it counts for"""
     future: "Future[Any]" = field(default_factory=Future)
@@ -115,9 +116,10 @@ class Workers:
             _Lines(translator, lines, settings, keys or range(len(lines)), are_sentences, n_left=len(lines))
         )
 
-    def call(self, function: Callable[[], Any], n_lines: int = 1) -> "Future[Any]":
+    def call(self, function: Callable[[BeforeStep], Any], n_lines: int = 1) -> "Future[Any]":
         """Have a function called in a worker, which has its share of torch's threads. Raises Busy.
 
+        function: gets what ends a search that nobody waits for any more, for `Translator.calling`.
         n_lines: how many lines it counts for in the queue.
         """
         return self._add(_Call(function, n_lines))
@@ -145,12 +147,12 @@ class Workers:
         """A worker: take what waits until the server ends."""
         while (work := self._next()) is not None:
             futures = [work.future] if isinstance(work, _Call) else [job.future for job, _ in work]
-            before_each_step.set(lambda futures=futures: _check_wanted(futures))  # type: ignore[misc]
+            check = partial(_check_wanted, futures)
             try:
                 if isinstance(work, _Call):
-                    _end(work.future, work.function())
+                    _end(work.future, work.function(check))
                 else:
-                    _translate(work, self._limits)
+                    _translate(work, self._limits, check)
             except Exception as error:
                 for future in futures:
                     _end(future, error)
@@ -200,14 +202,17 @@ def _check_wanted(futures: "Sequence[Future[Any]]") -> None:
         raise _Unwanted
 
 
-def _translate(slices: Sequence[_Slice], limits: Limits) -> None:
-    """Translate slices together. A line that is too long fails only the job that it belongs to."""
+def _translate(slices: Sequence[_Slice], limits: Limits, check: BeforeStep) -> None:
+    """Translate slices together. A line that is too long fails only the job that it belongs to.
+
+    check: is called before each step of the search, and ends it by raising.
+    """
     read = [(job, indices, found) for job, indices in slices if (found := _read(job, indices, limits)) is not None]
     if not read:
         return
     job, _, _ = read[0]
     translations = iter(
-        job.translator.translate_lines(
+        job.translator.calling(check).translate_lines(
             [line for _, _, lines in read for line in lines],
             job.settings,
             keys=[job.keys[index] for job, indices, _ in read for index in indices],

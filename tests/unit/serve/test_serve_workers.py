@@ -41,7 +41,7 @@ def held(them: Workers, n_workers: int = 1) -> Iterator[None]:
         go_on.wait()
 
     for _ in range(n_workers):
-        them.call(hold)
+        them.call(lambda check: hold())
     begun.wait()
     try:
         yield
@@ -138,7 +138,9 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
     monkeypatch.setattr(Transformer, "read", counted)
     with started() as them, held(them):
         futures.append(
-            them.call(lambda: single.translate(LINES)) if is_call else them.translate(single, LINES, single.settings)
+            them.call(lambda check: single.calling(check).translate(LINES))
+            if is_call
+            else them.translate(single, LINES, single.settings)
         )
     assert n_steps == 2
 
@@ -150,7 +152,7 @@ def test_no_more_waits_than_may(single: Translator) -> None:
             them.translate(single, LINES[:2], single.settings)
         last = them.translate(single, LINES[:1], single.settings)
         with pytest.raises(Busy):
-            them.call(int)
+            them.call(lambda check: 0)
         assert first.cancel()
-        assert them.call(int) is not None
+        assert them.call(lambda check: 0) is not None
     assert len(last.result()) == 1
