@@ -44,7 +44,8 @@ def prepare(
 ) -> Prepared:
     """Make the dataset that `config.data` describes, unless it exists already.
 
-    Either way, warnings say if pairs of its held-out splits occur in its training split, and what else looks wrong.
+    Either way, a warning says if pairs of its held-out splits occur in its training split; where it is made, others say
+    what else looks wrong.
 
     source_dir: a folder with Multi30k's files, instead of the download. codec_dir: with data.codec, the folder of the
     run that it names, as `runs.prepare.find_codec` finds it. Raises DataError or ConfigError; DataError also if the
@@ -73,7 +74,6 @@ def prepare(
     if folder.exists():
         manifest = Dataset.open(folder).manifest
         warn_of_overlap(manifest)
-        warn_of_text(folder, manifest)
         with suppress(OSError):  # the folder may be somebody else's, or read-only
             os.utime(folder)  # `tfm train` uses the dataset that was prepared last
         return Prepared(folder, manifest, created=False)
