@@ -68,6 +68,18 @@ def die(trainer, batches):
 
 Trainer.step = die
 """
+BOTH_ARE_KILLED = """
+from transformer_cli.training.trainer import Trainer
+
+step = Trainer.step
+
+def die(trainer, batches):
+    if trainer.state.step == 5:  # in the second epoch
+        os.kill(os.getpid(), signal.SIGKILL)
+    step(trainer, batches)
+
+Trainer.step = die
+"""
 RANK_1_HAS_NO_DATA = """
 if rank == 1:
     os.mkdir("elsewhere")
@@ -167,6 +179,22 @@ def test_two_processes_cut_text_anew_as_one_does(
     assert code == 0, lines
     alone = train(load_config(corpus / "subwords.yaml", SAMPLED), data_dir=subword_data, runs_dir=tmp_path / "alone")
     assert_same_but_for_rounding(folder / "runs/tiny", alone, steps=8)
+
+
+def test_two_processes_with_lanes_that_were_killed_end_bit_for_bit_as_if_they_were_not(
+    forks: Forks, corpus: Path, project: Path, tmp_path: Path
+) -> None:
+    lanes = ("training.lanes=2", "training.batch_size=67", "training.epochs=3", "training.save_minutes=1e-9")
+    folders = [beside(project / "data", tmp_path / name) for name in ("whole", "killed")]
+    whole, killed, resumed = (
+        train_two(forks, folder, corpus / "tiny.yaml", lanes, before)
+        for folder, before in ((folders[0], ""), (folders[1], BOTH_ARE_KILLED), (folders[1], ""))
+    )
+    assert [code for code, _ in (whole, killed, resumed)] == [0, 1, 0], (whole, killed, resumed)
+    assert any(line.startswith("resuming from the save at step 5 (epoch 2, 2 ") for line in resumed[1]), resumed
+    assert not any("weights are not the same" in line for _, lines in (whole, resumed) for line in lines)
+    one, other = (outcome(Run.open(folder / "runs/tiny")) for folder in folders)
+    assert one == other
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,6 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "spacy": "data.words",
     "tensorboard": "training.record",
     "torch.distributed": "compute.world",
-    "torch.nn.parallel": "compute.world",
     "torchtext": "data.vocabulary",
     "tqdm": "system.progress",
     "typer": "commands",

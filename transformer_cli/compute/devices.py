@@ -64,9 +64,12 @@ def choose_precision(setting: str, device: torch.device) -> Precision:
     return "float32"
 
 
-def choose_lanes(setting: int | None) -> int:
-    """Returns in how many lanes a CPU computes a batch: the set number, else one for each core, 8 at most."""
-    return setting or min(MOST_LANES, available_cores())
+def choose_lanes(setting: int | None, world: World) -> int:
+    """Returns in how many lanes each process computes on a CPU: the set number, else one for each core that it has.
+
+    The processes of a machine share its cores; each has at least one lane, and at most 8.
+    """
+    return setting or min(MOST_LANES, max(1, available_cores() // world.local_size))
 
 
 def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:

@@ -8,10 +8,9 @@ import logging
 import os
 import secrets
 import time
-import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +41,6 @@ class World:
     """the rank among the processes on this machine"""
     local_size: int = 1
     """how many processes there are on this machine"""
-    _shared: list[Any] = field(default_factory=list, init=False, compare=False, repr=False)
-    """the modules whose gradients are shared, while the processes are connected"""
 
     @staticmethod
     def from_environment() -> "World":
@@ -100,9 +97,6 @@ class World:
             raise
         finally:
             package.setLevel(level)
-            for module in self._shared:  # these hold the process group: gloo might wait for ever for its end
-                module.reducer = module.logger = None
-            self._shared.clear()
             # After an error the connection lasts until the process has said it and ended. If it left in order, the
             # others would end at once, and torchrun ends all as soon as one has ended. They may be dead, too.
             if is_orderly:
@@ -170,33 +164,21 @@ class World:
             for tensor in (*module.parameters(), *module.buffers()):
                 dist.broadcast(tensor.detach(), src=0)
 
-    def share_gradients(self, module: "nn.Module") -> "nn.Module":
-        """Wrap a module so that its backward pass leaves the mean gradient over all processes (see `pass_of`)."""
-        if self.size == 1:
-            return module
-        from torch.nn.parallel import DistributedDataParallel
+    def add_up(self, tensors: Sequence["torch.Tensor"]) -> None:
+        """Replace tensors by their sums over all processes, which have tensors of the same shapes, on one device.
 
-        with self._watched(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 renames broadcast_buffers; 2.6 needs it
-            # gradients are views of what is sent: a copy of each would take as much memory as the weights
-            shared = DistributedDataParallel(module, broadcast_buffers=False, gradient_as_bucket_view=True)
-        self._shared.append(shared)
-        return shared
-
-    @contextmanager
-    def pass_of(self, module: Any, *, is_last: bool) -> Iterator[None]:
-        """Run one of the forward and backward passes whose gradients add up; the processes share them in the last one.
-
-        module: the result of `share_gradients`. Every process makes a last pass, however many passes it made before.
+        All of them travel as one, which takes as much memory again.
         """
         if self.size == 1:
-            yield
-        elif is_last:
-            with self._watched():
-                yield
-        else:
-            with module.no_sync():
-                yield
+            return
+        import torch
+        import torch.distributed as dist
+
+        with self._watched():
+            flat = torch.cat([tensor.flatten() for tensor in tensors])
+            dist.all_reduce(flat)
+        for tensor, total in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
+            tensor.copy_(total.view_as(tensor))
 
     @contextmanager
     def _watched(self) -> Iterator[None]:

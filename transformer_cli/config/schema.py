@@ -330,8 +330,8 @@ class TrainingConfig(Section):
     device: Annotated[Device, Shapes.NOTHING] = "auto"
     """auto, cpu, cuda, cuda:N or mps"""
     lanes: Annotated[int, Field(ge=1, le=64)] | None = None
-    """on the CPU: shares of a batch that are computed side by side, each by one thread; they decide the last digits of
-    the weights (null: as many as the machine has cores, at most 8, when the run begins)"""
+    """on the CPU: shares of a batch that a process computes side by side, each by one thread; they decide the last
+    digits of the weights (null: as many as the process has cores, at most 8, when the run begins)"""
     num_threads: Annotated[Annotated[int, Field(ge=1, le=1024)] | None, Shapes.NOTHING] = None
     """CPU threads (null: torch's choice); those beyond the lanes do nothing in training"""
 

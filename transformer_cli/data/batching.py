@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from transformer_cli.compute.world import World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.lengths import Rows
@@ -46,16 +45,6 @@ def plan_epoch(split: EncodedSplit, rows: Rows, training: TrainingConfig, epoch:
         chunk = order[start : start + pool]
         batches += _cut(_by_length(split, chunk), split, training)
     return [batches[index] for index in generator.permutation(len(batches))]
-
-
-def share_of(split: EncodedSplit, rows: Rows, world: World) -> Rows:
-    """Returns this process's share of a batch, of short and long sentences alike.
-
-    The share is empty if the rank is not below the number of rows.
-    """
-    if world.size == 1:
-        return rows
-    return _by_length(split, rows)[world.rank :: world.size]  # 5 rows, 2 processes: 0, 2, 4 and 1, 3
 
 
 def parts_by_length(split: EncodedSplit, rows: Rows, tokens: int) -> list[Rows]:

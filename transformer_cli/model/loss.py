@@ -3,7 +3,6 @@
 Knows ids and the model. Does not know the batches of an epoch, the optimiser, or how its fast form is computed.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -39,20 +38,6 @@ def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_sm
         return TokenLosses(nll.sum(), nll.detach())
     objective = nn.functional.cross_entropy(logits, gold, reduction="sum", label_smoothing=label_smoothing)
     return TokenLosses(objective, nn.functional.cross_entropy(logits.detach(), gold, reduction="none"))
-
-
-class TokenLoss(nn.Module):
-    """`token_losses`, or a fast form of it, as a module: DistributedDataParallel wraps a module's forward pass."""
-
-    def __init__(self, model: Transformer, form: Callable[..., TokenLosses], *, label_smoothing: float) -> None:
-        super().__init__()
-        self.model = model
-        self.form = form
-        self.label_smoothing = label_smoothing
-
-    def forward(self, source: Tensor, target: Tensor) -> TokenLosses:
-        """source, target: as in `token_losses`."""
-        return self.form(self.model, source, target, label_smoothing=self.label_smoothing)
 
 
 def sum_by_row(nll: Tensor, target: Tensor, pad_id: int) -> tuple[Tensor, Tensor]:

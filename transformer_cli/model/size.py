@@ -42,20 +42,19 @@ def refuse_without_room(
     device: "torch.device | None" = None,
     frozen: Collection[str] | None = None,
     by_muon: bool = False,
-    lanes: int = 1,
+    gradients: int = 1,
     processes: int = 1,
 ) -> None:
     """Raises MemoryShortage, with both numbers, if a model needs more memory than is free.
 
     vocabularies: the sizes of the source's and the target's. whose: what the error begins with. frozen: the parts that
     will not be trained (None: the model is only loaded). by_muon: whether the layers' matrices have one moment, not
-    two. lanes: how many gradients the CPU holds at a time. processes: how many of them share the memory of the CPU.
+    two. gradients: how many training holds at a time. processes: how many of them share the memory of the CPU.
     """
     parts = count_by_part(config, *vocabularies)
     total = sum(parts.values())
     kept = total  # numbers in all: weights, gradients and moments
     if frozen is not None:
-        gradients = lanes if device is None or device.type == "cpu" else 1
         by_adam, muon = gradients + 2, max(gradients, 3) + 1  # its step holds momenta and directions beside a gradient
         each = {"encoder": muon, "decoder": muon} if by_muon else {}  # almost all of a layer is matrices
         kept += sum(each.get(part, by_adam) * count for part, count in parts.items() if part not in frozen)

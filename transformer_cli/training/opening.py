@@ -52,7 +52,7 @@ def open_run(
     of these cases nothing but the lock has been written, and nothing has been moved.
     """
 
-    lanes = choose_lanes(config.training.lanes)
+    lanes = choose_lanes(config.training.lanes, world)
 
     def open_dataset(data: DataConfig, lanes: int) -> Dataset:
         codec_dir = find_codec(data, folder.parent) if data.fingerprint is None else None
@@ -63,7 +63,7 @@ def open_run(
             device=device,
             frozen=config.training.freeze,
             by_muon=config.training.optimizer == "muon",
-            lanes=lanes if world.size == 1 else 1,
+            gradients=max(lanes if device.type == "cpu" else 1, min(world.size, 2)),  # what is sent is one more
             processes=world.local_size,
         )
         return dataset
@@ -90,7 +90,7 @@ def open_run(
         else:
             run = Run.open(folder)
             _check_settings(run, config, data_dir)  # before the dataset, which need not be there any more
-            lanes = choose_lanes(run.config.training.lanes)
+            lanes = choose_lanes(run.config.training.lanes, world)
             opened = load_opened(run, open_dataset(run.config.data, lanes))
             if config.data.fingerprint is None:
                 _refuse_other_text(

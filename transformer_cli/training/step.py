@@ -1,20 +1,21 @@
 """One optimiser step: the gradient of some batches' mean loss, clipped, then an update. Knows no epochs, runs or files.
 
-On the CPU each batch is computed in lanes: shares of it, each with a gradient of its own and each the work of one
-thread. The gradients are added in the lanes' order. So threads wait for each other a few times a step, not in every
-operation, and a step is a function of (weights, moments, batches, step number, number of lanes), whatever the number of
-threads: dropout follows from (seed, step number, rank, lane), and each sum is formed by one thread.
+A batch is cut into parts of similar lengths, and each part is dealt out, sentence by sentence, to the lanes of all
+processes. A step is the sum of the gradients of all lanes:
 
-    batch  ─┬─ lane 0: part, part, … → gradient ─┐
-            └─ lane 1: part, part, … → gradient ─┴─ sum → clipped → update
+    batch ── parts ─┬─ process 0 ─┬─ lane 0: its sentences of part, part, … → gradient ─┐
+                    │             └─ lane 1: its sentences of part, part, … → gradient ─┴─ sum ─┐
+                    └─ process 1 ─── …                                                    sum ─┴─ sum → clipped → update
 
-On GPUs and under torchrun there is one lane, with all threads. Under torchrun every process takes the same step: each
-computes its part of the batches, and gradients are shared.
+On the CPU a lane is the work of one thread. So threads wait for each other a few times a step, not in every operation,
+and a step is a function of (weights, moments, batches, step number, number of processes and lanes), whatever the number
+of threads: dropout follows from (seed, step number, rank, lane), gradients are added in the lanes' order, and each sum
+is formed by one thread. On a GPU a process has one lane.
 """
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -29,18 +30,17 @@ from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
-from transformer_cli.data.batching import Batch, collate, parts_by_length, share_of, target_tokens
+from transformer_cli.data.batching import Batch, collate, parts_by_length, target_tokens
 from transformer_cli.data.dataset import EncodedSplit
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.sampling import mixed_seed
 from transformer_cli.model.fast.dropout import FastDropout, drawing_from
 from transformer_cli.model.fast.packing import packed_token_losses
-from transformer_cli.model.loss import TokenLoss, token_losses
+from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.training.optimisers import make_optimizer
 
-PART = 4096  # how many target tokens of a batch the CPU computes at a time, all lanes together, to bound memory
-WHOLE = sys.maxsize
+PART = 4096  # how many target tokens of a batch a CPU computes at a time, in all lanes together, to bound memory
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,12 @@ class Learner:
         self.world = world
         self.precision: Precision = settings.precision
         form = packed_token_losses if settings.fast else token_losses
-        loss = TokenLoss(self.model, form, label_smoothing=settings.label_smoothing)
-        self.token_loss = world.share_gradients(loss)
-        is_split = device.type == "cpu" and world.size == 1
-        self.lanes = choose_lanes(settings.lanes) if is_split else 1
-        self._draws_apart = device.type == "cpu" and any(isinstance(each, FastDropout) for each in model.modules())
+        self._token_losses = partial(form, self.model, label_smoothing=settings.label_smoothing)
+        is_cpu = device.type == "cpu"
+        self.lanes = choose_lanes(settings.lanes, world) if is_cpu else 1
+        self._draws_apart = is_cpu and any(isinstance(each, FastDropout) for each in model.modules())
         n_workers = min(self.lanes, torch.get_num_threads()) if self._draws_apart else 1  # torch's has one generator
-        self.workers = SideBySide(n_workers, threads=1) if is_split else IN_CALLER
+        self.workers = SideBySide(n_workers, threads=1) if is_cpu else IN_CALLER
         self.optimizer = make_optimizer(self.model, settings, self.workers)
         self._weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         self._is_warm = False
@@ -92,71 +91,66 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
-    def gradient(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss | None:
-        """Compute the gradient of the mean loss over the target tokens of all these batches, and clip it.
+    def gradient(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss:
+        """Set the weights' gradients to that of the mean loss over the target tokens of all these batches.
 
-        This is what takes long in a step; it changes no weight. number: the number of the step, from 1. Returns None if
-        the loss or the gradient is not finite. Raises MemoryShortage for a batch that does not fit.
+        This is what takes long in a step; it changes no weight. number: the number of the step, from 1. Raises
+        MemoryShortage for a batch that does not fit, DistributedError if another process has ended.
         """
-        self.optimizer.zero_grad()  # what is left of a batch that did not fit
-        loss = self.backward(split, batches, number=number)
-        limit = self.settings.clip_grad_norm or math.inf
-        (norm,) = self.workers.run_all(lambda weights: clip_grad_norm_(weights, limit), [self._weights])
-        return loss if math.isfinite(norm) and math.isfinite(loss.nll) else None
+        self.model.train()
+        self.optimizer.zero_grad()  # frees memory
+        tokens = int(target_tokens(split, np.concatenate(batches)).sum())  # of all processes
+        parts = [part for rows in batches for part in self._parts(split, rows)]
+        compute = partial(self._lane, split, parts, tokens, number)
+        alone = 0 if self._is_warm else 1  # what libraries prepare at a first call, they prepare in a single thread
+        found = self.workers.run_all(compute, range(alone)) + self.workers.run_all(compute, range(alone, self.lanes))
+        self._is_warm = True
+        nll = sum(nll for nll, _ in found)
+        self.workers.run_all(partial(_set_sums, [gradients for _, gradients in found if gradients]), [self._weights])
+        del found  # `add_up` needs memory
+        loss = BatchLoss(sum(nll for (nll,) in self.world.gather(nll)), tokens)
+        self.world.add_up([weight.grad for weight in self._weights if weight.grad is not None])
+        return loss
 
-    def update(self) -> None:
-        """Change the weights by the gradient.
+    def update(self) -> bool:
+        """Clip the gradient and change the weights by it. Changes nothing, and returns False, if it is not finite.
 
         Raises MemoryShortage, in a run's first step perhaps when some weights have changed: Adam's moments begin there.
         """
+        limit = self.settings.clip_grad_norm or math.inf
+        (norm,) = self.workers.run_all(lambda weights: clip_grad_norm_(weights, limit), [self._weights])
+        if not math.isfinite(norm):
+            return False
         with room_for(
             lambda: f"the optimiser's moments do not fit in the memory of {self.device}; lower model.d_model"
         ):
             self.optimizer.step()
-
-    def backward(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss:
-        """Set the weights' gradients to that of the batches' mean loss. number: as in `gradient`."""
-        self.model.train()
-        parts = [part for rows in batches for part in self._parts(split, rows)]
-        weight = self.world.size  # undoes the division in the mean over the processes
-        if not parts:  # more processes than sentences: this one takes part with weight 0
-            parts, weight = [batches[0][:1]], 0
-        tokens = int(target_tokens(split, np.concatenate(batches)).sum())  # of all processes
-
-        def compute(lane: int) -> tuple[float, dict[Tensor, Tensor]]:
-            share = [part[lane :: self.lanes] for part in parts if len(part) > lane]  # of all lengths
-            with self._dropout_of(lane, number):
-                return self._lane(split, share, weight, tokens)
-
-        alone = 0 if self._is_warm else 1  # what libraries prepare at a first call, they prepare in a single thread
-        found = self.workers.run_all(compute, range(alone)) + self.workers.run_all(compute, range(alone, self.lanes))
-        self._is_warm = True
-        self.workers.run_all(partial(_set_sums, [gradients for _, gradients in found]), [self._weights])
-        return BatchLoss(sum(nll for (nll,) in self.world.gather(sum(nll for nll, _ in found))), tokens)
+        return True
 
     def _lane(
-        self, split: EncodedSplit, parts: Sequence[Rows], weight: int, tokens: int
-    ) -> tuple[float, dict[Tensor, Tensor]]:
-        """Returns the loss of a lane's parts, summed, and their gradient: weight → gradient."""
-        nll, gradients = list[Tensor](), dict[Tensor, Tensor]()
-        for index, part in enumerate(parts, start=1):
-            batch = collate(split, part)
-            with self._room_for(batch), self.world.pass_of(self.token_loss, is_last=index == len(parts)):
-                there = batch if self.settings.fast else batch.to(self.device)  # `Packed` moves what it makes of it
-                with autocast(self.device, self.precision):
-                    losses = self.token_loss(there.source, there.target)
-                nll.append(losses.nll.sum())
-                objective = losses.objective * weight / tokens
-                if self.world.size > 1:
-                    nll[-1].item()  # waits for the device before nccl does, which might wait for the dead
-                    objective.backward()  # leaves the mean of all processes in the weights
-                else:
-                    found = torch.autograd.grad(objective, self._weights, allow_unused=True)
-                    for each, gradient in zip(self._weights, found, strict=True):
-                        if gradient is not None:
-                            so_far = gradients.get(each)
-                            gradients[each] = gradient.contiguous() if so_far is None else so_far.add_(gradient)
-        return sum(each.item() for each in nll) if weight else 0.0, gradients
+        self, split: EncodedSplit, parts: Sequence[Rows], tokens: int, number: int, lane: int
+    ) -> tuple[float, list[Tensor]]:
+        """Returns the loss of a lane of this process, summed, and the gradient of each weight ([]: no sentences).
+
+        For example, with 2 processes of 2 lanes, lane 1 of the second takes the sentences 3, 7, 11, … of each part.
+        """
+        nll, gradients = list[Tensor](), list[Tensor]()
+        first, step = self.world.rank * self.lanes + lane, self.world.size * self.lanes
+        with self._dropout_of(lane, number):
+            for rows in (part[first::step] for part in parts if len(part) > first):  # of all lengths
+                batch = collate(split, rows)
+                with self._room_for(batch):
+                    there = batch if self.settings.fast else batch.to(self.device)  # `Packed` moves what it makes of it
+                    with autocast(self.device, self.precision):
+                        losses = self._token_losses(there.source, there.target)
+                    nll.append(losses.nll.sum())
+                    found = torch.autograd.grad(losses.objective / tokens, self._weights, materialize_grads=True)
+                    if gradients:
+                        for so_far, gradient in zip(gradients, found, strict=True):
+                            so_far.add_(gradient)
+                    else:
+                        gradients = [gradient.contiguous() for gradient in found]
+        return sum(each.item() for each in nll), gradients
 
     def _dropout_of(self, lane: int, number: int) -> AbstractContextManager[None]:
         """A block in which dropout draws the numbers of a lane of a step."""
@@ -179,17 +173,15 @@ class Learner:
         )
 
     def _parts(self, split: EncodedSplit, rows: Rows) -> list[Rows]:
-        """Returns this process's share of a batch, in the parts that are computed one after another."""
-        share = share_of(split, rows, self.world)
-        if not len(share):
-            return []
-        most = PART if self.device.type == "cpu" else WHOLE
-        return parts_by_length(split, share, most) if self.settings.fast else [share]
+        """Returns a batch in the parts that all processes compute one after another."""
+        if not self.settings.fast:
+            return [rows]
+        return parts_by_length(split, rows, PART * self.world.size if self.device.type == "cpu" else sys.maxsize)
 
 
-def _set_sums(gradients: Sequence[dict[Tensor, Tensor]], weights: Iterable[Tensor]) -> None:
-    """Give the weights the sums of the lanes' gradients, added in the order of the lanes."""
-    for weight in weights:
-        for lane in gradients:
-            if weight in lane:
-                weight.grad = lane[weight] if weight.grad is None else weight.grad.add_(lane[weight])
+def _set_sums(lanes: Sequence[Sequence[Tensor]], weights: Sequence[Tensor]) -> None:
+    """Give the weights the sums of the lanes' gradients, added in the order of the lanes; 0 if no lane has any."""
+    for weight, *gradients in zip(weights, *lanes, strict=True):
+        weight.grad = gradients[0] if gradients else torch.zeros_like(weight)
+        for gradient in gradients[1:]:
+            weight.grad.add_(gradient)

@@ -249,16 +249,15 @@ class Trainer:
         split, cut = self.train_sentences.cut(batches, epoch=state.epoch, first=state.batch, following=following)
         loss = self.learner.gradient(split, cut, number=state.step + 1)
         with self.stop.held_off():
-            if loss:
-                self.learner.update()
+            is_finite = math.isfinite(loss.nll) and self.learner.update()
             state.step += 1
             state.batch += len(batches)
-            if loss is None:
-                state.skipped_in_a_row += 1
-                state.running.skipped_steps += 1
-            else:
+            if is_finite:
                 state.skipped_in_a_row = 0
                 state.running.add(loss.nll, loss.tokens)
+            else:
+                state.skipped_in_a_row += 1
+                state.running.skipped_steps += 1
         if state.skipped_in_a_row >= MOST_SKIPPED:
             how = f"no finite loss or gradient in {state.skipped_in_a_row} steps in a row, the last of them step "
             with self.world.together():  # all processes find the same

@@ -53,11 +53,12 @@ def test_a_command_that_torchrun_gives_again_is_known(
     assert World.from_environment().is_restarted == is_restarted
 
 
-def test_alone_nothing_is_connected_wrapped_or_copied() -> None:
-    module, array = torch.nn.Linear(2, 2), np.ones(3)
-    with ALONE.joined(CPU), ALONE.together(), ALONE.pass_of(module, is_last=False):
+def test_alone_nothing_is_connected_copied_or_changed() -> None:
+    array, gradient = np.ones(3), torch.ones(2)
+    with ALONE.joined(CPU), ALONE.together():
         assert not torch.distributed.is_initialized()
-        assert ALONE.share_gradients(module) is module
+        ALONE.add_up([gradient])
+        assert gradient.equal(torch.ones(2))
         assert ALONE.total(array) is array
         assert ALONE.gather(1.5, 2) == [[1.5, 2.0]]
     assert ALONE.is_first
@@ -105,25 +106,44 @@ def test_if_one_process_fails_all_fail_and_know_the_reason(
             assert found is (own if end is ... else end)
 
 
-def broken_connection() -> None:
+def broken_connection(_: torch.Tensor) -> None:
     raise RuntimeError("[…/gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:4321")
 
 
-def other_backend() -> None:
+def other_backend(_: torch.Tensor) -> None:
     raise torch.distributed.DistBackendError("NCCL error: remote process exited or there was a network error")
 
 
 @pytest.mark.parametrize("fail", [broken_connection, other_backend])
-def test_a_broken_connection_is_one_line(fail: Callable[[], None]) -> None:
-    module = torch.nn.Linear(1, 1)
-    with pytest.raises(DistributedError) as error, World(1, 2).pass_of(module, is_last=True):
-        fail()
+def test_a_broken_connection_is_one_line(monkeypatch: pytest.MonkeyPatch, fail: Callable[[torch.Tensor], None]) -> None:
+    monkeypatch.setattr("torch.distributed.all_reduce", fail)
+    with pytest.raises(DistributedError) as error:
+        World(1, 2).add_up([torch.ones(1)])
     assert str(error.value) == "another process of this job has ended or died"
 
 
-def test_another_error_stays_what_it_is() -> None:
-    with pytest.raises(RuntimeError, match="out of memory"), World(1, 2).pass_of(torch.nn.Module(), is_last=True):
+def test_another_error_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: torch.Tensor) -> None:
         raise RuntimeError("out of memory")
+
+    monkeypatch.setattr("torch.distributed.all_reduce", fail)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        World(1, 2).add_up([torch.ones(1)])
+
+
+def test_tensors_are_added_up_whatever_their_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[torch.Tensor] = []
+
+    def double(flat: torch.Tensor) -> None:  # as if another process had the same
+        sent.append(flat.clone())
+        flat.mul_(2)
+
+    monkeypatch.setattr("torch.distributed.all_reduce", double)
+    matrix, vector = torch.arange(6.0).view(2, 3).t(), torch.tensor([7.0])  # not contiguous
+    World(1, 2).add_up([matrix, vector])
+    assert matrix.equal(torch.tensor([[0.0, 6.0], [2.0, 8.0], [4.0, 10.0]]))
+    assert vector.item() == 14.0
+    assert [flat.tolist() for flat in sent] == [[0.0, 3.0, 1.0, 4.0, 2.0, 5.0, 7.0]]  # once
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data import batching
 from transformer_cli.data.batching import (
@@ -16,7 +15,6 @@ from transformer_cli.data.batching import (
     parts_by_length,
     plan_epoch,
     rows_within,
-    share_of,
 )
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.lengths import Rows
@@ -116,19 +114,6 @@ def test_parts_are_a_sorted_batch_cut_by_tokens() -> None:
 
 def test_a_sentence_longer_than_a_part_is_one() -> None:
     assert [len(part) for part in parts_by_length(SPLIT, ROWS[:5], 1)] == [1] * 5
-
-
-def test_processes_share_a_batch_out_short_and_long_alike() -> None:
-    shares = [share_of(SPLIT, ROWS[:50], World(rank, 3)) for rank in range(3)]
-    assert [len(share) for share in shares] == [17, 17, 16]
-    assert sorted(np.concatenate(shares).tolist()) == ROWS[:50].tolist()
-    tokens = [int(SPLIT.target.lengths[share].sum()) for share in shares]
-    assert max(tokens) - min(tokens) <= 12  # the longest sentence
-
-
-def test_the_share_of_a_process_may_be_all_or_nothing() -> None:
-    assert [len(share_of(SPLIT, ROWS[:2], World(rank, 3))) for rank in range(3)] == [1, 1, 0]
-    assert share_of(SPLIT, ROWS[:50], ALONE).tolist() == ROWS[:50].tolist()
 
 
 def test_rows_within_counts_the_longer_side_with_both_ends() -> None:

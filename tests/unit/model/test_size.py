@@ -52,7 +52,7 @@ def test_it_is_as_large_as_it_is_counted() -> None:
         ),
         (
             {"d_ff": 1_000_000},
-            {"frozen": (), "lanes": 4},
+            {"frozen": (), "gradients": 4},
             "need 86.3 GB with their gradients",  # four gradients, two moments and the weights
         ),
         (
@@ -68,11 +68,11 @@ def test_it_is_as_large_as_it_is_counted() -> None:
         ),
         (
             {"d_ff": 1_000_000},
-            {"frozen": (), "device": torch.device("cuda:1"), "processes": 4, "lanes": 4},
+            {"frozen": (), "device": torch.device("cuda:1"), "processes": 4},
             "need 49.3 GB with their gradients and the optimiser's moments, but only 1.0 GB on cuda:1 is free; lower",
         ),
     ],
-    ids=["layers", "frozen", "muon", "lanes", "positions", "loaded", "gpu"],
+    ids=["layers", "frozen", "muon", "gradients", "positions", "loaded", "gpu"],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_both_numbers(
     monkeypatch: pytest.MonkeyPatch, shape: dict[str, int], arguments: dict[str, Any], message: str

@@ -183,8 +183,8 @@ def test_lanes_are_chosen_once(opened: Open, folder: Path, tmp_path: Path, monke
     assert kept is not None
     counted: list[int] = []
     here = "transformer_cli.training.opening"
-    monkeypatch.setattr(f"{here}.choose_lanes", lambda setting: setting or kept + 2)  # another machine
-    monkeypatch.setattr(f"{here}.refuse_without_room", lambda *_, lanes, **__: counted.append(lanes))
+    monkeypatch.setattr(f"{here}.choose_lanes", lambda setting, world: setting or kept + 2)  # another machine
+    monkeypatch.setattr(f"{here}.refuse_without_room", lambda *_, gradients, **__: counted.append(gradients))
     with opened(tmp_path / "new", "training.lanes=null") as new:
         assert new.run.config.training.lanes == kept + 2
     with opened(folder, "training.epochs=9", "training.lanes=null") as run:

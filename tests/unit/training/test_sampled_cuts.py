@@ -55,14 +55,14 @@ def test_the_plan_goes_by_the_usual_cut_and_the_step_by_the_new_one(
     begin_subwords: Callable[..., Trainer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[BatchLoss] = []
-    backward = Learner.backward
+    gradient = Learner.gradient
 
     def note(learner: Learner, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss:
-        taken.append(backward(learner, split, batches, number=number))
+        taken.append(gradient(learner, split, batches, number=number))
         assert taken[-1].tokens == sum(int(target_tokens(split, rows).sum()) for rows in batches)
         return taken[-1]
 
-    monkeypatch.setattr(Learner, "backward", note)
+    monkeypatch.setattr(Learner, "gradient", note)
     usual, sampled = begin_subwords(tmp_path / "usual"), begin_subwords(tmp_path / "sampled", SAMPLED)
     assert lists(usual.plan()) == lists(sampled.plan())
     for trainer in (usual, sampled):

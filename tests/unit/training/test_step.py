@@ -14,8 +14,10 @@ from transformer_cli.data.sampling import mixed_seed
 from transformer_cli.data.vocabulary import PAD
 from transformer_cli.errors import MemoryShortage
 from transformer_cli.model.fast.dropout import use_fast_dropout
+from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.loss import TokenLosses
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.training import step as module
 from transformer_cli.training.step import BatchLoss, Learner
 
 SPLIT = EncodedSplit(Side.of([[4, 5, 6], [5], [6, 6, 4, 4]]), Side.of([[4, 4], [5, 6, 4], [6]]))
@@ -34,8 +36,7 @@ def make_learner(*, dropout: float = 0.1, **settings: Any) -> Learner:
 
 def step(learner: Learner, batches: Sequence[Rows], number: int = 1) -> BatchLoss:
     loss = learner.gradient(SPLIT, batches, number=number)
-    assert loss is not None
-    learner.update()
+    assert learner.update()
     return loss
 
 
@@ -103,23 +104,24 @@ def test_lanes_add_up_to_the_gradient_of_one() -> None:
     batch, gradients = [np.array([0, 1, 2])], []
     for lanes in (1, 2, 5):  # with 5, two have no sentence
         learner = make_learner(dropout=0.0, lanes=lanes)
-        loss = learner.backward(SPLIT, batch, number=1)
+        loss = learner.gradient(SPLIT, batch, number=1)
         gradients.append([loss.nll, *(each.grad for each in learner.model.parameters())])
     torch.testing.assert_close(gradients[0], gradients[1])
     torch.testing.assert_close(gradients[0], gradients[2])
 
 
 def test_a_lane_that_finds_no_memory_leaves_the_weights_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    learner = make_learner(lanes=3)
-    before, compute, asked = weights(learner), learner.token_loss.forward, []
+    compute, asked = packed_token_losses, list[int]()
 
-    def fail_once(source: torch.Tensor, target: torch.Tensor) -> TokenLosses:
+    def fail_once(model: Transformer, source: torch.Tensor, target: torch.Tensor, **options: Any) -> TokenLosses:
         asked.append(len(source))
         if len(asked) == 2:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return compute(source, target)
+        return compute(model, source, target, **options)
 
-    monkeypatch.setattr(learner.token_loss, "forward", fail_once)
+    monkeypatch.setattr(module, "packed_token_losses", fail_once)
+    learner = make_learner(lanes=3)
+    before = weights(learner)
     with pytest.raises(MemoryShortage, match="a batch of 1 sentences"):
         learner.gradient(SPLIT, [np.array([0, 1, 2])], number=1)
     assert weights(learner).equal(before)
