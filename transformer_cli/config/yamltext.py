@@ -10,6 +10,7 @@ _NUMBERS = {
     "tag:yaml.org,2002:int": r"[-+]?[0-9]+(_[0-9]+)*",
     "tag:yaml.org,2002:float": r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
 }
+DEEPEST = 20  # levels of sections and lists
 _ERRORS = (
     yaml.YAMLError,
     ValueError,
@@ -56,11 +57,18 @@ _Dumper.add_representer(float, _Dumper.represent_number)
 def parse(text: str) -> Any:
     """Returns the value that a text is in YAML. Raises ValueError, which says what is wrong, and in which line."""
     try:
+        depth = 0
+        for event in yaml.parse(text, Loader=_Loader):  # which does not recurse, as all that follows does
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST:
+                where = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
+                raise ValueError(f"{where}more than {DEEPEST} levels")
         return yaml.load(text, Loader=_Loader)
     except _ERRORS as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error).split("\n")[0]
-        raise ValueError(f"line {mark.line + 1}: not YAML: {problem}" if mark else f"not YAML: {problem}") from None
+        where = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(f"{where}not YAML: {problem}; correct what stands there") from None
 
 
 def compose(text: str) -> yaml.Node | None:

@@ -264,7 +264,8 @@ def test_a_wrong_config_gets_its_sentence(path: Path, wrong: str, said: str) -> 
         ("name: a\n? [b]\n: 2\n", "line 2: not YAML: found unhashable key"),
         ("name: !!python/object:os.system a", "line 1: not YAML: could not determine a constructor for the tag"),
         ("name: a\0b", "not YAML: unacceptable character #x0000: special characters are not allowed"),
-        ("- " * 3000, "not YAML: maximum recursion depth exceeded"),
+        ("- " * 3000, "not YAML: line 1: more than 20 levels"),
+        ("name: " + "[" * 400 + "]" * 400, "not YAML: line 1: more than 20 levels"),
         (f"training: {{epochs: {'9' * 5000}}}", "not YAML: Exceeds the limit (4300 digits) for integer string conver"),
     ],
 )  # fmt: skip
