@@ -17,23 +17,25 @@ IGNORABLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_IGNORED = re.compile(f"[{IGNORABLE}\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f]")  # and controls but white space
+_CONTROLS = "\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f"  # but white space
+_IGNORED = re.compile(f"[{IGNORABLE}{_CONTROLS}]")
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1980-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
 _BOUNDARY = re.compile(f"(?<=[{_UNSPACED}])\u200b+|\u200b+(?=[{_UNSPACED}])")  # between words of Thai, Khmer, …
 _SPACELESS = re.compile(f"[{_UNSPACED}\u2e80-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]")
 
 # Bullets, arrows, signs and pictures, by their blocks; signs that are written like letters (©, °, ℃) are none.
 _SYMBOL = (
-    "\u2022\u2023\u2043\u204c\u204d\u2190-\u21ff\u2219\u2300-\u23ff\u2460-\u27bf\u27f0-\u27ff\u2900-\u297f\u2b00-\u2bff"
-    "\u3012\u3013\u3020\u3030\u3036\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001fbff"
+    "\u2022\u2023\u203b\u203c\u2042\u2043\u2049\u204c\u204d\u2190-\u21ff\u2219\u2300-\u23ff\u2460-\u27bf\u27f0-\u27ff"
+    "\u2900-\u297f\u2b00-\u2bff\u3012\u3013\u3020\u3030\u3036\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001fbff"
 )
 _MODIFIERS = "(?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|[\U000e0020-\U000e007f])*"
+_BESIDE = f"[^\\s{IGNORABLE}{_CONTROLS}]"  # what makes a middle dot part of a word
 _ONE = (  # a flag of two letters, a keycap, or a symbol with its modifiers; ZWJ makes one picture of several
     f"(?:[\U0001f1e6-\U0001f1ff]{{1,2}}|[0-9#*]\ufe0f?\u20e3|[\u00a9\u00ae\u2122\u2139]\ufe0f"
-    f"|[{_SYMBOL}]{_MODIFIERS}(?:\u200d[{_SYMBOL}\u2640\u2642]{_MODIFIERS})*)"
+    f"|(?<!{_BESIDE})\u00b7(?!{_BESIDE})|[{_SYMBOL}]{_MODIFIERS}(?:\u200d[{_SYMBOL}]{_MODIFIERS})*)"
 )
 _SYMBOLS = re.compile(rf"(?P<before>\s*)(?P<symbols>{_ONE}(?:\s*{_ONE})*)(?P<after>\s*)")
-_SPECIAL = re.compile(f"[{_SYMBOL}{IGNORABLE}\U0001f1e6-\U0001f1ff\u20e3\\x00-\\x1f\\x7f-\\x9f]|\\s")
+_SPECIAL = re.compile(f"[\u00b7{_SYMBOL}{IGNORABLE}\U0001f1e6-\U0001f1ff\u20e3\\x00-\\x1f\\x7f-\\x9f]|\\s")
 _WORD = re.compile(r"[^\W\d_]+")
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer_cli.data.codec import Codec, SubwordCodec, WordCodec
-from transformer_cli.data.reading import Held, is_in_capitals, lower, upper
+from transformer_cli.data.reading import Held, Reading, is_in_capitals, lower, upper
 from transformer_cli.data.subwords import learn_pieces
 from transformer_cli.data.vocabulary import SPECIALS, Vocabulary
 from transformer_cli.data.words import Joins
@@ -160,7 +160,7 @@ def test_read_capitals_stay_where_the_codec_knows_no_small_letters() -> None:
 # Symbols
 
 FAMILY, FLAG, KEYCAP, HEART = "👨\u200d👩\u200d👧", "🇩🇪", "1\ufe0f\u20e3", "❤\ufe0f"
-SYMBOLS = ["😀", "👍🏽", FAMILY, FLAG, KEYCAP, HEART, "•", "→", "☎", "①", "🎉🎉", "🏴\U000e0067\U000e007f"]
+SYMBOLS = ["😀", "👍🏽", FAMILY, FLAG, KEYCAP, HEART, "•", "→", "☎", "①", "🎉🎉", "🏴\U000e0067\U000e007f", "‼️"]
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)
@@ -192,3 +192,5 @@ def test_read_symbol_that_the_codec_knows_stays_in_the_text() -> None:
 def test_read_signs_that_are_written_like_letters_are_no_symbols() -> None:
     assert CODECS["words"].encode("20 °C © 2020 €5 ™").reading.held == ()
     assert len(CODECS["words"].encode("a\U0001fae8b").reading.held) == 1
+    assert CODECS["words"].encode("col·lecció").reading.text == "col·lecció"
+    assert CODECS["words"].encode("· Ein Hund").reading == Reading("Ein Hund", (Held(0, "·", "", " "),))
