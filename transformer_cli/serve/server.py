@@ -68,7 +68,7 @@ def is_local(bound: socket.socket) -> bool:
 
 
 class Server(uvicorn.Server):
-    """Serves an ASGI application until a signal tells it to stop. See `signals.Listener`."""
+    """Serves an ASGI application until a signal tells it to stop."""
 
     def __init__(self, app: Any, bound: socket.socket) -> None:
         """app: what `create_app` returns."""
@@ -95,9 +95,9 @@ class Server(uvicorn.Server):
         """Serve. Returns the signal that ended it, once what was asked before has been answered, or is lost."""
         _quiet()
         watch = signals.current_watch()
-        with nullcontext() if watch is None else watch.listening(self):
+        with nullcontext() if watch is None else watch.telling(self._end):
             self.run(sockets=[self._bound])
-        return self.signal_number
+        return self._signal_number
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Accept connections."""
@@ -109,23 +109,10 @@ class Server(uvicorn.Server):
         """Leave signals to `transformer_cli.system.signals`."""
         yield
 
-    @property
-    def signal_number(self) -> int | None:
-        """The first signal; from then on the server accepts nothing more, and ends."""
-        return self._signal_number
-
-    @signal_number.setter
-    def signal_number(self, number: int | None) -> None:
-        self._signal_number = number
+    def _end(self, signal_number: int) -> None:
+        """Accept nothing more, and end when what runs has been answered."""
+        self._signal_number = signal_number
         self.should_exit = True
-
-    def rescue(self) -> str | None:
-        """Wait: what runs will be answered."""
-        return None
-
-    def last_words(self) -> str:
-        """Returns what is said at a second signal."""
-        return "stopped at once by a second signal; some requests have no answer"
 
 
 class _Protocol(H11Protocol):

@@ -3,9 +3,9 @@
 Editing is GNU readline's, or that of libedit, which Python has on macOS: keys, ~/.inputrc and all.
 """
 
+import signal
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 
 from transformer_cli.system import signals, terminal
 
@@ -21,10 +21,9 @@ def converse(answer: Callable[[int, str], None], prompt: str) -> None:
     Ctrl-C drops what is being typed, or what is being answered. A text that was pasted is answered line by line.
     Bytes that are not UTF-8 come as surrogates.
     """
-    watch = signals.current_watch()
     number = 0
     sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
-    with watch.interruptible() if watch else nullcontext():
+    with signals.handling([signal.SIGINT], signal.default_int_handler):
         while True:
             try:
                 for line in _ask(prompt).removesuffix("\n").split("\n"):

@@ -122,7 +122,7 @@ class Trainer:
         self._saved = self._place()  # a new run has nothing to save
         self._saved_at = time.monotonic()
         self._are_alike = True  # the weights of all processes, as far as anybody has looked
-        self.stop = Stop(self._save_rest, saved_step=self.state.step or None, was_fresh=was_fresh)
+        self.stop = Stop(saved_step=self.state.step or None, was_fresh=was_fresh)
 
     @staticmethod
     def begin(run: Run, dataset: Dataset, device: torch.device) -> "Trainer":
@@ -248,16 +248,15 @@ class Trainer:
         following = self.plan()[after : after + len(batches)]
         split, cut = self.train_sentences.cut(batches, epoch=state.epoch, first=state.batch, following=following)
         loss = self.learner.gradient(split, cut, number=state.step + 1)
-        with self.stop.held_off():
-            is_finite = math.isfinite(loss.nll) and self.learner.update()
-            state.step += 1
-            state.batch += len(batches)
-            if is_finite:
-                state.skipped_in_a_row = 0
-                state.running.add(loss.nll, loss.tokens)
-            else:
-                state.skipped_in_a_row += 1
-                state.running.skipped_steps += 1
+        is_finite = math.isfinite(loss.nll) and self.learner.update()
+        state.step += 1
+        state.batch += len(batches)
+        if is_finite:
+            state.skipped_in_a_row = 0
+            state.running.add(loss.nll, loss.tokens)
+        else:
+            state.skipped_in_a_row += 1
+            state.running.skipped_steps += 1
         if state.skipped_in_a_row >= MOST_SKIPPED:
             how = f"no finite loss or gradient in {state.skipped_in_a_row} steps in a row, the last of them step "
             with self.world.together():  # all processes find the same
@@ -295,15 +294,14 @@ class Trainer:
         self.learner.set_learning_rate(self._learning_rate(self.state.step, first_of_last_step))
         found = self._validate()
         writes, average = self.world.is_first, self.settings.average
-        with self.stop.held_off():
-            self.validations.append(found)
-            if writes:
-                self.run.write_history([asdict(each) for each in self.validations])
-            self.state.count_validation(found.valid_loss, is_best=found.best)
-            self._end_epoch()
-            if writes and average:
-                save_validated(self.run, self.learner.model, self.state.validations)
-        self._save()  # not held off for longer than it writes: it waits for all processes
+        self.validations.append(found)
+        if writes:
+            self.run.write_history([asdict(each) for each in self.validations])
+        self.state.count_validation(found.valid_loss, is_best=found.best)
+        self._end_epoch()
+        if writes and average:
+            save_validated(self.run, self.learner.model, self.state.validations)
+        self._save()
         if writes and average:
             forget_validated(self.run, before=self.state.validations - average + 1)
         log.info(as_line(found, self.settings))
@@ -382,7 +380,12 @@ class Trainer:
     # Saving, and stopping
 
     def _save(self) -> None:
-        self._save_rest()
+        """Save what has been done since the last save, if anything."""
+        if self._saved != self._place():
+            if self.world.is_first:
+                save(self.run, self.learner.model, self.learner.optimizer, self.state)
+            self._saved, self._saved_at = self._place(), time.monotonic()
+            self.stop.saved_step = self.state.step
         # torchrun ends all as soon as one has ended: none may end while rank 0 is writing, so all wait here
         sums = self.world.gather(bit_sum(self.learner.model) if self.world.size > 1 else 0)
         if self._are_alike and sums.count(sums[0]) < len(sums):
@@ -393,16 +396,6 @@ class Trainer:
                 f"{self.state.step:,}",
             )
 
-    def _save_rest(self) -> bool:
-        """Save what has been done since the last save. Returns whether this process is the one that saves."""
-        with self.stop.held_off():
-            if self._saved != self._place():
-                if self.world.is_first:
-                    save(self.run, self.learner.model, self.learner.optimizer, self.state)
-                self._saved, self._saved_at = self._place(), time.monotonic()
-                self.stop.saved_step = self.state.step
-        return self.world.is_first
-
     def _place(self) -> tuple[int, int]:
         """How far training has come: each save has another place."""
         return self.state.step, self.state.validations
@@ -411,7 +404,7 @@ class Trainer:
         """Save what was learned before what does not fit in memory. Returns the error, with how to go on."""
         if self.world.size > 1 or not self.state.step:  # the others are in the middle of a step
             return shortage
-        self._save_rest()
+        self._save()
         where = f"from the save at step {self.state.step:,}"
         return MemoryShortage(f"{shortage}; the same command goes on {where} where more memory is free")
 

@@ -17,11 +17,8 @@ EPOCHS = ("--set", "training.epochs=2", "--set", "training.batch_size=100")  # o
 LONG = """\
 import time
 from pathlib import Path
-from transformer_cli.system import signals
 from transformer_cli.training.step import Learner
 
-signals.PATIENCE = {patience}
-signals.ECHO = {echo}
 gradient = Learner.gradient
 
 def long(learner, *arguments, number):
@@ -34,9 +31,9 @@ Learner.gradient = long
 """
 
 
-def long_step(step: int, *, seconds: float, patience: float = 10.0, echo: float = 0.25) -> str:
+def long_step(step: int, *, seconds: float) -> str:
     """Makes a step long; it touches the file "reached" when it begins."""
-    return LONG.format(step=step, seconds=seconds, patience=patience, echo=echo)
+    return LONG.format(step=step, seconds=seconds)
 
 
 def wait_for(path: Path) -> None:
@@ -80,38 +77,27 @@ def test_training_finishes_its_step_saves_and_says_how_to_go_on(
     assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003-unvalidated"
 
 
-def test_training_drops_a_step_that_takes_too_long(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
-    os.kill(train(long_step(4, seconds=60, patience=0.1)), signal.SIGTERM)
-    assert forks.end() == 143
-    assert said(tmp_path)[-1] == "tfm: stopped and saved at step 3; the same command goes on"
-
-
-@pytest.mark.parametrize(
-    ("step", "words"),
-    [
-        (1, "stopped at once; nothing has been saved yet, and the same command begins again"),
-        (4, "stopped at once; the last save is that of step 2, from which the same command goes on"),
-    ],
-)
-def test_a_second_signal_ends_training_at_once(
-    forks: Forks, train: Callable[..., int], tmp_path: Path, step: int, words: str
+@pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_after_a_first_signal_ends_training_at_once_and_leaves_the_last_save(
+    forks: Forks, train: Callable[..., int], tmp_path: Path, first: signal.Signals
 ) -> None:
-    process = train(long_step(step, seconds=60, echo=0.0))
-    os.kill(process, signal.SIGINT)
+    process = train(long_step(4, seconds=60))
+    os.kill(process, first)
     time.sleep(0.1)
-    os.kill(process, signal.SIGTERM)
-    assert forks.end() == 130
-    assert said(tmp_path)[-1] == f"tfm: {words}"
+    os.kill(process, signal.SIGINT)
+    assert forks.end() == -signal.SIGINT
+    assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000002"
 
 
-def test_the_same_signal_twice_within_a_moment_is_one_request(
-    forks: Forks, train: Callable[..., int], tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_comes_twice_is_one_request(
+    forks: Forks, train: Callable[..., int], tmp_path: Path, number: signal.Signals
 ) -> None:
-    process = train(long_step(3, seconds=0.3, echo=30.0))
+    process = train(long_step(3, seconds=0.3))
     for _ in range(2):  # as `timeout` does: to the process, and to its group
-        os.kill(process, signal.SIGTERM)
+        os.kill(process, number)
         time.sleep(0.05)
-    assert forks.end() == 143
+    assert forks.end() == 128 + number
     assert said(tmp_path)[-1] == "tfm: stopped and saved at step 3; the same command goes on"
 
 
