@@ -45,7 +45,7 @@ from transformer_cli.runs.state import Average, Validation, is_averaged
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
-from transformer_cli.training.opening import Opened, join_run, new_opened, open_run
+from transformer_cli.training.opening import ReadyToTrain, join_run, new_run, open_run
 from transformer_cli.training.optimisers import learning_rate
 from transformer_cli.training.record import EventFile, as_line, best_as_line, check_tensorboard, draw_curves
 from transformer_cli.training.step import Learner
@@ -99,7 +99,9 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
 class Trainer:
     """A run in training, on one device, in one of the world's processes."""
 
-    def __init__(self, opened: Opened, device: torch.device, world: World = ALONE, *, was_fresh: bool = False) -> None:
+    def __init__(
+        self, opened: ReadyToTrain, device: torch.device, world: World = ALONE, *, was_fresh: bool = False
+    ) -> None:
         """Train on from where the run stands, with its model. was_fresh: an old run was moved aside for this one.
 
         Raises DataError if no sentence of the dataset fits the model.
@@ -128,7 +130,7 @@ class Trainer:
     @staticmethod
     def begin(run: Run, dataset: Dataset, device: torch.device) -> "Trainer":
         """Train a model that has learned nothing yet."""
-        return Trainer(new_opened(run, dataset), device)
+        return Trainer(new_run(run, dataset), device)
 
     def announce(self) -> None:
         """Log what the run is, and where it resumes."""

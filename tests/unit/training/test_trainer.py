@@ -22,7 +22,7 @@ from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.training import step as module
 from transformer_cli.training import trainer as trainer_module
-from transformer_cli.training.opening import load_opened
+from transformer_cli.training.opening import load_run
 from transformer_cli.training.step import BatchLoss, Learner
 from transformer_cli.training.trainer import Trainer
 
@@ -145,7 +145,7 @@ def test_label_smoothing_changes_what_is_learned_but_not_what_is_reported(
 def test_a_resumed_run_draws_no_weights(tiny: Run, project: Path) -> None:
     dataset = Dataset.open(find_dataset(tiny.config.data, project / "data"))
     with Draws() as draws:
-        trainer = Trainer(load_opened(tiny, dataset), torch.device("cpu"))
+        trainer = Trainer(load_run(tiny, dataset), torch.device("cpu"))
     assert draws.counts == {}
     saved = weights(tiny)
     assert all(value.equal(saved[name]) for name, value in trainer.learner.model.state_dict().items())
