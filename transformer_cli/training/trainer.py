@@ -45,10 +45,10 @@ from transformer_cli.runs.state import Average, Validation, is_averaged
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
+from transformer_cli.training.learner import Learner
 from transformer_cli.training.opening import ReadyToTrain, join_run, new_run, open_run
 from transformer_cli.training.optimisers import learning_rate
 from transformer_cli.training.record import EventFile, as_line, best_as_line, check_tensorboard, draw_curves
-from transformer_cli.training.step import Learner
 
 MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 

@@ -20,10 +20,10 @@ from transformer_cli.data.find import find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
-from transformer_cli.training import step as module
+from transformer_cli.training import learner as module
 from transformer_cli.training import trainer as trainer_module
+from transformer_cli.training.learner import BatchLoss, Learner
 from transformer_cli.training.opening import load_run
-from transformer_cli.training.step import BatchLoss, Learner
 from transformer_cli.training.trainer import Trainer
 
 KEYS = [
