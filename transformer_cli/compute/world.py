@@ -100,7 +100,7 @@ class World:
                 dist.destroy_process_group()
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def all_or_none(self) -> Iterator[None]:
         """A block that ends well in all processes or in none. Inside it, none may wait for another.
 
         A process that fails raises its own error, and the others raise TfmError with the words of the failed process

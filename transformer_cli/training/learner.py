@@ -30,7 +30,7 @@ from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
-from transformer_cli.data.batching import Batch, collate, parts_by_length, target_tokens
+from transformer_cli.data.batching import PaddedBatch, collate, parts_by_length, target_tokens
 from transformer_cli.data.dataset import EncodedSplit
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.sampling import mixed_seed
@@ -160,7 +160,7 @@ class Learner:
         torch.manual_seed(seed)
         return nullcontext()
 
-    def _room_for(self, batch: Batch) -> AbstractContextManager[None]:
+    def _room_for(self, batch: PaddedBatch) -> AbstractContextManager[None]:
         """A block that computes a batch, or a part of one. Raises MemoryShortage if that does not fit in memory."""
         (count, source), target = batch.source.shape, batch.target.shape[1]
         return room_for(

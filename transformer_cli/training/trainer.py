@@ -74,9 +74,9 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     folder = runs_dir / config.run_name
     with world.joined(device), ExitStack() as held:
         with told_how_to_go_on(Stop()):
-            with world.together():
+            with world.all_or_none():
                 if world.is_first:
-                    opened = held.enter_context(
+                    ready = held.enter_context(
                         open_run(
                             folder,
                             config,
@@ -86,39 +86,39 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
                             world=world,
                         )
                     )
-            with world.together():
+            with world.all_or_none():
                 if not world.is_first:
-                    opened = join_run(folder, data_dir)
-            trainer = Trainer(opened, device, world, was_fresh=fresh)
+                    ready = join_run(folder, data_dir)
+            trainer = Trainer(ready, device, world, was_fresh=fresh)
         with told_how_to_go_on(trainer.stop):
             trainer.announce()
             trainer.run_to_the_end()
-    return opened.run
+    return ready.run
 
 
 class Trainer:
     """A run in training, on one device, in one of the world's processes."""
 
     def __init__(
-        self, opened: ReadyToTrain, device: torch.device, world: World = ALONE, *, was_fresh: bool = False
+        self, ready: ReadyToTrain, device: torch.device, world: World = ALONE, *, was_fresh: bool = False
     ) -> None:
         """Train on from where the run stands, with its model. was_fresh: an old run was moved aside for this one.
 
         Raises DataError if no sentence of the dataset fits the model.
         """
-        run, dataset, start = opened.run, opened.dataset, opened.start
+        run, dataset, start = ready.run, ready.dataset, ready.start
         self.run = run
         self.dataset = dataset
         self.world = world
         self.training = run.config.training
-        with world.together():
+        with world.all_or_none():
             self.train_sentences = training_sentences(run, dataset)
             self.valid_sentences = usable_sentences(dataset, "valid", run.config.model.max_length)
         self.learner = Learner(start.model, self.training, device, world)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
         world.copy_from_first(self.learner.model)  # it alone may have read vectors, or another run's weights
         self.state = start.state
-        self.validations = list(opened.validations)
+        self.validations = list(ready.validations)
         self._event_file: EventFile | None = None
         self._bar: progress.Bar | None = None
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
@@ -265,7 +265,7 @@ class Trainer:
             state.running.skipped_steps += 1
         if state.skipped_in_a_row >= MOST_SKIPPED:
             how = f"no finite loss or gradient in {state.skipped_in_a_row} steps in a row, the last of them step "
-            with self.world.together():  # all processes find the same
+            with self.world.all_or_none():  # all processes find the same
                 raise diverged(self.learner, f"{how}{state.step:,} with a rate of {self.learner.learning_rate:g}")
 
     def _learning_rate(self, step: int, batch: int) -> float:
@@ -324,7 +324,7 @@ class Trainer:
         started, state, running = time.monotonic(), self.state, self.state.running
         note(f"epoch {state.epoch}, step {state.step:,}: validating")
         valid = corpus_losses(self.learner.model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
-        with self.world.together():  # all processes find the same
+        with self.world.all_or_none():  # all processes find the same
             if not running.batches:
                 which = f"the {state.running.skipped_steps:,} steps before the validation at step {state.step:,}"
                 raise diverged(self.learner, f"none of {which} had a finite loss and gradient")
@@ -356,7 +356,7 @@ class Trainer:
         epochs = [each.epoch for each in self.validations[-count:]]
         if self.world.is_first:
             forget_validated(self.run, before=numbers[0])  # a kill may have come before
-        with self.world.together():
+        with self.world.all_or_none():
             is_made = is_averaged(self.run, self.state)
             if not is_made:
                 model = load_mean(self.run, numbers).to(self.learner.device)

@@ -53,7 +53,7 @@ def test_a_command_that_torchrun_gives_again_is_known(
 
 def test_alone_nothing_is_connected_copied_or_changed() -> None:
     array, gradient = np.ones(3), torch.ones(2)
-    with ALONE.joined(CPU), ALONE.together():
+    with ALONE.joined(CPU), ALONE.all_or_none():
         assert not torch.distributed.is_initialized()
         ALONE.add_up([gradient])
         assert gradient.equal(torch.ones(2))
@@ -93,7 +93,7 @@ def test_if_one_process_fails_all_fail_and_know_the_reason(
     for rank, (own, end) in enumerate(zip(raised, ends, strict=True)):
         found = None
         try:
-            with World(rank, len(raised)).together():
+            with World(rank, len(raised)).all_or_none():
                 if own is not None:
                     raise own
         except Exception as error:
