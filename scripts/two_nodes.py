@@ -29,7 +29,7 @@ data:
   files: {train: {source: train.de, target: train.en}, valid: {source: valid.de, target: valid.en}}
 model: {d_model: 32, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 64, max_length: 80, dropout: 0.0}
 training: {epochs: 30, batch_size: 32, learning_rate: 5e-3, eps: 1e-2, save_minutes: 0.01, num_threads: 1,
-  precision: float32, device: cpu}
+  precision: float32, lanes: 2, device: cpu}
 """  # eps: some gradients are 0 but for rounding, and Adam would make steps of learning_rate of them
 STORE = """\
 import time
@@ -80,14 +80,17 @@ class Nodes:
 
     def kill_worker(self, node: int) -> None:
         """Kill the process that trains on a node."""
-        children = Path(f"/proc/{self.agents[node].pid}/task/{self.agents[node].pid}/children").read_text("ascii")
-        os.kill(int(children.split()[0]), signal.SIGKILL)
+        os.kill(self._workers(node)[0], signal.SIGKILL)
 
     def kill_agent(self, node: int) -> None:
-        """Kill the launcher of a node, and start it again."""
+        """Kill the launcher of a node, start it again, and wait until its worker has joined the other node's.
+
+        Until then the worker of the launcher that was killed, which lives, goes on with that of the other node.
+        """
         self.agents[node].kill()
         self.agents[node].wait()
         self.agents[node] = self._start(node)
+        self.wait(lambda: bool(self._workers(node)))
 
     def close(self) -> None:
         """End what is left."""
@@ -95,6 +98,11 @@ class Nodes:
             if process.poll() is None:
                 process.terminate()
                 process.wait()
+
+    def _workers(self, node: int) -> list[int]:
+        """Returns the processes that a node's launcher has started."""
+        agent = self.agents[node].pid
+        return [int(child) for child in Path(f"/proc/{agent}/task/{agent}/children").read_text("ascii").split()]
 
     def _start(self, node: int) -> "subprocess.Popen[Any]":
         launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"]

@@ -24,7 +24,7 @@ from transformer_cli.data.prepare import prepare
 from transformer_cli.data.vocabulary import MARKERS, PAD
 from transformer_cli.model.layers import FeedForward
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.training.step import Learner
+from transformer_cli.training.learner import Learner
 
 BATCHES = 2
 VOCABULARY = 208  # of the small model

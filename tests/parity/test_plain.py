@@ -13,7 +13,7 @@ from transformer_cli.data.batching import collate
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, PAD, SOS
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.training.step import Learner
+from transformer_cli.training.learner import Learner
 from transformer_cli.translator import Translator
 
 VOCABULARY = 300

@@ -17,6 +17,13 @@ _starting = threading.Lock()  # held by whoever changes the process's number of 
 class SideBySide:
     """Worker threads that take one item at a time, for work that is too small to be split between torch's threads.
 
+    | workers | threads | who computes, where torch has 5 threads                | for                               |
+    |---------|---------|--------------------------------------------------------|-----------------------------------|
+    | 1       | None    | the caller, with all 5                                 | GPUs (IN_CALLER)                  |
+    | n > 1   | None    | n workers, with 5 // n each, at least 1                | searches of several batches       |
+    | 1       | 1       | one worker; the caller's own number of threads is 5    | lanes that share one generator    |
+    | n > 1   | 1       | n workers, with one thread each                        | lanes, and groups of a validation |
+
     Workers start at once and live until the end of a `with` block or garbage collection. Several objects of
     this class may live at the same time. torch's number of threads in the process, and in every other thread, stays as
     it is. (One exception: a thread that calls torch for the first time within the millisecond in which workers start
@@ -26,8 +33,7 @@ class SideBySide:
     def __init__(self, workers: int, *, threads: int | None = None) -> None:
         """workers: how many items are worked on at a time. threads: how many torch threads each of them computes with.
 
-        With None the workers share torch's threads: if torch has 5 of them, each of 2 workers computes with 2, and a
-        single worker is the caller of `run` itself.
+        The table above says what None does.
         """
         assert workers > 0
         self.workers = workers

@@ -6,8 +6,6 @@ job does. Gradients travel by nccl between GPUs and by gloo between CPUs, everyt
 
 import logging
 import os
-import secrets
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,11 +20,9 @@ from transformer_cli.errors import DistributedError, Interrupted, TfmError
 if TYPE_CHECKING:
     import torch
     from torch import nn
-    from torch._C._distributed_c10d import Store
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # torchrun sets all four
 PATIENCE = timedelta(minutes=30)  # for what one process does while the others wait, such as a large save
-PAUSE_S = 0.05  # between two looks at who has asked
 
 
 @dataclass
@@ -75,10 +71,11 @@ class World:
             torch.cuda.set_device(device)
         try:
             store, *_ = next(rendezvous("env://", timeout=PATIENCE))
-            name = agree(store, rank=self.rank, size=self.size, patience=PATIENCE)
+            if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":  # it still has the addresses of the dead
+                store = PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-                store=PrefixStore(name, store),
+                store=store,
                 rank=self.rank,
                 world_size=self.size,
                 timeout=PATIENCE,
@@ -103,7 +100,7 @@ class World:
                 dist.destroy_process_group()
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def all_or_none(self) -> Iterator[None]:
         """A block that ends well in all processes or in none. Inside it, none may wait for another.
 
         A process that fails raises its own error, and the others raise TfmError with the words of the failed process
@@ -194,37 +191,3 @@ class World:
 
 
 ALONE = World()
-
-
-def agree(store: "Store", *, rank: int, size: int, patience: timedelta) -> str:
-    """Returns a name that all `size` processes of this attempt get, and that no other attempt has had.
-
-    torchrun keeps its store when it starts dead processes again, and what they have written stays there: above all the
-    addresses at which they could be reached. So each attempt writes under a name of its own.
-
-    A process that is not the first asks with a number that nobody has used before, and waits for the answer to that
-    number. The first one answers whatever it finds, also what a process of a former attempt has asked, until each of
-    the others has its answer. For example, rank 1 has died after it asked with 17, and asks again with 23:
-
-        asks 1: 17  →  answer 17: c0ffee          nobody reads that
-        asks 1: 23  →  answer 23: c0ffee  →  c0ffee has 1
-
-    Raises RuntimeError if that takes longer than `patience`.
-    """
-    if rank != 0:
-        number = secrets.token_hex(8)
-        store.set(f"asks {rank}", number)
-        name = store.get(f"answer {number}").decode()
-        store.set(f"{name} has {rank}", "")
-        return name
-    name = secrets.token_hex(8)
-    deadline = time.monotonic() + patience.total_seconds()
-    waiting = list(range(1, size))
-    while waiting := [other for other in waiting if not store.check([f"{name} has {other}"])]:
-        for other in waiting:
-            if store.check([f"asks {other}"]):
-                store.set(f"answer {store.get(f'asks {other}').decode()}", name)
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"rank {waiting[0]} has not come within {patience}")
-        time.sleep(PAUSE_S)
-    return name

@@ -19,15 +19,15 @@ BUCKET_POOL = 100  # batches whose sentences are sorted together if bucketed; th
 
 
 @dataclass(frozen=True)
-class Batch:
+class PaddedBatch:
     """Padded ids; each row goes from <sos> to <eos>. source (batch, source) and target (batch, target) are int64."""
 
     source: Tensor
     target: Tensor
 
-    def to(self, device: torch.device) -> "Batch":
+    def to(self, device: torch.device) -> "PaddedBatch":
         """Returns the same batch on a device."""
-        return Batch(self.source.to(device), self.target.to(device))
+        return PaddedBatch(self.source.to(device), self.target.to(device))
 
 
 def plan_epoch(split: EncodedSplit, rows: Rows, training: TrainingConfig, epoch: int) -> list[Rows]:
@@ -60,9 +60,9 @@ def target_tokens(split: EncodedSplit, rows: Rows) -> Rows:
     return split.target.lengths[rows] + 1
 
 
-def collate(split: EncodedSplit, rows: Rows) -> Batch:
+def collate(split: EncodedSplit, rows: Rows) -> PaddedBatch:
     """Returns padded tensors of the sentences in `rows`, with <sos> and <eos> added."""
-    return Batch(_padded(split.source, rows), _padded(split.target, rows))
+    return PaddedBatch(_padded(split.source, rows), _padded(split.target, rows))
 
 
 def pad_ids(sentences: Sequence[Sequence[int]]) -> Tensor:

@@ -24,7 +24,7 @@ from transformer_cli.data.words import nearest_tokenizer
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
-from transformer_cli.evaluation.losses import Losses, SentenceLosses, sentence_losses, together
+from transformer_cli.evaluation.losses import Losses, SentenceLosses, corpus_losses_of, sentence_losses
 from transformer_cli.evaluation.metrics import (
     CHARACTER_LANGUAGES,
     Interval,
@@ -202,7 +202,7 @@ def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     if not len(rows):
         raise DataError(f"{name}: every line is blank, or too long for the model; name files with sentences")
     note(f"{name}: the loss of {counted(len(rows), 'sentence')}")
-    return together(losses_by(translator, split, rows), split, rows)
+    return corpus_losses_of(losses_by(translator, split, rows), split, rows)
 
 
 def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[ParallelText]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
-from transformer_cli.data.batching import Batch, collate
+from transformer_cli.data.batching import PaddedBatch, collate
 from transformer_cli.data.dataset import EncodedSplit
 from transformer_cli.data.lengths import Rows, groups_by_length
 from transformer_cli.model.loss import sum_by_row, token_losses
@@ -102,10 +102,10 @@ def sentence_losses(
 
 def corpus_losses(model: Transformer, split: EncodedSplit, rows: Rows, world: World = ALONE) -> Losses:
     """Returns the losses of the sentences in `rows` taken together; otherwise like `sentence_losses`."""
-    return together(sentence_losses(model, split, rows, world), split, rows)
+    return corpus_losses_of(sentence_losses(model, split, rows, world), split, rows)
 
 
-def together(each: SentenceLosses, split: EncodedSplit, rows: Rows) -> Losses:
+def corpus_losses_of(each: SentenceLosses, split: EncodedSplit, rows: Rows) -> Losses:
     """Returns what the losses of the sentences in `rows` are taken together."""
     lengths = zip(split.source.lengths[rows].tolist(), split.target.lengths[rows].tolist(), strict=True)
     order = np.argsort([interleaved(source, target) for source, target in lengths], kind="stable")
@@ -125,7 +125,7 @@ def interleaved(source_length: int, target_length: int) -> int:
     return key
 
 
-def _too_large(batch: Batch, device: torch.device) -> str:
+def _too_large(batch: PaddedBatch, device: torch.device) -> str:
     (count, source), target = batch.source.shape, batch.target.shape[1]
     return (
         f"the losses of {count} sentences with up to {source} source and {target} target positions do not fit in the "

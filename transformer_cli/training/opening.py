@@ -29,7 +29,16 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Opened:
+class Here:
+    """Where a run is trained: on which device, with which datasets, in which processes."""
+
+    device: torch.device
+    data_dir: Path
+    world: World
+
+
+@dataclass(frozen=True)
+class ReadyToTrain:
     """A run that is ready to be trained."""
 
     run: Run
@@ -43,7 +52,7 @@ class Opened:
 @contextmanager
 def open_run(
     folder: Path, config: Config, *, device: torch.device, data_dir: Path, fresh: bool, world: World = ALONE
-) -> Iterator[Opened]:
+) -> Iterator[ReadyToTrain]:
     """Yield the run on disk if anything of it was saved, else a new one; nobody else trains it during the block.
 
     fresh: move an existing run aside, and make a new one. world: the processes that train it. Raises
@@ -51,84 +60,90 @@ def open_run(
     other settings or somebody else is training it, MemoryShortage if the memory cannot hold what training needs; in all
     of these cases nothing but the lock has been written, and nothing has been moved.
     """
-
-    lanes = choose_lanes(config.training.lanes, world)
-
-    def open_dataset(data: DataConfig, lanes: int) -> Dataset:
-        codec_dir = find_codec(data, folder.parent) if data.fingerprint is None else None
-        dataset = Dataset.open(find_dataset(data, data_dir, codec_dir))
-        refuse_without_room(
-            config.model,
-            (len(dataset.codecs.source), len(dataset.codecs.target)),
-            device=device,
-            frozen=config.training.freeze,
-            by_muon=config.training.optimizer == "muon",
-            gradients=max(lanes if device.type == "cpu" else 1, min(world.size, 2)),  # what is sent is one more
-            processes=world.local_size,
-        )
-        return dataset
-
-    dataset = None if folder.parent.exists() else open_dataset(config.data, lanes)  # what is refused leaves no folder
+    here = Here(device, data_dir, world)
+    if not folder.parent.exists():
+        open_dataset(config, folder.parent, here)  # what is refused leaves no folder
     with _locked(folder) as is_held:
         for place in (folder, folder / "checkpoints") if is_held else ():
             sweep(place, idle_s=0)  # nobody else writes there
-        if fresh or is_new(folder):
-            dataset = dataset or open_dataset(config.data, lanes)
-            if config.data.fingerprint is not None:  # else it was found by its text
-                _refuse_other_text(
-                    dataset, config.data, "take data.fingerprint out of the config, and run `tfm prepare`"
-                )
-            initial = read_initial(config, dataset, folder.parent)  # its errors leave the old run in place
-            if fresh and folder.exists():
-                log.info("moved the old run to %s", _move_aside(folder))
-            data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
-            resolved = _resolved(config, data, choose_precision(config.training.precision, device), lanes)
-            run = Run.create(folder, resolved, dataset)
-            opened = new_opened(run, dataset, initial)
-            del initial  # a whole model, perhaps, while this one trains
-            yield opened
-        else:
-            run = Run.open(folder)
-            _check_settings(run, config, data_dir)  # before the dataset, which need not be there any more
-            lanes = choose_lanes(run.config.training.lanes, world)
-            opened = load_opened(run, open_dataset(run.config.data, lanes))
-            if config.data.fingerprint is None:
-                _refuse_other_text(
-                    opened.dataset,
-                    config.data,
-                    f"give --set name={free_name(folder)} to train another run on the new text, --fresh to move this "
-                    f"one aside and begin anew, or --config {folder / 'config.yaml'} to go on with the text as it was",
-                )
-            data = run.config.data.model_copy(update={"files": config.data.files})
-            precision = _precision(run.config.training.precision, config.training.precision, device)
-            finish_save(run, opened.start.state)  # which a kill may have cut off
-            resolved = _resolved(config, data, precision, lanes)
-            write_config(folder, resolved)
-            yield replace(opened, run=replace(run, config=resolved))
+        yield begin(folder, config, here, fresh=fresh) if fresh or is_new(folder) else resume(folder, config, here)
 
 
-def join_run(folder: Path, data_dir: Path) -> Opened:
+def begin(folder: Path, config: Config, here: Here, *, fresh: bool) -> ReadyToTrain:
+    """Make a new run. fresh: move what is in its place aside. Raises as `open_run` does."""
+    dataset = open_dataset(config, folder.parent, here)
+    if config.data.fingerprint is not None:  # else it was found by its text
+        _refuse_other_text(dataset, config.data, "take data.fingerprint out of the config, and run `tfm prepare`")
+    initial = read_initial(config, dataset, folder.parent)  # its errors leave the old run in place
+    if fresh and folder.exists():
+        log.info("moved the old run to %s", _move_aside(folder))
+    data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
+    precision = choose_precision(config.training.precision, here.device)
+    lanes = choose_lanes(config.training.lanes, here.world)
+    run = Run.create(folder, _resolved(config, data, precision, lanes), dataset)
+    return new_run(run, dataset, initial)
+
+
+def resume(folder: Path, config: Config, here: Here) -> ReadyToTrain:
+    """Load the last save of a run, with the settings of `config` that may change. Raises as `open_run` does."""
+    run = Run.open(folder)
+    begun = run.config
+    _check_settings(run, config, here.data_dir)  # before the dataset, which need not be there any more
+    ready = load_run(run, open_dataset(begun, folder.parent, here))
+    if config.data.fingerprint is None:
+        _refuse_other_text(
+            ready.dataset,
+            config.data,
+            f"give --set name={free_name(folder)} to train another run on the new text, --fresh to move this "
+            f"one aside and begin anew, or --config {folder / 'config.yaml'} to go on with the text as it was",
+        )
+    data = begun.data.model_copy(update={"files": config.data.files})
+    precision = _precision(begun.training.precision, config.training.precision, here.device)
+    resolved = _resolved(config, data, precision, choose_lanes(begun.training.lanes, here.world))
+    finish_save(run, ready.start.state)  # which a kill may have cut off
+    write_config(folder, resolved)
+    return replace(ready, run=replace(run, config=resolved))
+
+
+def open_dataset(config: Config, runs_dir: Path, here: Here) -> Dataset:
+    """Returns the dataset of a config. Raises DataError, or MemoryShortage if there is no room to train its model."""
+    codec_dir = find_codec(config.data, runs_dir) if config.data.fingerprint is None else None
+    dataset = Dataset.open(find_dataset(config.data, here.data_dir, codec_dir))
+    lanes = choose_lanes(config.training.lanes, here.world) if here.device.type == "cpu" else 1
+    refuse_without_room(
+        config.model,
+        (len(dataset.codecs.source), len(dataset.codecs.target)),
+        device=here.device,
+        frozen=config.training.freeze,
+        by_muon=config.training.optimizer == "muon",
+        gradients=max(lanes, min(here.world.size, 2)),  # what is sent is one more
+        processes=here.world.local_size,
+    )
+    return dataset
+
+
+def join_run(folder: Path, data_dir: Path) -> ReadyToTrain:
     """Returns the run that another process has opened with `open_run`. Raises CheckpointError or DataError."""
     run = Run.open(folder)
     dataset = Dataset.open(find_dataset(run.config.data, data_dir))
-    return load_opened(run, dataset) if run.has_checkpoint("last") else new_opened(run, dataset)
+    return load_run(run, dataset) if run.has_checkpoint("last") else new_run(run, dataset)
 
 
-def new_opened(run: Run, dataset: Dataset, initial: Initial | None = None) -> Opened:
+def new_run(run: Run, dataset: Dataset, initial: Initial | None = None) -> ReadyToTrain:
     """Returns a run with a model that has learned nothing yet. initial: what replaces its random weights."""
     start = Checkpoint(run.new_model())
     if initial:
         initial.fill(start.model)
-    return Opened(run, dataset, start)
+    return ReadyToTrain(run, dataset, start)
 
 
-def load_opened(run: Run, dataset: Dataset) -> Opened:
+def load_run(run: Run, dataset: Dataset) -> ReadyToTrain:
     """Returns a run with its last save. Raises CheckpointError if something that training needs is gone or damaged."""
     start = load_last(run)
     validations = read_validations(run, start.state)
     if start.state.validations and not start.state.is_best:  # else there is no best save yet, or it is the last one
         run.checkpoint("best")
-    return Opened(run, dataset, start, validations)
+    return ReadyToTrain(run, dataset, start, validations)
 
 
 @contextmanager

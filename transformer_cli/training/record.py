@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 def as_line(found: Validation, training: TrainingConfig) -> str:
     """Returns a validation as a line for the log."""
     return (
-        f"{_place(found, training)}"
+        f"{_progress(found, training)}"
         f"  train {found.train_loss:.3f} (PPL {perplexity_text(perplexity(found.train_loss), 2)})"
         f"  valid {found.valid_loss:.3f} (PPL {perplexity_text(found.valid_ppl, 2)})"
         f"  {found.train_seconds + found.valid_seconds:.1f} s"
@@ -35,7 +35,7 @@ def as_line(found: Validation, training: TrainingConfig) -> str:
     )
 
 
-def _place(found: Validation, training: TrainingConfig) -> str:
+def _progress(found: Validation, training: TrainingConfig) -> str:
     """Returns how far training had come, by epochs, or by steps where these decide when it validates or ends."""
     unit, number = training.end
     if unit == "epochs" and training.validate_every is None:

@@ -45,10 +45,10 @@ from transformer_cli.runs.state import Average, Validation, is_averaged
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
-from transformer_cli.training.opening import Opened, join_run, new_opened, open_run
+from transformer_cli.training.learner import Learner
+from transformer_cli.training.opening import ReadyToTrain, join_run, new_run, open_run
 from transformer_cli.training.optimisers import learning_rate
 from transformer_cli.training.record import EventFile, as_line, best_as_line, check_tensorboard, draw_curves
-from transformer_cli.training.step import Learner
 
 MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 
@@ -74,9 +74,9 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     folder = runs_dir / config.run_name
     with world.joined(device), ExitStack() as held:
         with told_how_to_go_on(Stop()):
-            with world.together():
+            with world.all_or_none():
                 if world.is_first:
-                    opened = held.enter_context(
+                    ready = held.enter_context(
                         open_run(
                             folder,
                             config,
@@ -86,40 +86,43 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
                             world=world,
                         )
                     )
-            with world.together():
+            with world.all_or_none():
                 if not world.is_first:
-                    opened = join_run(folder, data_dir)
-            trainer = Trainer(opened, device, world, was_fresh=fresh)
+                    ready = join_run(folder, data_dir)
+            trainer = Trainer(ready, device, world, was_fresh=fresh)
         with told_how_to_go_on(trainer.stop):
             trainer.announce()
             trainer.run_to_the_end()
-    return opened.run
+    return ready.run
 
 
 class Trainer:
     """A run in training, on one device, in one of the world's processes."""
 
-    def __init__(self, opened: Opened, device: torch.device, world: World = ALONE, *, was_fresh: bool = False) -> None:
+    def __init__(
+        self, ready: ReadyToTrain, device: torch.device, world: World = ALONE, *, was_fresh: bool = False
+    ) -> None:
         """Train on from where the run stands, with its model. was_fresh: an old run was moved aside for this one.
 
         Raises DataError if no sentence of the dataset fits the model.
         """
-        run, dataset, start = opened.run, opened.dataset, opened.start
+        run, dataset, start = ready.run, ready.dataset, ready.start
         self.run = run
         self.dataset = dataset
         self.world = world
-        self.settings = run.config.training
-        with world.together():
+        self.training = run.config.training
+        with world.all_or_none():
             self.train_sentences = training_sentences(run, dataset)
             self.valid_sentences = usable_sentences(dataset, "valid", run.config.model.max_length)
-        self.learner = Learner(start.model, self.settings, device, world)
+        self.learner = Learner(start.model, self.training, device, world)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
         world.copy_from_first(self.learner.model)  # it alone may have read vectors, or another run's weights
         self.state = start.state
-        self.validations = list(opened.validations)
+        self.validations = list(ready.validations)
         self._event_file: EventFile | None = None
+        self._bar: progress.Bar | None = None
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
-        self._saved = self._place()  # a new run has nothing to save
+        self._saved = self._progress()  # a new run has nothing to save
         self._saved_at = time.monotonic()
         self._are_alike = True  # the weights of all processes, as far as anybody has looked
         self.stop = Stop(saved_step=self.state.step or None, was_fresh=was_fresh)
@@ -127,7 +130,7 @@ class Trainer:
     @staticmethod
     def begin(run: Run, dataset: Dataset, device: torch.device) -> "Trainer":
         """Train a model that has learned nothing yet."""
-        return Trainer(new_opened(run, dataset), device)
+        return Trainer(new_run(run, dataset), device)
 
     def announce(self) -> None:
         """Log what the run is, and where it resumes."""
@@ -138,7 +141,7 @@ class Trainer:
         if n_in_vectors := count_frozen(model):
             parameters += f", {n_in_vectors:,} of them in frozen vectors"
         if n_frozen := sum(each.numel() for each in model.parameters() if not each.requires_grad):
-            parameters += f" and {n_frozen:,} frozen ones ({', '.join(self.settings.freeze)})"
+            parameters += f" and {n_frozen:,} frozen ones ({', '.join(self.training.freeze)})"
         log.info(
             "%s: %s; %s→%s, %s of %s; %s; %s; %s",
             config.run_name,
@@ -170,26 +173,34 @@ class Trainer:
 
     def run_to_the_end(self) -> None:
         """Train until the epochs, the steps or the patience run out. Raises Interrupted, after a save, on a signal."""
+        training, state = self.training, self.state
         if self.validations:
             self._write_events()
-        with stop_signals(self.stop), self.train_sentences.sampled or nullcontext():
-            while not self.state.has_ended(self.settings):
-                try:
-                    self._take_steps()
-                    if not self._validation_is_due():
+        with stop_signals(self.stop), self.train_sentences.sampled or nullcontext(), ExitStack() as ending:
+            ending.callback(self._close_bar)
+            try:
+                while not state.has_ended(training):
+                    validation_is_due = self._validation_is_due()
+                    is_asked_to_stop, save_is_due = self._agreed()
+                    if is_asked_to_stop or (save_is_due and not validation_is_due):  # which saves
+                        self._save()
+                    if is_asked_to_stop:
+                        raise self.stop.interrupted()
+                    if validation_is_due:
+                        self._validate_and_save()
+                    elif state.batch == len(self.plan()):
                         self._end_epoch()
-                        continue
-                    self._validate_and_save()
-                except MemoryShortage as shortage:
-                    raise self._saved_before(shortage) from None
-                if not self.state.has_ended(self.settings):
-                    self._stop_if_asked()
-            if self.state.patience_is_spent(self.settings):
-                n_worse = counted(self.state.validations_since_best, "validation")
+                    else:
+                        self._take_step()
+            except MemoryShortage as shortage:
+                raise self._saved_before(shortage) from None
+            if state.patience_is_spent(training):
+                n_worse = counted(state.validations_since_best, "validation")
                 log.info("no better loss in %s (patience): stopping", n_worse)
-            if self.settings.average:
-                self._stop_if_asked()
-                self._average_weights(self.settings.average)
+            if training.average:
+                if self._agreed()[0]:  # everything has been saved
+                    raise self.stop.interrupted()
+                self._average_weights(training.average)
         log.info(best_as_line(self.run, self.validations))
 
     # Steps
@@ -198,43 +209,43 @@ class Trainer:
         """Returns the batches of the epoch that the state is in, in order."""
         sentences, epoch = self.train_sentences, self.state.epoch
         if self._planned[0] != epoch:
-            self._planned = (epoch, plan_epoch(sentences.split, sentences.rows, self.settings, epoch))
+            self._planned = (epoch, plan_epoch(sentences.split, sentences.rows, self.training, epoch))
         return self._planned[1]
 
-    def _take_steps(self) -> None:
-        """Take the steps to the next validation or the end of the epoch; save now and then, and on a signal."""
-        plan, state, running = self.plan(), self.state, self.state.running
-        n_tokens = self.train_sentences.target_tokens
+    def _take_step(self) -> None:
+        """Take the next step of the epoch, and show it."""
+        plan, running = self.plan(), self.state.running
+        batches = plan[self.state.batch : self.state.batch + self.training.accumulate]
+        bar = self._bar = self._bar or self._new_bar()
         started = time.monotonic()
-        seconds_before = running.seconds
-        unit, number = self.settings.end
-        end = len(plan) if unit == "epochs" else state.batch + (number - state.step) * self.settings.accumulate
-        with progress.bar(
+        self.step(batches)
+        running.seconds += time.monotonic() - started
+        bar.set_description_str(self._how_far(), refresh=False)
+        bar.set_postfix_str(f"loss {running.nll / max(1, running.target_tokens):.3f}", refresh=False)
+        bar.update(self.train_sentences.target_tokens(batches))
+
+    def _new_bar(self) -> progress.Bar:
+        """Returns the bar of this epoch, or of its steps up to the end of training."""
+        plan, state = self.plan(), self.state
+        unit, number = self.training.end
+        end = len(plan) if unit == "epochs" else state.batch + (number - state.step) * self.training.accumulate
+        return progress.bar(
             self._how_far(),
-            total=n_tokens(plan[:end]),
+            total=self.train_sentences.target_tokens(plan[:end]),
             unit=" tokens",
             unit_scale=True,
-            initial=n_tokens(plan[: state.batch]),
+            initial=self.train_sentences.target_tokens(plan[: state.batch]),
             is_silent=not self.world.is_first,
-        ) as bar:
-            while state.batch < len(plan) and not self._validation_is_due():
-                batches = plan[state.batch : state.batch + self.settings.accumulate]
-                self.step(batches)
-                now = time.monotonic()
-                running.seconds = seconds_before + now - started
-                bar.set_description_str(self._how_far(), refresh=False)
-                bar.set_postfix_str(f"loss {running.nll / max(1, running.target_tokens):.3f}", refresh=False)
-                bar.update(n_tokens(batches))
-                is_asked_to_stop, save_is_due = self._agreed(now - self._saved_at >= self.settings.save_minutes * 60)
-                if is_asked_to_stop:
-                    self._save()
-                    raise self.stop.interrupted()
-                if save_is_due and not self._validation_is_due():  # which saves
-                    self._save()
+        )
+
+    def _close_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
 
     def _how_far(self) -> str:
         """Returns the epoch in progress, or the steps that have been taken, of how many."""
-        unit, number = self.settings.end
+        unit, number = self.training.end
         return f"epoch {self.state.epoch}/{number}" if unit == "epochs" else f"step {self.state.step:,}/{number:,}"
 
     def step(self, batches: Sequence[Rows]) -> None:
@@ -259,7 +270,7 @@ class Trainer:
             state.running.skipped_steps += 1
         if state.skipped_in_a_row >= MOST_SKIPPED:
             how = f"no finite loss or gradient in {state.skipped_in_a_row} steps in a row, the last of them step "
-            with self.world.together():  # all processes find the same
+            with self.world.all_or_none():  # all processes find the same
                 raise diverged(self.learner, f"{how}{state.step:,} with a rate of {self.learner.learning_rate:g}")
 
     def _learning_rate(self, step: int, batch: int) -> float:
@@ -268,43 +279,44 @@ class Trainer:
         For example, in the second of 4 epochs of 10 batches, of which a step takes 2, the step that begins with batch 4
         comes when (1 + 2/5) / 4 = 0.35 of training is done.
         """
-        unit, number = self.settings.end
+        unit, number = self.training.end
         if unit == "steps":
-            return learning_rate(self.settings, step, (step - 1) / number)
-        done = batch / self.settings.accumulate / self._steps_in(len(self.plan()))  # of the epoch
-        return learning_rate(self.settings, step, (self.state.epoch - 1 + done) / number)
+            return learning_rate(self.training, step, (step - 1) / number)
+        done = batch / self.training.accumulate / self._steps_in(len(self.plan()))  # of the epoch
+        return learning_rate(self.training, step, (self.state.epoch - 1 + done) / number)
 
     def _steps_in(self, n_batches: int) -> int:
-        return math.ceil(n_batches / self.settings.accumulate)
+        return math.ceil(n_batches / self.training.accumulate)
 
     # Validations, and the end of epochs and of training
 
     def _validation_is_due(self) -> bool:
-        return self.state.validation_is_due(self.settings, ends_epoch=self.state.batch == len(self.plan()))
+        return self.state.validation_is_due(self.training, ends_epoch=self.state.batch == len(self.plan()))
 
     def _end_epoch(self) -> None:
-        """Move on to the next epoch if all batches of this one are done."""
-        if self.state.batch == len(self.plan()):
-            self.state.epoch, self.state.batch = self.state.epoch + 1, 0
+        self._close_bar()
+        self.state.epoch, self.state.batch = self.state.epoch + 1, 0
 
     def _validate_and_save(self) -> None:
         """Validate, record, end the epoch if it has come to its end, save, and show the result."""
         # the history names the rate of the last step, which a run that was resumed here has not taken itself
-        first_of_last_step = (self._steps_in(self.state.batch) - 1) * self.settings.accumulate
+        first_of_last_step = (self._steps_in(self.state.batch) - 1) * self.training.accumulate
         self.learner.set_learning_rate(self._learning_rate(self.state.step, first_of_last_step))
+        self._close_bar()
         found = self._validate()
-        writes, average = self.world.is_first, self.settings.average
+        writes, average = self.world.is_first, self.training.average
         self.validations.append(found)
         if writes:
             self.run.write_history([asdict(each) for each in self.validations])
         self.state.count_validation(found.valid_loss, is_best=found.best)
-        self._end_epoch()
+        if self.state.batch == len(self.plan()):
+            self._end_epoch()
         if writes and average:
             save_validated(self.run, self.learner.model, self.state.validations)
         self._save()
         if writes and average:
             forget_validated(self.run, before=self.state.validations - average + 1)
-        log.info(as_line(found, self.settings))
+        log.info(as_line(found, self.training))
         if writes:
             draw_curves(self.run, self.validations)
         self._write_events()
@@ -317,7 +329,7 @@ class Trainer:
         started, state, running = time.monotonic(), self.state, self.state.running
         note(f"epoch {state.epoch}, step {state.step:,}: validating")
         valid = corpus_losses(self.learner.model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
-        with self.world.together():  # all processes find the same
+        with self.world.all_or_none():  # all processes find the same
             if not running.batches:
                 which = f"the {state.running.skipped_steps:,} steps before the validation at step {state.step:,}"
                 raise diverged(self.learner, f"none of {which} had a finite loss and gradient")
@@ -349,7 +361,7 @@ class Trainer:
         epochs = [each.epoch for each in self.validations[-count:]]
         if self.world.is_first:
             forget_validated(self.run, before=numbers[0])  # a kill may have come before
-        with self.world.together():
+        with self.world.all_or_none():
             is_made = is_averaged(self.run, self.state)
             if not is_made:
                 model = load_mean(self.run, numbers).to(self.learner.device)
@@ -366,7 +378,7 @@ class Trainer:
 
     def _write_events(self) -> None:
         """Write all validations to a new event file for TensorBoard, or the last one to the file that is open."""
-        if not (self.settings.tensorboard and self.world.is_first):
+        if not (self.training.tensorboard and self.world.is_first):
             return
         try:
             if self._event_file is None:
@@ -381,10 +393,10 @@ class Trainer:
 
     def _save(self) -> None:
         """Save what has been done since the last save, if anything."""
-        if self._saved != self._place():
+        if self._saved != self._progress():
             if self.world.is_first:
                 save(self.run, self.learner.model, self.learner.optimizer, self.state)
-            self._saved, self._saved_at = self._place(), time.monotonic()
+            self._saved, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
         # torchrun ends all as soon as one has ended: none may end while rank 0 is writing, so all wait here
         sums = self.world.gather(bit_sum(self.learner.model) if self.world.size > 1 else 0)
@@ -396,7 +408,7 @@ class Trainer:
                 f"{self.state.step:,}",
             )
 
-    def _place(self) -> tuple[int, int]:
+    def _progress(self) -> tuple[int, int]:
         """How far training has come: each save has another place."""
         return self.state.step, self.state.validations
 
@@ -408,17 +420,13 @@ class Trainer:
         where = f"from the save at step {self.state.step:,}"
         return MemoryShortage(f"{shortage}; the same command goes on {where} where more memory is free")
 
-    def _stop_if_asked(self) -> None:
-        """Raises Interrupted if any process got a signal. Everything has been saved."""
-        if self._agreed()[0]:
-            raise self.stop.interrupted()
-
-    def _agreed(self, save_is_due: bool = False) -> tuple[bool, bool]:
+    def _agreed(self) -> tuple[bool, bool]:
         """The same in every process: whether any of them got a signal, and whether a save is due by rank 0's clock."""
+        save_is_due = time.monotonic() - self._saved_at >= self.training.save_minutes * 60
         answers = self.world.gather(self.stop.signal_number or 0, save_is_due)
         signals = [int(number) for number, _ in answers if number]
         if signals:
-            self.stop.signal_number = signals[0]
+            self.stop.note(signals[0])
         return bool(signals), bool(answers[0][1])
 
 
@@ -478,10 +486,10 @@ def training_sentences(run: Run, dataset: Dataset) -> Sentences:
 
 def diverged(learner: Learner, how: str) -> ConfigError:
     """Returns the error for a training that has come to numbers that are not finite."""
-    settings = learner.settings
-    rates = f"training.learning_rate: {settings.learning_rate:g}"
-    if settings.optimizer == "muon":
-        rates += f" or muon_learning_rate: {settings.muon_learning_rate:g}"
+    training = learner.training
+    rates = f"training.learning_rate: {training.learning_rate:g}"
+    if training.optimizer == "muon":
+        rates += f" or muon_learning_rate: {training.muon_learning_rate:g}"
     return ConfigError(f"{rates} made training diverge ({how}); lower it and train with --fresh")
 
 

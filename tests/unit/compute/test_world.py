@@ -2,8 +2,6 @@
 
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
@@ -12,7 +10,7 @@ import pytest
 import torch
 from torch._C._distributed_c10d import HashStore
 
-from transformer_cli.compute.world import ALONE, VARIABLES, World, agree
+from transformer_cli.compute.world import ALONE, VARIABLES, World
 from transformer_cli.errors import ConfigError, DataError, DistributedError, Interrupted, TfmError
 
 CPU = torch.device("cpu")
@@ -55,7 +53,7 @@ def test_a_command_that_torchrun_gives_again_is_known(
 
 def test_alone_nothing_is_connected_copied_or_changed() -> None:
     array, gradient = np.ones(3), torch.ones(2)
-    with ALONE.joined(CPU), ALONE.together():
+    with ALONE.joined(CPU), ALONE.all_or_none():
         assert not torch.distributed.is_initialized()
         ALONE.add_up([gradient])
         assert gradient.equal(torch.ones(2))
@@ -95,7 +93,7 @@ def test_if_one_process_fails_all_fail_and_know_the_reason(
     for rank, (own, end) in enumerate(zip(raised, ends, strict=True)):
         found = None
         try:
-            with World(rank, len(raised)).together():
+            with World(rank, len(raised)).all_or_none():
                 if own is not None:
                     raise own
         except Exception as error:
@@ -153,7 +151,6 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     store = HashStore()
     module = import_module("torch.distributed.rendezvous")
     monkeypatch.setattr(module, "rendezvous", lambda *_, **__: iter([(store, 0, 2)]))
-    monkeypatch.setattr("transformer_cli.compute.world.agree", lambda *_, **__: "a name")
     monkeypatch.setattr("torch.distributed.init_process_group", lambda backend, **_: found.append(backend))
     monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: found.append("destroyed"))
     return found
@@ -183,39 +180,3 @@ def test_a_stopped_group_is_left_in_order(calls: list[str]) -> None:
     with pytest.raises(Interrupted), World(0, 2).joined(CPU):
         raise Interrupted("stopped", 15)
     assert calls == ["gloo", "destroyed"]
-
-
-# Meeting: a name of its own for each attempt, whatever former attempts have left in the store
-
-PATIENCE = timedelta(seconds=30)
-
-
-def attempt(store: HashStore, size: int) -> list[str]:
-    """The names that the processes of an attempt get, by rank."""
-    with ThreadPoolExecutor(size) as pool:
-        names = [pool.submit(agree, store, rank=rank, size=size, patience=PATIENCE) for rank in range(size)]
-        return [name.result() for name in names]
-
-
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_each_attempt_has_one_name_which_no_other_has(size: int) -> None:
-    store = HashStore()
-    names = [attempt(store, size) for _ in range(5)]
-    assert all(set(found) == {found[0]} for found in names)
-    assert len({found[0] for found in names}) == 5
-
-
-def test_a_process_that_died_before_it_was_answered_holds_up_nobody() -> None:
-    store = HashStore()
-    former = attempt(store, 3)[0]
-    store.set("asks 2", "a number of the dead")
-    names = attempt(store, 3)
-    assert set(names) == {names[0]}
-    assert names[0] != former
-
-
-def test_a_process_that_never_comes_is_named() -> None:
-    store = HashStore()
-    store.set("asks 1", "a number of the dead")
-    with pytest.raises(RuntimeError, match=r"^rank 1 has not come within 0:00:00\.1"):
-        agree(store, rank=0, size=3, patience=timedelta(seconds=0.1))

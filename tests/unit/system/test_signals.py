@@ -17,7 +17,7 @@ EPOCHS = ("--set", "training.epochs=2", "--set", "training.batch_size=100")  # o
 LONG = """\
 import time
 from pathlib import Path
-from transformer_cli.training.step import Learner
+from transformer_cli.training.learner import Learner
 
 gradient = Learner.gradient
 

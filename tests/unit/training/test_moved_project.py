@@ -13,7 +13,7 @@ from transformer_cli.data.find import find_dataset
 from transformer_cli.data.prepare import prepare
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
-from transformer_cli.training.opening import Opened, open_run
+from transformer_cli.training.opening import ReadyToTrain, open_run
 
 SPLITS = [f"{split}.{language}" for split in ("train", "valid", "test") for language in ("de", "en")]
 
@@ -32,7 +32,7 @@ def config(folder: Path) -> Config:
     return load_config(folder / "tiny.yaml")
 
 
-def resume(folder: Path, config: Config) -> AbstractContextManager[Opened]:
+def resume(folder: Path, config: Config) -> AbstractContextManager[ReadyToTrain]:
     return open_run(folder / "runs/tiny", config, device=torch.device("cpu"), data_dir=folder / "data", fresh=False)
 
 

@@ -13,8 +13,8 @@ from outcomes import outcome
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_last
+from transformer_cli.training.learner import Learner
 from transformer_cli.training.optimisers import AdamAndMuon, layer_matrices, make_optimizer, orthogonalized
-from transformer_cli.training.step import Learner
 from transformer_cli.training.trainer import diverged
 
 MUON = TrainingConfig(optimizer="muon", learning_rate=1e-2, muon_learning_rate=0.03, precision="float32")

@@ -13,10 +13,10 @@ from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run, find_run, is_new
-from transformer_cli.training.opening import Opened, join_run, open_run
+from transformer_cli.training.opening import ReadyToTrain, join_run, open_run
 from transformer_cli.training.trainer import Trainer
 
-Open = Callable[..., AbstractContextManager[Opened]]
+Open = Callable[..., AbstractContextManager[ReadyToTrain]]
 
 STUCK = (
     "training.batch_size=100",
@@ -48,12 +48,12 @@ def go_on(train_tiny: TrainTiny, folder: Path, *overrides: str) -> Run:
 
 
 @pytest.fixture
-def opened(corpus: Path, project: Path) -> Callable[..., AbstractContextManager[Opened]]:
+def opened(corpus: Path, project: Path) -> Callable[..., AbstractContextManager[ReadyToTrain]]:
     """opened(folder, *overrides, fresh=False, data_dir=…): the tiny run in a folder, opened but not trained."""
 
     def open_with(
         folder: Path, *overrides: str, fresh: bool = False, data_dir: Path = project / "data"
-    ) -> AbstractContextManager[Opened]:
+    ) -> AbstractContextManager[ReadyToTrain]:
         config = load_config(corpus / "tiny.yaml", [*STUCK, *overrides])
         return open_run(folder, config, device=torch.device("cpu"), data_dir=data_dir, fresh=fresh)
 

@@ -15,7 +15,7 @@ from transformer_cli.data.find import find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.runs.run import Run
 from transformer_cli.system import progress
-from transformer_cli.training.step import BatchLoss, Learner
+from transformer_cli.training.learner import BatchLoss, Learner
 from transformer_cli.training.trainer import Trainer, train
 
 Train = Callable[..., Run]

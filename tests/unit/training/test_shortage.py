@@ -14,8 +14,8 @@ from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.model import size
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
+from transformer_cli.training import learner
 from transformer_cli.training import optimisers as muon
-from transformer_cli.training import step
 from transformer_cli.translator import Translator
 
 STACKS = 4  # of matrices that Muon works on at a time: 12 of attention in two stacks, inner, outer
@@ -88,7 +88,7 @@ def test_what_was_learned_before_a_batch_without_room_is_saved(
     train_tiny: TrainTiny, whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     with monkeypatch.context() as patch:
-        fail_in_call(patch, step, "packed_token_losses", number)
+        fail_in_call(patch, learner, "packed_token_losses", number)
         with pytest.raises(MemoryShortage) as told:
             train_tiny(tmp_path / "parts", *SHORT)
     message = str(told.value)
@@ -134,7 +134,7 @@ def test_a_first_batch_without_room_leaves_a_new_run(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        fail_in_call(patch, step, "packed_token_losses", 1)
+        fail_in_call(patch, learner, "packed_token_losses", 1)
         with pytest.raises(MemoryShortage, match=r"leave long sentences out \(model\.max_length\)$"):
             train_tiny(tmp_path, *SHORT)
     assert train_tiny(tmp_path, "training.batch_size=25", "training.epochs=1").has_checkpoint("best")

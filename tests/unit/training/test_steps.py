@@ -108,8 +108,8 @@ def test_saves_are_not_put_off_by_the_end_of_an_epoch(train_tiny: TrainTiny, tmp
         saved.append(trainer.state.step)
         save(trainer)
 
-    seconds = iter(range(0, 10**6, 20))
-    clock = SimpleNamespace(monotonic=lambda: next(seconds))  # of the trainer alone
+    seconds = iter(range(0, 10**6, 8))
+    clock = SimpleNamespace(monotonic=lambda: next(seconds))  # of the trainer alone, which looks three times a step
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "_save", noted)
         patch.setattr("transformer_cli.training.trainer.time", clock)

@@ -13,7 +13,7 @@ from outcomes import outcome
 from transformer_cli.errors import Interrupted
 from transformer_cli.system import signals
 from transformer_cli.training import trainer
-from transformer_cli.training.step import Learner
+from transformer_cli.training.learner import Learner
 
 FOUR_STEPS = ("training.batch_size=100", "training.epochs=2", "training.average=2")  # two steps in each epoch
 MOMENTS = {  # what is going on when the signal arrives: (module or class, its function, which of its calls)

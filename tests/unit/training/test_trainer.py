@@ -20,10 +20,10 @@ from transformer_cli.data.find import find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
-from transformer_cli.training import step as module
+from transformer_cli.training import learner as module
 from transformer_cli.training import trainer as trainer_module
-from transformer_cli.training.opening import load_opened
-from transformer_cli.training.step import BatchLoss, Learner
+from transformer_cli.training.learner import BatchLoss, Learner
+from transformer_cli.training.opening import load_run
 from transformer_cli.training.trainer import Trainer
 
 KEYS = [
@@ -145,7 +145,7 @@ def test_label_smoothing_changes_what_is_learned_but_not_what_is_reported(
 def test_a_resumed_run_draws_no_weights(tiny: Run, project: Path) -> None:
     dataset = Dataset.open(find_dataset(tiny.config.data, project / "data"))
     with Draws() as draws:
-        trainer = Trainer(load_opened(tiny, dataset), torch.device("cpu"))
+        trainer = Trainer(load_run(tiny, dataset), torch.device("cpu"))
     assert draws.counts == {}
     saved = weights(tiny)
     assert all(value.equal(saved[name]) for name, value in trainer.learner.model.state_dict().items())

@@ -30,7 +30,7 @@ from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
-from transformer_cli.data.batching import Batch, collate, parts_by_length, target_tokens
+from transformer_cli.data.batching import PaddedBatch, collate, parts_by_length, target_tokens
 from transformer_cli.data.dataset import EncodedSplit
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.sampling import mixed_seed
@@ -57,27 +57,27 @@ class Learner:
     """A model together with everything that changes its weights, on one device, in one of the world's processes."""
 
     def __init__(
-        self, model: Transformer, settings: TrainingConfig, device: torch.device, world: World = ALONE
+        self, model: Transformer, training: TrainingConfig, device: torch.device, world: World = ALONE
     ) -> None:
-        """Moves the model to the device. settings: `precision` must be resolved, not auto.
+        """Moves the model to the device. training: `precision` must be resolved, not auto.
 
         Raises DistributedError if another process has ended, MemoryShortage if the device cannot hold the model.
         """
-        assert settings.precision != "auto", "whoever opens a run chooses its precision"
+        assert training.precision != "auto", "whoever opens a run chooses its precision"
         with room_for(lambda: f"the model does not fit in the memory of {device}; choose another training.device"):
             self.model = model.to(device)
-        self.settings = settings
+        self.training = training
         self.device = device
         self.world = world
-        self.precision: Precision = settings.precision
-        form = packed_token_losses if settings.fast else token_losses
-        self._token_losses = partial(form, self.model, label_smoothing=settings.label_smoothing)
+        self.precision: Precision = training.precision
+        form = packed_token_losses if training.fast else token_losses
+        self._token_losses = partial(form, self.model, label_smoothing=training.label_smoothing)
         is_cpu = device.type == "cpu"
-        self.lanes = choose_lanes(settings.lanes, world) if is_cpu else 1
+        self.lanes = choose_lanes(training.lanes, world) if is_cpu else 1
         self._draws_apart = is_cpu and any(isinstance(each, FastDropout) for each in model.modules())
         n_workers = min(self.lanes, torch.get_num_threads()) if self._draws_apart else 1  # torch's has one generator
         self.workers = SideBySide(n_workers, threads=1) if is_cpu else IN_CALLER
-        self.optimizer = make_optimizer(self.model, settings, self.workers)
+        self.optimizer = make_optimizer(self.model, training, self.workers)
         self._weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         self._is_warm = False
 
@@ -117,7 +117,7 @@ class Learner:
 
         Raises MemoryShortage, in a run's first step perhaps when some weights have changed: Adam's moments begin there.
         """
-        limit = self.settings.clip_grad_norm or math.inf
+        limit = self.training.clip_grad_norm or math.inf
         (norm,) = self.workers.run_all(lambda weights: clip_grad_norm_(weights, limit), [self._weights])
         if not math.isfinite(norm):
             return False
@@ -140,7 +140,7 @@ class Learner:
             for rows in (part[first::step] for part in parts if len(part) > first):  # of all lengths
                 batch = collate(split, rows)
                 with self._room_for(batch):
-                    there = batch if self.settings.fast else batch.to(self.device)  # `Packed` moves what it makes of it
+                    there = batch if self.training.fast else batch.to(self.device)  # `Packed` moves what it makes of it
                     with autocast(self.device, self.precision):
                         losses = self._token_losses(there.source, there.target)
                     nll.append(losses.nll.sum())
@@ -154,13 +154,13 @@ class Learner:
 
     def _dropout_of(self, lane: int, number: int) -> AbstractContextManager[None]:
         """A block in which dropout draws the numbers of a lane of a step."""
-        seed = mixed_seed(self.settings.seed, number, self.world.rank, lane)
+        seed = mixed_seed(self.training.seed, number, self.world.rank, lane)
         if self._draws_apart:
             return drawing_from(torch.Generator().manual_seed(seed))
         torch.manual_seed(seed)
         return nullcontext()
 
-    def _room_for(self, batch: Batch) -> AbstractContextManager[None]:
+    def _room_for(self, batch: PaddedBatch) -> AbstractContextManager[None]:
         """A block that computes a batch, or a part of one. Raises MemoryShortage if that does not fit in memory."""
         (count, source), target = batch.source.shape, batch.target.shape[1]
         return room_for(
@@ -174,7 +174,7 @@ class Learner:
 
     def _parts(self, split: EncodedSplit, rows: Rows) -> list[Rows]:
         """Returns a batch in the parts that all processes compute one after another."""
-        if not self.settings.fast:
+        if not self.training.fast:
             return [rows]
         return parts_by_length(split, rows, PART * self.world.size if self.device.type == "cpu" else sys.maxsize)
 

@@ -17,8 +17,8 @@ from transformer_cli.model.fast.dropout import use_fast_dropout
 from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.loss import TokenLosses
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.training import step as module
-from transformer_cli.training.step import BatchLoss, Learner
+from transformer_cli.training import learner as module
+from transformer_cli.training.learner import BatchLoss, Learner
 
 SPLIT = EncodedSplit(Side.of([[4, 5, 6], [5], [6, 6, 4, 4]]), Side.of([[4, 4], [5, 6, 4], [6]]))
 SHAPE = ModelConfig(d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8, max_length=8)
