@@ -121,7 +121,7 @@ def inspect(
 
     decoding = override_decoding(translator.run.config.decoding, overrides or ())
     translator = translator.with_options(on_error=on_error, decoding=decoding)
-    inspection = inspect_sentence(translator, sentence, with_untrained=as_json)
+    inspection = inspect_sentence(translator, sentence)
     maps = inspection.maps(
         [each for each in KINDS if not kind or KindChoice(each) in kind], layer=layer, heads=head or ()
     )

@@ -272,7 +272,7 @@ class _Work:
         from transformer_cli.inspection.numbers import inspect_translation
         from transformer_cli.inspection.plots import draw_attention
 
-        maps = inspect_translation(self.translator, translation, with_untrained=False).maps(["cross"])
+        maps = inspect_translation(self.translator, translation).maps(["cross"])
         with writing(path):
             draw_attention(maps, path)
         log.info("%s: what each position of the translation attends to", path)

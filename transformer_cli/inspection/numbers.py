@@ -5,7 +5,6 @@ Positions count from 0, which is <sos> in a model; layers and heads count from 1
 
 import logging
 import math
-import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
@@ -20,8 +19,6 @@ from transformer_cli.data.vectors import read_vectors
 from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord, RecordedAttention
-from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.run import Run
 from transformer_cli.translator import Translation, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -35,9 +32,6 @@ Floats = NDArray[np.floating[Any]]
 
 TINY = 1e-30  # stands in for the variance if all vectors are the same
 BLANK = "the sentence has no letter, so there is nothing to inspect; give it a word"
-
-
-_drawing = threading.Lock()
 
 log = logging.getLogger(__name__)
 
@@ -76,8 +70,6 @@ class Repetition:
     """cosine of the encoder's inputs: embeddings with position vectors"""
     after: float
     """cosine of the encoder's outputs, to which the words around have contributed"""
-    after_untrained: float
-    """the same for the untrained model: how far positions and the words around separate the two before any training"""
 
 
 @dataclass(frozen=True)
@@ -106,11 +98,6 @@ class Inspection:
     """the same plus position vectors, the encoder's input: (source, d_model)"""
     after: Tensor = field(repr=False)
     """the encoder's output: (source, d_model)"""
-    after_untrained: Tensor | None = field(repr=False)
-    """the output of the untrained encoder, drawn from the run's seed; None if no word occurs twice or nobody asked.
-
-    That encoder reads no pretrained vectors, even if training began with some.
-    """
 
     def maps(
         self, kinds: Iterable[Kind] = KINDS, *, layer: int | None = None, heads: Sequence[int] = ()
@@ -184,11 +171,8 @@ class Inspection:
 
     def repetitions(self) -> list[Repetition]:
         """Returns every pair of occurrences of a word that the source has more than once, in the sentence's order."""
-        if self.after_untrained is None:
-            return []
         tokens = self.source_tokens
-        stages = (self.without_positions, self.before, self.after, self.after_untrained)
-        cosines = [_cosines(stage).tolist() for stage in stages]
+        cosines = [_cosines(stage).tolist() for stage in (self.without_positions, self.before, self.after)]
         return [
             Repetition(tokens[first], (first, second), *(of_stage[first][second] for of_stage in cosines))
             for first, second in combinations(range(len(tokens)), 2)
@@ -218,29 +202,23 @@ class WordAttention:
     """weights · vectors, the output of attention: (positions, dimension)"""
 
 
-def inspect_sentence(translator: Translator, sentence: str, *, with_untrained: bool = True) -> Inspection:
-    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions.
-
-    with_untrained: see `inspect_translation`.
-    """
+def inspect_sentence(translator: Translator, sentence: str) -> Inspection:
+    """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions."""
     (translation,) = translator.translations([sentence])
-    return inspect_translation(translator, translation, with_untrained=with_untrained)
+    return inspect_translation(translator, translation)
 
 
 @torch.inference_mode()
-def inspect_translation(translator: Translator, translation: Translation, *, with_untrained: bool = True) -> Inspection:
+def inspect_translation(translator: Translator, translation: Translation) -> Inspection:
     """Run the model on a sentence and its translation once more, and record all attention.
 
-    with_untrained: whether the untrained encoder runs too if a word occurs twice. Raises DataError if the sentence is
-    blank.
+    Raises DataError if the sentence is blank.
     """
     words = translation.source_tokens
     if not words:
         raise DataError(BLANK)
-    run, model = translator.run, translator.model
-    assert isinstance(run, Run)  # another has no model
+    model = translator.model
     source_tokens = [SPECIALS[SOS], *words, SPECIALS[EOS]]
-    is_repeated = with_untrained and len(set(source_tokens)) < len(source_tokens)
     source_ids = [SOS, *translation.source_ids, EOS]
     target_ids = [SOS, *translation.ids]
     source = torch.tensor([source_ids], device=translator.device)
@@ -266,7 +244,6 @@ def inspect_translation(translator: Translator, translation: Translation, *, wit
         (embedding.tokens(source) * embedding.scale)[0].cpu(),
         embedding(source)[0].cpu(),
         encoded[0].cpu(),
-        _untrained(run).encode(source.cpu())[0] if is_repeated else None,
     )
 
 
@@ -318,15 +295,6 @@ def in_the_plane(vectors: Floats) -> tuple[Floats, Floats]:
 def rounded(numbers: Tensor, digits: int | None) -> list[list[float]]:
     """Returns a matrix as nested lists, rounded to so many decimal places (None: not rounded)."""
     return (numbers if digits is None else torch.round(numbers.double(), decimals=digits)).tolist()
-
-
-def _untrained(run: Run) -> Transformer:
-    """Returns the model that the run began with, on the CPU. It is drawn once.
-
-    It is drawn from torch's global generator, which two threads of a server must not seed at the same time.
-    """
-    with _drawing:
-        return run.untrained_model
 
 
 def _cosines(vectors: Tensor) -> Tensor:

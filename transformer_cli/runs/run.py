@@ -28,7 +28,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -155,11 +154,6 @@ class Run(Opened):
         with torch.random.fork_rng(devices=()):
             torch.default_generator.manual_seed(self.config.training.seed)
             return self._make_model()
-
-    @cached_property
-    def untrained_model(self) -> "Transformer":
-        """`new_model`, to be looked at: drawn once."""
-        return self.new_model().eval()
 
     def empty_model(self) -> "Transformer":
         """Returns a model, on the CPU, whose weights are arbitrary until they are loaded. Draws no random numbers.

@@ -297,7 +297,7 @@ async def attention(asked: AttentionQuestion, request: Request) -> Response:
     """Tell what one head attends to, or all heads of a layer together: the mean of their weights."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
-        inspection = inspect_translation(translator, translation, with_untrained=False)
+        inspection = inspect_translation(translator, translation)
         maps = inspection.maps([asked.kind], layer=asked.layer, heads=asked.heads)
         return {
             "kind": asked.kind,

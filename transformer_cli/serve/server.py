@@ -28,7 +28,7 @@ from transformer_cli.system.progress import LineHandler
 BACKLOG = 1024  # connections that wait until they are accepted
 ACCEPTED = 4  # of them at a time: asyncio takes no notice of a bound before it has accepted so many
 MOST_CONNECTIONS = 4096
-SPARE_FILES = 20  # for all but connections, such as reports, and connections that are being closed
+SPARE_FILES = 20  # for all but connections, and for connections that are being closed
 HEAD_SECONDS = 10.0  # for the head of a request, from its first byte or from when the client has connected
 KEEP_SECONDS = 30  # for an idle connection
 READ_SECONDS = 60.0  # for a client to read an answer

@@ -124,7 +124,7 @@ def inspection() -> Inspection:
         layers(SOURCE, SOURCE),
         layers(TARGET, TARGET),
         layers(TARGET, SOURCE),
-        *(torch.randn(7, 8, generator=chance) for _ in range(4)),
+        *(torch.randn(7, 8, generator=chance) for _ in range(3)),
     )
 
 

@@ -1,14 +1,10 @@
 """What the page asks for: steps, one attention map, vectors in the plane."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
 from torch.testing import assert_close
 
-from served import Running, running
-from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.run import Run
+from served import Running
 from transformer_cli.translator import Translator
 
 ASKED = {"q": "Der kleine Hund und der Hund.", "source": "de", "target": "en"}
@@ -52,19 +48,3 @@ def test_vectors_have_a_place_before_and_after_and_repeated_words_their_cosines(
         assert 0 < sum(found[stage]["explained"]) <= 1 + 1e-9
     assert found["repetitions"] == whole["repetitions"]
     assert [each["token"] for each in found["repetitions"]] == ["der", "hund"]
-
-
-def test_the_untrained_model_is_drawn_once_for_a_run(tiny: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[Run] = []
-    new_model = Run.new_model
-
-    def noted(run: Run) -> Transformer:
-        drawn.append(run)
-        return new_model(run)
-
-    monkeypatch.setattr(Run, "new_model", noted)
-    translator = Translator(Run.open(tiny.folder), torch.device("cpu"), batches_at_a_time=1)
-    with running(translator, n_workers=2) as found, ThreadPoolExecutor(4) as clients:
-        answers = list(clients.map(lambda _: found.post("/inspect/vectors", **ASKED).body, range(8)))
-    assert answers == answers[:1] * 8
-    assert len(drawn) == 1
