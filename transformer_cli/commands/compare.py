@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transformer_cli.commands import completion
-from transformer_cli.commands.options import DeviceOption, JsonOption, LowercaseOption, SplitOption, file_to_read
+from transformer_cli.commands.options import DeviceOption, JsonOption, LowercaseOption, SplitOption, file_of_lines
 from transformer_cli.commands.tables import score_with_interval, table
 from transformer_cli.system.terminal import counted
 
@@ -39,9 +39,9 @@ def compare(
     ],
     split: SplitOption = None,
     input_file: Annotated[
-        Path | None, file_to_read("Your own sentences, with --reference. Files do not need it.", "--input")
+        Path | None, file_of_lines("Your own sentences, with --reference. Files do not need it.", "--input")
     ] = None,
-    reference: Annotated[Path | None, file_to_read("Their reference translations.")] = None,
+    reference: Annotated[Path | None, file_of_lines("Their reference translations.")] = None,
     lowercase: LowercaseOption = False,
     language: Annotated[
         str | None,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,13 +18,12 @@ from transformer_cli.commands.options import (
     LowercaseOption,
     RunsOption,
     SplitOption,
-    file_to_read,
-    file_to_write,
+    file_of_lines,
     unwritable,
     writing,
 )
 from transformer_cli.commands.tables import score_with_interval, table
-from transformer_cli.system.files import is_stream
+from transformer_cli.system.files import STANDARD, is_stream
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.evaluate import Result
@@ -35,12 +35,12 @@ def evaluate(
     beam_size: BeamSizeOption = None,
     split: SplitOption = None,
     input_file: Annotated[
-        Path | None, file_to_read("Evaluate on your own sentences, with --reference.", "--input")
+        Path | None, file_of_lines("Evaluate on your own sentences, with --reference.", "--input")
     ] = None,
-    reference: Annotated[Path | None, file_to_read("The reference translations of the --input file.")] = None,
+    reference: Annotated[Path | None, file_of_lines("The reference translations of the --input file.")] = None,
     lowercase: LowercaseOption = False,
-    output: Annotated[Path | None, file_to_write("Keep the translations, one per line.")] = None,
-    output_tokens: Annotated[Path | None, file_to_write("Keep the decoder's tokens, one sentence per line.")] = None,
+    output: Annotated[Path | None, file_of_lines("Keep the translations, one per line.")] = None,
+    output_tokens: Annotated[Path | None, file_of_lines("Keep the decoder's tokens, one sentence per line.")] = None,
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
@@ -49,10 +49,12 @@ def evaluate(
         raise typer.BadParameter("--input and --reference need each other")
     if input_file and split:
         raise typer.BadParameter("--split and --input cannot be used together")
+    if output == output_tokens == STANDARD:
+        raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
     for path in (output, output_tokens):
         if path and path.is_dir():
             raise unwritable(path, "it is a folder")
-        if path and not is_stream(path):  # what is wrong is told before there is work to lose
+        if path and path != STANDARD and not is_stream(path):  # what is wrong is told before there is work to lose
             place = next(each for each in path.resolve().parents if each.exists())
             if not (place.is_dir() and os.access(place, os.W_OK)):
                 raise unwritable(path, f"{place} is no folder, or closed to you")
@@ -79,15 +81,19 @@ def evaluate(
         )
     )
     results = [each.result for each in judged]
-    print(results_as_json(folders, results) if as_json else results_as_table(results))
+    text = results_as_json(folders, results) if as_json else results_as_table(results)
+    print(text, file=sys.stderr if STANDARD in (output, output_tokens) else sys.stdout)
     translations = [translation for each in judged for translation in each.translations]
     for path, lines in (
         (output, [translation.text for translation in translations]),
         (output_tokens, [translation.tokens_on_one_line for translation in translations]),
     ):
-        if path:
+        text = "".join(f"{line}\n" for line in lines)
+        if path == STANDARD:
+            sys.stdout.write(text)
+        elif path:
             with writing(path):
-                write_text(path, "".join(f"{line}\n" for line in lines))
+                write_text(path, text)
 
 
 def results_as_json(folders: Sequence[Path], results: Sequence["Result"]) -> str:

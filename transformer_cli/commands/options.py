@@ -14,21 +14,9 @@ if TYPE_CHECKING:
     from transformer_cli.translator import Translator
 
 
-def _file(text: str, names: Sequence[str], dash: str) -> Any:
-    def named(path: Path | None) -> Path | None:
-        return Path(dash) if path == Path("-") else path
-
-    return typer.Option(*names, metavar="FILE", help=text, callback=named)
-
-
-def file_to_read(text: str, *names: str) -> Any:
-    """Returns an option that names a file of lines; - is standard input, as for most programs. text: its help."""
-    return _file(text, names, "/dev/stdin")
-
-
-def file_to_write(text: str, *names: str) -> Any:
-    """Returns an option that names a file of lines; - is standard output. text: its help."""
-    return _file(text, names, "/dev/stdout")
+def file_of_lines(text: str, *names: str) -> Any:
+    """Returns an option that names a file of lines; - is standard input or output (STANDARD). text: its help."""
+    return typer.Option(*names, metavar="FILE", help=text)
 
 
 def of_runs(text: str) -> Any:

@@ -9,14 +9,14 @@ from transformer_cli.commands.options import (
     DeviceOption,
     JsonLinesOption,
     RunOption,
-    file_to_read,
+    file_of_lines,
     load_translator,
 )
 
 
 def score(
-    input_file: Annotated[Path, file_to_read("The sentences.", "--input", "-i")],
-    target: Annotated[Path, file_to_read("Their translations, line by line.")],
+    input_file: Annotated[Path, file_of_lines("The sentences.", "--input", "-i")],
+    target: Annotated[Path, file_of_lines("Their translations, line by line.")],
     run: RunOption = None,
     device: DeviceOption = "auto",
     as_json: JsonLinesOption = False,

@@ -20,16 +20,14 @@ from transformer_cli.commands.options import (
     JsonLinesOption,
     RunsOption,
     as_text,
-    file_to_read,
-    file_to_write,
+    file_of_lines,
     load_translator,
     writing,
 )
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import is_stream, written
-from transformer_cli.system.streams import stream_named
+from transformer_cli.system.files import STANDARD, is_stream, written
 
 if TYPE_CHECKING:
     from transformer_cli.translator import Translation, Translator
@@ -49,9 +47,9 @@ def translate(
     sentences: Annotated[
         list[str] | None, typer.Argument(help="The sentences to translate.", show_default="standard input")
     ] = None,
-    input_file: Annotated[Path | None, file_to_read("Translate the lines of a file.", "--input", "-i")] = None,
+    input_file: Annotated[Path | None, file_of_lines("Translate the lines of a file.", "--input", "-i")] = None,
     output: Annotated[
-        Path | None, file_to_write("Write to a file, which appears when it is whole.", "--output", "-o")
+        Path | None, file_of_lines("Write to a file, which appears when it is whole.", "--output", "-o")
     ] = None,
     run: RunsOption = None,
     overrides: DecodingSetOption = None,
@@ -329,7 +327,7 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
     if sentences:
         lines = [as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
         return "argument", lines, len(lines)
-    if path:
+    if path and path != STANDARD:
         return str(path), cut_lines(path), None if is_stream(path) else count_lines(path)
 
     def standard_input() -> Iterator[str]:
@@ -356,7 +354,7 @@ def _document(path: Path) -> str:
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
     """What translations are printed to: a file that appears when the block has ended well, or standard output."""
-    if output is None or stream_named(output) == 1:
+    if output is None or output == STANDARD:
         yield sys.stdout
     else:
         with writing(output), written(output) as file, _as_text(file, output) as out:

@@ -23,8 +23,6 @@ def shipped_configs() -> dict[str, Path]:
 
 def find_config(name: str | Path) -> Path:
     """Returns the file that a config's name stands for, which need not exist."""
-    if str(name) == "-":
-        return Path("/dev/stdin")
     shipped = SHIPPED / f"{name}.yaml"
     is_shipped = NAME.fullmatch(str(name)) and shipped.is_file()
     return shipped if is_shipped and (not os.path.exists(name) or os.path.isdir(name)) else Path(name)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import kind_of, open_to_read
+from transformer_cli.system.files import STANDARD, is_stream, open_to_read
 from transformer_cli.system.terminal import counted
 
 LONGEST_LINE = 4_000  # characters: attention takes memory and time for each pair of tokens
@@ -142,7 +142,7 @@ def unreadable(path: Path, error: OSError) -> DataError:
 
 def out_of_step(source: Path, target: Path) -> DataError:
     """Returns the error for two files that differ in their number of lines; reads both to the end to count them."""
-    if "a pipe" in (kind_of(source), kind_of(target)):  # it has been read: its lines cannot be counted any more
+    if any(each == STANDARD or is_stream(each) for each in (source, target)):  # it cannot be read once more
         return DataError(f"{source} and {target} differ in their number of lines; line n must translate line n")
     n_source, n_target = count_lines(source), count_lines(target)
     return DataError(f"{source} has {counted(n_source, 'line')}, {target} has {n_target}; line n must translate line n")

@@ -21,8 +21,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from transformer_cli.system.streams import stream_named
-
+STANDARD = Path("-")
+"""standard input or output, where a command takes it for a file of lines"""
+STREAMS = ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/")
+"""how the names of the streams of a process begin"""
 DAY_S = 24 * 3600.0
 
 
@@ -40,30 +42,27 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 @contextmanager
 def written(path: Path) -> Iterator[BinaryIO]:
-    """Write a file that replaces `path` if the block ends without an error. What `is_stream` is written to instead.
-
-    To open the name of a stream would begin at the start of its file, over what has been printed.
-    """
-    descriptor = stream_named(path)
-    if descriptor == 1:
-        sys.stdout.flush()
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    stream = path if descriptor is None else descriptor
-    with open(stream, "wb", closefd=descriptor is None) if is_stream(path) else new_file(path) as file:
-        yield file
+    """Write a file that replaces `path` if the block ends without an error. What `is_stream` is appended to instead."""
+    if is_stream(path):
+        sys.stdout.flush()  # which may be the same stream
+        with path.open("ab") as file:
+            yield file
+    else:
+        with new_file(path) as file:
+            yield file
 
 
 def open_to_read(path: Path) -> BinaryIO:
-    """Open a file, or read on in what names a stream: its file, opened anew, would begin at its start."""
-    descriptor = stream_named(path)
-    return open(path if descriptor is None else descriptor, "rb", closefd=descriptor is None)
+    """Open a file, or standard input for STANDARD."""
+    return open(0, "rb", closefd=False) if path == STANDARD else path.open("rb")
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path names a stream, a pipe or a device: what cannot be read twice, and is not replaced as a whole."""
-    return stream_named(path) is not None or (path.exists() and not path.is_file())
+    """Whether a path names a stream, a pipe or a device: what cannot be read twice, and is not replaced as a whole.
+
+    /dev/stdout is one even in `tfm … > file`: to replace the file would lose what else is written to it.
+    """
+    return os.fspath(path).startswith(STREAMS) or (path.exists() and not path.is_file())
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -143,12 +142,7 @@ def delete(path: Path) -> None:
 
 
 def kind_of(path: Path) -> str:
-    """Returns what a path names: "a file", "a folder", "a pipe", "a device", "a socket" or "no such file".
-
-    What names a stream, such as /dev/stdin, is a pipe, since it is read in the same way.
-    """
-    if stream_named(path) is not None:
-        return "a pipe"
+    """Returns what a path names: "a file", "a folder", "a pipe", "a device", "a socket" or "no such file"."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):  # a NUL in the name

@@ -1,22 +1,17 @@
-"""The standard streams of a process: ones that were closed, readers that leave, and files that are a stream's name.
+"""The standard streams of a process: ones that were closed, and readers that leave.
 
 Knows nothing of what is written.
 """
 
 import io
 import os
-import re
 import select
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, TextIO
 
 from transformer_cli.errors import TfmError
 from transformer_cli.system.terminal import Terminal, TerminalWithBars, forget_note
-
-STREAMS = {"stdin": 0, "stdout": 1, "stderr": 2}
-STREAM_NAME = re.compile(rf"/dev/({'|'.join(STREAMS)})|(?:/dev|/proc/self)/fd/(\d+)")
 
 
 class ReaderGone(BaseException):
@@ -83,9 +78,3 @@ def _text(raw: io.FileIO, on_terminals: type[Terminal], *, errors: str, line_buf
     if raw.isatty():
         return on_terminals(buffer, encoding="utf-8", line_buffering=True)
     return io.TextIOWrapper(buffer, encoding="utf-8", errors=errors, line_buffering=line_buffering)
-
-
-def stream_named(path: Path) -> int | None:
-    """Returns the descriptor that a path names: 1 for /dev/stdout, 63 for /dev/fd/63, which is the shell's >(…)."""
-    found = STREAM_NAME.fullmatch(os.fspath(path))
-    return found and (STREAMS[found[1]] if found[1] else int(found[2]))

@@ -30,8 +30,7 @@ def test_a_pipe_of_a_shell_is_a_config_unless_the_command_that_writes_it_has_fai
     os.close(reading)
 
 
-def test_a_dash_is_standard_input_and_an_empty_device_the_defaults() -> None:
-    assert configfile.find_config("-") == Path("/dev/stdin")
+def test_an_empty_device_is_the_defaults() -> None:
     assert load_config("/dev/null") == load_config()
 
 

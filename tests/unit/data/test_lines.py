@@ -112,15 +112,6 @@ def test_of_a_longer_line_only_the_beginning_comes(tmp_path: Path, name: str, le
     assert [is_too_long(line) for line in lines] == [False, True, False, True]
 
 
-def test_what_names_a_stream_is_read_from_where_it_stands(tmp_path: Path) -> None:
-    with write(tmp_path / "a.txt", b"header\na\nb\n").open("rb", buffering=0) as file:
-        file.readline()
-        stream = Path(f"/dev/fd/{file.fileno()}")
-        assert list(read_lines(stream)) == ["a", "b"]
-        assert not file.closed
-        assert list(read_lines(stream)) == []
-
-
 def test_whoever_stops_at_a_line_without_an_end_does_not_wait_for_it() -> None:
     class Endless:
         n_read = 0

@@ -133,7 +133,6 @@ def test_a_dash_is_standard_input_or_output(forks: Forks, used: Path) -> None:
     chosen = (used / "asked", used / "out.txt", used / "err.txt")
     for arguments, answer in {
         ("translate", "--input", "-", "--output", "-"): ANSWER,
-        ("evaluate", "--input", "-", "--reference", "answer", "--output", "-"): ANSWER,
         ("score", "--input", "-", "--target", "answer"): "",
         ("compare", "tiny", "answer", "--input", "-", "--reference", "answer"): "",
     }.items():
@@ -141,6 +140,35 @@ def test_a_dash_is_standard_input_or_output(forks: Forks, used: Path) -> None:
         assert forks.end() == 0, arguments
         assert (used / "out.txt").read_text(encoding="utf-8").endswith(answer)
     assert not (used / "-").exists()
+
+
+def test_evaluate_to_standard_output_prints_translations_alone(forks: Forks, used: Path) -> None:
+    (used / "asked").write_text(f"{SENTENCE}\n", encoding="utf-8")
+    (used / "answer").write_text(ANSWER, encoding="utf-8")
+    chosen = (used / "asked", used / "out.txt", used / "err.txt")
+    forks.start("evaluate", "--input", "-", "--reference", "answer", "--output", "-", cwd=used, streams=chosen)
+    assert forks.end() == 0
+    assert (used / "out.txt").read_text(encoding="utf-8") == ANSWER
+    assert (used / "err.txt").read_text(encoding="utf-8").startswith("split  sentences ")
+    code, out, err = forks.run("evaluate", "--output", "-", "--output-tokens", "-", cwd=used)
+    assert (code, out) == (2, "")
+    assert err.endswith("only one of --output and --output-tokens can go to standard output\n")
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_the_name_of_a_stream_is_appended_to(forks: Forks, used: Path, name: str) -> None:
+    (used / "answer").write_text(ANSWER, encoding="utf-8")
+    append = "import os; os.dup2(os.open('all.txt', os.O_WRONLY | os.O_APPEND), 1)"  # what the shell does for >>
+    (used / "all.txt").write_text("before\n", encoding="utf-8")
+    code, _, err = forks.run("translate", SENTENCE, "--output", name, cwd=used, before=append)
+    assert (code, err) == (0, "")
+    assert (used / "all.txt").read_text(encoding="utf-8") == f"before\n{ANSWER}"
+    (used / "asked").write_text(f"{SENTENCE}\n", encoding="utf-8")
+    arguments = ("evaluate", "--input", "asked", "--reference", "answer", "--output", name)
+    forks.start(*arguments, cwd=used, streams=(NOTHING, used / "out.txt", used / "err.txt"))
+    assert forks.end() == 0, (used / "err.txt").read_text(encoding="utf-8")
+    table, *_, last = (used / "out.txt").read_text(encoding="utf-8").splitlines()
+    assert (table.split()[:2], f"{last}\n") == (["split", "sentences"], ANSWER)
 
 
 def test_output_may_go_to_another_process(forks: Forks, used: Path) -> None:
@@ -191,19 +219,6 @@ def test_a_reader_that_leaves_is_noticed_once_and_only_by_results() -> None:
         with pytest.raises(streams.ReaderGone):
             sys.stdout.flush()
         sys.stdout.flush()
-
-
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        ("/dev/stdout", 1),
-        ("/dev/fd/63", 63),
-        ("/proc/self/fd/7", 7),
-        ("/dev/null", None),
-    ],
-)
-def test_which_stream_a_path_names(name: str, number: int | None) -> None:
-    assert streams.stream_named(Path(name)) == number
 
 
 @pytest.mark.parametrize(
