@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 CONSTRAINTS = Path(__file__).parents[1] / "constraints.txt"
-BOUNDED = re.compile(r"([\w-]+)>=([\w.]+)(?:; extra == \"(?!dev)\w+\")?$")
+BOUNDED = re.compile(r"([\w-]+)(?:<[\w.]+,)?>=([\w.]+)(?:; extra == \"(?!dev)\w+\")?$")
 
 
 def lowest() -> list[str]:

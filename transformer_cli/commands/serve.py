@@ -16,7 +16,7 @@ from transformer_cli.errors import ConfigError, Interrupted
 
 NEEDED = ("fastapi", "uvicorn", "python_multipart", "py3langid")
 INSTALL = (
-    "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30' 'h11>=0.16' 'python-multipart>=0.0.27' "
+    "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30,<0.55' 'h11>=0.16' 'python-multipart>=0.0.27' "
     "'py3langid>=0.2.2'`"
 )
 

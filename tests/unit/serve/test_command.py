@@ -89,8 +89,8 @@ def test_without_its_extra_one_line_says_what_to_install(
         1,
         "",
         "tfm: error: tfm serve needs uvicorn, which is not installed; "
-        "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30' 'h11>=0.16' 'python-multipart>=0.0.27' "
-        "'py3langid>=0.2.2'`\n",
+        "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30,<0.55' 'h11>=0.16' "
+        "'python-multipart>=0.0.27' 'py3langid>=0.2.2'`\n",
     )
 
 
