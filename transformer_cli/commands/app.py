@@ -39,7 +39,6 @@ COMMANDS = {
 """in the order of the help; each is the function of its name in commands/NAME.py, and has its page in docs/PAGE.md"""
 WITHOUT_TORCH = ("config", "curves", "runs")
 """the commands that begin at once"""
-UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or that of the copy of click in newer versions of typer
 
 
 class _Group(typer.core.TyperGroup):
@@ -98,10 +97,10 @@ def _outcome(arguments: Sequence[str] | None, watch: signals.Watch) -> tuple[str
         return "", code
     except TfmError as error:
         return f"tfm: error: {rank}{error}", 1
-    except UsageError as error:
-        if error.ctx is not None:
-            sys.stderr.write(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} -h' for help.\n\n")
-        return f"tfm: error: {error.format_message()}", 2
+    except typer.TyperException as error:
+        if context := getattr(error, "ctx", None):
+            sys.stderr.write(f"{context.get_usage()}\nTry '{context.command_path} -h' for help.\n\n")
+        return f"tfm: error: {error.format_message()}", error.exit_code
     except Interrupted as interruption:
         return "" if terminal.is_second() else f"tfm: {interruption}", 128 + interruption.signal_number
     except streams.ReaderGone:

@@ -137,7 +137,7 @@ def write_model(
     Raises ConfigError if the format cannot say what the model computes, OSError.
     """
     from ctranslate2.specs import TransformerSpec
-    from ctranslate2.specs.common_spec import Activation, LayerNormSpec
+    from ctranslate2.specs.common_spec import Activation
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
     config = model.config
@@ -164,8 +164,8 @@ def write_model(
         spec.scale_embeddings = config.scale_embeddings
         with torch.no_grad():
             spec.position_encodings.encodings = positions(torch.arange(positions_of(config))).float().numpy()
+        spec.pre_norm = config.norm == "pre"
         if config.final_norm:
-            spec.__dict__["layer_norm"] = LayerNormSpec()  # a frozen spec, which has none of its own with norm: post
             norm(spec.layer_norm, f"{name}.norm")
         for index, layer in enumerate(spec.layer):
             ours = f"{name}.layers.{index}"
@@ -177,7 +177,7 @@ def write_model(
             norm(layer.ffn.layer_norm, f"{ours}.residuals.{2 if name == 'decoder' else 1}.norm")
 
     shape = {
-        "pre_norm": config.norm == "pre",
+        "pre_norm": True,  # until the final norm has its place, which norm: post would not give it
         "no_final_norm": not config.final_norm,
         "activation": Activation[config.activation.upper()],
         "head_dim": config.head_dim,
