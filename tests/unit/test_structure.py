@@ -30,7 +30,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "h11": "serve.server",
     "matplotlib": "inspection",
     "platformdirs": ("data.multi30k", "system.keyboard"),
-    "py3langid": "serve.languages",
+    "py3langid": ("data.cleaning", "serve.languages"),
     "pydantic": ("config", "serve"),
     "readline": "system.keyboard",
     "requests": "data.multi30k",

@@ -50,7 +50,10 @@ def as_commented_yaml(config: Config, *, text: str = "", title: str = "") -> str
                 comment += f" [default:{TIE}{as_line(defaults[name])}]"
             if isinstance(value, dict):  # data.files, whose keys are the user's
                 yield from _written(f"{indent}{name}:", comment)
-                yield from (f"{indent}  {as_line(split)}: {as_line(pair)}" for split, pair in value.items())
+                for split, text in value.items():
+                    several = text if isinstance(text, list) else []
+                    yield f"{indent}  {as_line(split)}:" + ("" if several else f" {as_line(text)}")
+                    yield from (f"{indent}    - {as_line(each)}" for each in several)
             else:
                 yield from _written(f"{indent}{name}: {as_line(value)}", comment)
 

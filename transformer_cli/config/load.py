@@ -3,6 +3,7 @@
 A key that the schema does not have is an error, which names the nearest key that it has.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
@@ -19,8 +20,17 @@ from transformer_cli.system.files import is_stream
 T = TypeVar("T")
 
 
-def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -> Config:
+def load_config(
+    path: str | Path | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    options: Mapping[str, tuple[Any, str]] | None = None,
+    inherited: Mapping[str, Any] | None = None,
+) -> Config:
     """Read a YAML file (None: the built-in defaults), then apply overrides such as `training.learning_rate=3e-4`.
+
+    options: dotted key → its value and the option that gives it, as errors name it; overrides go before these.
+    inherited: a tree of settings for what neither the file nor an option says.
 
     path: a file, or the name of a config that comes with tfm, such as demo; a file of that name goes before it. "-" is
     standard input.
@@ -35,7 +45,11 @@ def load_config(path: str | Path | None = None, overrides: Sequence[str] = ()) -
         file, origin = find_config(path), str(path)
         text = read_config_text(file)
         tree = _in_file(text, file)
-    given = [_apply(tree, override) for override in overrides]
+    given = [(tuple(key.split(".")), option) for key, (_, option) in (options or {}).items()]
+    for key, option in given:
+        _put(tree, key, (options or {})[".".join(key)][0], option)
+    given += [_apply(tree, override) for override in overrides]
+    tree = _merged(inherited or {}, tree)
     _make_paths_absolute(tree, Path())  # the paths from --set
     return _validated(tree, origin, text=text, given=given)
 
@@ -98,6 +112,19 @@ def dump_config(config: Config) -> str:
     return as_text(config.model_dump(mode="json"))
 
 
+def with_paths_from(config: Config, folder: Path) -> Config:
+    """Returns a config whose files are named as seen from a folder, in which its YAML is to stand."""
+    tree = config.model_dump(mode="json")
+
+    def relative(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: relative(each) for key, each in value.items()}
+        return [relative(each) for each in value] if isinstance(value, list) else os.path.relpath(value, folder)
+
+    tree["data"]["files"] = relative(tree["data"]["files"])
+    return Config.model_validate(tree)
+
+
 def settings_by_key(config: Config) -> dict[str, Any]:
     """Returns every setting by its dotted key, such as training.seed → 0, in the schema's order."""
     return dict(leaves(config.model_dump(mode="json")))
@@ -138,14 +165,23 @@ def _in_file(text: str, path: Path) -> dict[str, Any]:
 
 def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
     vectors, files = _below(tree, "model", "vectors"), _below(tree, "data", "files")
-    for section in (vectors, *files.values()):
-        for side, value in section.items() if isinstance(section, dict) else ():
-            if isinstance(value, str) and (section is not vectors or is_file(value)):
-                try:
-                    path = folder / Path(value).expanduser()
-                    section[side] = str(path.parent.resolve() / path.name)  # a link may lead to a name without .gz
-                except (RuntimeError, ValueError) as error:  # ~nobody/…; a NUL
-                    raise ConfigError(f"{value!r}: not a path: {error}") from None
+
+    def absolute(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            path = folder / Path(value).expanduser()
+            return str(path.parent.resolve() / path.name)  # a link may lead to a name without .gz
+        except (RuntimeError, ValueError) as error:  # ~nobody/…; a NUL
+            raise ConfigError(f"{value!r}: not a path: {error}") from None
+
+    for split, texts in files.items():
+        absolutes = [
+            {side: absolute(path) for side, path in each.items()} if isinstance(each, dict) else absolute(each)
+            for each in (texts if isinstance(texts, list) else [texts])
+        ]
+        files[split] = absolutes if isinstance(texts, list) else absolutes[0]
+    vectors.update({side: absolute(where) for side, where in vectors.items() if is_file(str(where))})
 
 
 def _below(tree: dict[str, Any], section: str, key: str) -> dict[str, Any]:
@@ -166,6 +202,11 @@ def _apply(tree: dict[str, Any], override: str) -> Given:
         value = parse(text)
     except ValueError as error:
         raise ConfigError(f"{option}: {error}") from None
+    _put(tree, key, value, option)
+    return key, option
+
+
+def _put(tree: dict[str, Any], key: tuple[str, ...], value: Any, option: str) -> None:
     for parent in key[:-1]:
         if tree.get(parent) is None:
             tree[parent] = {}
@@ -173,4 +214,12 @@ def _apply(tree: dict[str, Any], override: str) -> Given:
         if not isinstance(tree, dict):
             raise ConfigError(f"{option}: {parent} has no keys below it")
     tree[key[-1]] = value
-    return key, option
+
+
+def _merged(below: Mapping[str, Any], tree: Any) -> Any:
+    """Returns a tree with what another one has and it has not."""
+    if not isinstance(tree, dict):
+        return tree
+    missing = {key: value for key, value in below.items() if tree.get(key) is None}
+    sections = {key: value for key, value in below.items() if isinstance(value, Mapping) and key not in missing}
+    return {**tree, **missing, **{key: _merged(value, tree[key]) for key, value in sections.items()}}

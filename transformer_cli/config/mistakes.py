@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from transformer_cli.config.schema import Config, FilePair
 from transformer_cli.config.yamltext import as_line, compose, line_of
 
+FORMS = ("[list]", "[file]", "[pair]")  # which of its forms data.files.train has, not a key
 MOST_SHOWN = 80  # characters of a value
 MUST = {
     "bool_type": "be true or false",
@@ -30,6 +31,7 @@ MUST = {
     "path_type": "be a path",
     "string_too_short": "have at least one character",
     "string_type": "be text",
+    "too_short": "be a list with at least one value",
     "too_long": "be a list of {max_length} values",
     "tuple_type": "be a list in brackets",
 }
@@ -46,7 +48,10 @@ def first_mistake(error: ValidationError, *, origin: str, text: str, given: Sequ
     """
     first, *others = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
     sentence = _sentence(first) + (f" (and {len(others)} more)" if others else "")
-    location, is_of_several = first["loc"], first["type"] == "value_error"  # of several values that do not fit together
+    location, is_of_several = (
+        tuple(part for part in first["loc"] if part not in FORMS),
+        first["type"] == "value_error",
+    )  # of several values that do not fit together
     if location[-1:] == ("[key]",):  # the name of a split
         location, is_of_several = location[:-1], False
     if is_of_several and (named := re.match(r"[\w.]+(?=: )", str(first["ctx"]["error"]))):
@@ -61,6 +66,7 @@ def first_mistake(error: ValidationError, *, origin: str, text: str, given: Sequ
 
 def _sentence(mistake: Mapping[str, Any]) -> str:
     kind, location, given, context = mistake["type"], mistake["loc"], mistake["input"], mistake.get("ctx", {})
+    location = tuple(part for part in location if part not in FORMS)
     if kind in ("extra_forbidden", "invalid_key"):
         return f"{_dotted(location)}: unknown key{_nearest(location)}"
     if location and location[-1] == "[key]":  # of data.files, the only mapping whose keys the user chooses
@@ -92,6 +98,7 @@ def _dotted(location: Location) -> str:
 def _nearest(location: Location) -> str:
     """The key that was meant: one of this name elsewhere, a similar one here, or one that it begins or resembles."""
     name, known, everywhere = str(location[-1]), _known(location[:-1]), list(_keys(Config().model_dump()))
+    everywhere = [key for key in everywhere if not key.startswith("data.held_out.")]  # which are names of splits
     last = {key: key.rpartition(".")[2] for key in everywhere}
     similar = difflib.get_close_matches(name, last.values(), n=1, cutoff=0.75)
     found = (

@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
@@ -71,7 +71,7 @@ class Section(BaseModel):
 
 
 class FilePair(Section):
-    """The two sides of one split of your own text: plain UTF-8 or .gz, one sentence per line."""
+    """The two sides of a text of your own: plain UTF-8, .gz, .bz2 or .xz, one sentence per line."""
 
     shapes = Shapes.PLACE
 
@@ -79,6 +79,41 @@ class FilePair(Section):
     """file of source sentences"""
     target: Annotated[Path, Field(strict=False)]
     """file of their translations, line by line"""
+
+
+TextFile = Annotated[Path, Field(strict=False)]
+
+
+def _form_of(value: Any) -> str:
+    """Returns which form of a text the value has, as the tags below name them."""
+    return "[file]" if isinstance(value, str | Path) else "[pair]"
+
+
+Text = Annotated[Annotated[FilePair, Tag("[pair]")] | Annotated[TextFile, Tag("[file]")], Discriminator(_form_of)]
+Texts = Annotated[
+    Annotated[FilePair, Tag("[pair]")]
+    | Annotated[TextFile, Tag("[file]")]
+    | Annotated[tuple[Text, ...], Field(strict=False, min_length=1), Tag("[list]")],
+    Discriminator(lambda value: "[list]" if isinstance(value, list | tuple) else _form_of(value)),
+]
+"""The text of a split: two aligned files, one file with both sides, or a list of such"""
+Rule = Literal["empty", "copies", "markup", "length", "duplicates", "held_out", "language"]
+Column = Annotated[
+    str,
+    BeforeValidator(lambda value: str(value) if type(value) is int else value),
+    _text("(?!0*$).+", "is not a column; give its name, or its number counted from 1"),
+]
+
+
+class HeldOutConfig(Section):
+    """Held-out splits that are made from the training text: which pairs, a hash of their source sentences decides."""
+
+    shapes = Shapes.DATASET
+
+    valid: Annotated[float, Field(ge=0.0, le=0.4)] = 0.0
+    """the share of the training text that is valid instead; the same sentences stay held out when the text grows"""
+    test: Annotated[float, Field(ge=0.0, le=0.4)] = 0.0
+    """likewise for test"""
 
 
 class CaptionsConfig(Section):
@@ -131,13 +166,32 @@ class DataConfig(Section):
     """encode the text with the codecs of this run (a name under runs/, or a folder), instead of learning new ones"""
     skip_empty: bool = False
     """leave out pairs with an empty side, counted in a warning, instead of stopping at the first"""
-    files: Annotated[dict[SplitName, FilePair] | None, Shapes.PLACE] = None
-    """with corpus: files, the source and the target file for train, for valid and for each test set, under its name:
-    {train: {source: a.en, target: a.fr}, valid: {…}, any_test_name: {…}}"""
+    files: Annotated[dict[SplitName, Texts] | None, Shapes.PLACE] = None
+    """with corpus: files, the text for train, for valid and for each test set, under its name: the two files of its
+    sides, a TMX, TSV, CSV or JSON lines file, or a list of these: {train: [{source: a.en, target: a.fr}, b.tmx, c.tsv],
+    valid: {…}, any_test_name: {…}}"""
+    columns: Annotated[tuple[Column, Column], Field(strict=False)] | None = None
+    """of tables and JSON lines, the columns of source and target, by their names or numbers, as [2, 3] (null: those
+    that a heading names, or the first two)"""
+    clean: Annotated[tuple[Rule, ...], Field(strict=False)] = ()
+    """what is left out of the training text: any of empty, copies, markup, length, duplicates, held_out, language"""
+    held_out: HeldOutConfig = HeldOutConfig()
+    """splits that have no files of their own"""
     captions: CaptionsConfig = CaptionsConfig()
     """with corpus: captions, how much of it"""
     fingerprint: Annotated[Fingerprint | None, Shapes.TRAINING] = None
     """train on exactly this dataset (null: the newest one with these settings); a run records its dataset here"""
+
+    @property
+    def texts(self) -> Iterator[tuple[str, Path]]:
+        """Yield each of `files`, under the name by which its content is known: train.source, test.1, test.2.target."""
+        for split, texts in (self.files or {}).items():
+            for number, text in enumerate(texts if isinstance(texts, tuple) else (texts,), start=1):
+                place = f"{split}.{number}" if isinstance(texts, tuple) or isinstance(text, Path) else split
+                if isinstance(text, FilePair):
+                    yield from ((f"{place}.source", text.source), (f"{place}.target", text.target))
+                else:
+                    yield place, text
 
     @property
     def lowercased(self) -> bool:
@@ -163,10 +217,23 @@ class DataConfig(Section):
                 if value != SubwordsConfig.model_fields[key].default:
                     raise ValueError(f"subwords.{key}: {value} needs tokens: subwords, but tokens is words")
         if self.corpus == "files":
-            missing = [split for split in ("train", "valid") if split not in (self.files or {})]
-            if missing:
-                raise ValueError(f"corpus: files needs files.{missing[0]} with a source and a target path")
+            given = self.files or {}
+            for split, share in self.held_out:
+                if share and split in given:
+                    raise ValueError(
+                        f"held_out.{split}: {share}, but {split} has files of its own; take one of them out"
+                    )
+            if "train" not in given:
+                raise ValueError("corpus: files needs files.train with a source and a target path")
+            if "valid" not in given and not self.held_out.valid:
+                raise ValueError(
+                    "corpus: files needs files.valid with a source and a target path, or held_out.valid: 0.01, a share "
+                    "of train"
+                )
             return self
+        for key in ("columns", "clean", "held_out"):
+            if getattr(self, key) != DataConfig.model_fields[key].default:
+                raise ValueError(f"{key}: it applies to corpus: files, but corpus is {self.corpus}; take it out")
         if self.files is not None:
             raise ValueError(f"files is set, but corpus is {self.corpus}; set corpus: files, or take files out")
         known = LANGUAGES[self.corpus]

@@ -7,15 +7,18 @@ import bz2
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.data import multi30k
-from transformer_cli.data.lines import Pairs, count_lines, read_pairs
-from transformer_cli.errors import DataError
-from transformer_cli.system.files import kind_of, sha256
+from transformer_cli.data.cleaning import shaped_by
+from transformer_cli.data.formats import refuse_as_side, require_files
+from transformer_cli.data.gathering import TEXT, gather
+from transformer_cli.data.lines import Pairs, count_lines, is_packed, read_pairs
+from transformer_cli.system.files import sha256
 
 CAPTIONS = Path(__file__).with_name("captions.bz2")
 """UTF-8: all German lines, then the English ones; first valid, then test, then train. a grammar wrote it from a seed"""
@@ -35,6 +38,25 @@ class Corpus:
     ends; quiet=True: what there is to warn of was said in an earlier pass"""
     sizes: Mapping[str, int] = field(default_factory=dict)
     """split → number of pairs, those with an empty side included; only if it is known before the split is read"""
+    rules: Mapping[str, Any] = field(default_factory=dict)
+    """what decides on what is left out, beside the settings"""
+    gather: Callable[[Path | None], dict[str, Any]] | None = None
+    """writes the text below a folder, line by line, where it is not so yet (gathering.py); `splits` is empty then"""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """what `gather` has returned"""
+
+    def gathered(self, folder: Path) -> "Corpus":
+        """Returns the corpus with its splits, whose text `gather` has written below a folder. Raises DataError."""
+        if self.gather is None:
+            return self
+        facts = self.gather(folder)
+        splits = {
+            split: partial(
+                read_pairs, folder / TEXT / f"{split}.source", folder / TEXT / f"{split}.target", False, False
+            )
+            for split in facts["splits"]
+        }
+        return replace(self, splits=splits, sizes=facts["splits"], facts=facts)
 
 
 def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
@@ -63,17 +85,19 @@ def _open_multi30k(data: DataConfig, source_dir: Path | None) -> Corpus:
 
 def _open_files(data: DataConfig) -> Corpus:
     assert data.files is not None  # the config ensures it
-    sums, splits, sizes = {}, {}, {}
+    require_files((f"data.files.{name}", path) for name, path in data.texts)
+    sums = {name: sha256(path) for name, path in data.texts}
+    rules = shaped_by(data)
+    pairs = {split: pair for split, pair in data.files.items() if isinstance(pair, FilePair)}
+    if rules or len(pairs) < len(data.files):
+        return Corpus(sums, {}, rules=rules, gather=partial(gather, data))
+    splits, sizes = {}, {}
     for split in dict.fromkeys(["train", "valid", *data.files]):
-        pair = data.files[split]
-        for side in FilePair.model_fields:  # source, target
-            path: Path = getattr(pair, side)
-            if (kind := kind_of(path)) != "a file":
-                remedy = "correct the path in the config; text is read several times, so it must be in a file"
-                raise DataError(f"data.files.{split}.{side}: {path}: {kind}; {remedy}")
-            sums[f"{split}.{side}"] = sha256(path)
+        pair = pairs[split]
+        for path in (pair.source, pair.target):
+            refuse_as_side(path)
         splits[split] = partial(read_pairs, pair.source, pair.target, data.skip_empty, split == "train")
-        if pair.source.suffix != ".gz":  # such a file would have to be unpacked first
+        if not is_packed(pair.source):  # such a file would have to be unpacked first
             sizes[split] = count_lines(pair.source)
     return Corpus(sums, splits, sizes)
 

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.config.schema import DataConfig, FilePair, Shapes, fields_that_shape
+from transformer_cli.config.schema import DataConfig, Shapes, fields_that_shape
 from transformer_cli.data.codec import codec_sums
 from transformer_cli.data.dataset import read_manifest
 from transformer_cli.errors import DataError
@@ -32,7 +32,7 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
             continue
         if data.fingerprint not in (None, manifest["fingerprint"]) or shape(manifest["settings"]) != wanted:
             continue
-        if data.fingerprint is None and data.files and not is_text_of(manifest, data.files):
+        if data.fingerprint is None and data.files and not is_text_of(manifest, data):
             continue
         if given in (None, manifest.get("codec", {})):
             found.append(folder)
@@ -58,7 +58,8 @@ def settings(data: DataConfig) -> dict[str, Any]:
     values = data.model_dump(mode="json", include={**shaping, "files": True})
     unused = {"files", "captions"} - {data.corpus}
     unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
-    unused |= {"max_words"} if data.max_words is None else set()
+    optional = ("max_words", "columns", "clean", "held_out")
+    unused |= {key for key in optional if getattr(data, key) == DataConfig.model_fields[key].default}
     return {key: value for key, value in values.items() if key not in unused} | {"lowercase": data.lowercased}
 
 
@@ -67,15 +68,13 @@ def shape(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key != "files"}
 
 
-def is_text_of(manifest: Mapping[str, Any], files: Mapping[str, FilePair]) -> bool:
+def is_text_of(manifest: Mapping[str, Any], data: DataConfig) -> bool:
     """Whether a dataset was made from the user's own files, wherever they have been moved since.
 
     Their content decides; a file that is gone is taken for the one of the same name. Raises OSError.
     """
-    recorded, sums, read = manifest["settings"]["files"], manifest["sources"], cache(sha256)  # a file may be both sides
-    return recorded.keys() == files.keys() and all(
-        read(path) == sums[f"{split}.{side}"] if path.is_file() else Path(recorded[split][side]).name == path.name
-        for split, pair in files.items()
-        for side in FilePair.model_fields
-        for path in [getattr(pair, side)]
+    recorded, given = (dict(each.texts) for each in (DataConfig.model_validate(manifest["settings"]), data))
+    sums, read = manifest["sources"], cache(sha256)  # a file may be both sides
+    return recorded.keys() == given.keys() and all(
+        read(path) == sums[name] if path.is_file() else recorded[name].name == path.name for name, path in given.items()
     )

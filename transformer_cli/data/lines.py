@@ -1,18 +1,21 @@
-"""Reads lines of text from files, plain or .gz: UTF-8, split at "\\n" only. Knows nothing of their content.
+"""Reads lines of text from files, plain, .gz, .bz2 or .xz: UTF-8, split at "\\n" only. Knows nothing of their content.
 
 Never holds the text of a whole file in memory, nor a whole line that is longer than LONGEST_LINE.
 """
 
+import bz2
 import codecs
 import gzip
 import io
 import logging
+import lzma
+import re
 import zlib
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import STANDARD, is_stream, open_to_read
@@ -21,43 +24,70 @@ from transformer_cli.system.terminal import counted
 LONGEST_LINE = 4_000  # characters: attention takes memory and time for each pair of tokens
 MOST_BYTES = 4 * (LONGEST_LINE + 1) + 5  # of a line that is read: one character too many, byte order mark, line end
 
+WIDEST = 1 << 20  # bytes of a line that holds both sides of a pair, and perhaps more
+
 TOO_LONG = f"more than {LONGEST_LINE:,} characters"
 
 Pairs = Iterator[tuple[str, str]]
 
+PACKED: dict[str, tuple[str, "re.Pattern[bytes]", Any]] = {  # suffix → what it is, how it begins, what unpacks it
+    ".gz": ("gzip", re.compile(rb"\x1f\x8b\x08"), lambda file: gzip.GzipFile(fileobj=file)),
+    ".bz2": ("bzip2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), bz2.BZ2File),
+    ".xz": ("xz", re.compile(rb"\xfd7zXZ\0"), lzma.LZMAFile),
+}
+
 log = logging.getLogger(__name__)
 
 
+class Place(NamedTuple):
+    """Where a pair stands: in one file, or in the same line of two."""
+
+    source: Path
+    target: Path
+    number: int
+    unit: str = "line"
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.unit} {self.number}"
+
+    def of_empty_side(self, source: str) -> DataError:
+        """Returns the error for a pair with an empty side. source: that side."""
+        where = self._replace(source=self.target if source.strip() else self.source)
+        return DataError(f"{where} is empty; mend it, or set data.skip_empty: true to leave such pairs out")
+
+    def of_long_side(self, source: str) -> DataError:
+        """Returns the error for a pair with a side that is too long. source: that side."""
+        where = self._replace(source=self.source if is_too_long(source) else self.target)
+        return DataError(f"{where} has {TOO_LONG}; split it, or take the pair out")
+
+
+Placed = tuple[str, str, Place]
+"""A pair, and where it stands"""
+
+
 def read_pairs(source: Path, target: Path, skip_empty: bool, skip_long: bool, *, quiet: bool = False) -> Pairs:
-    """Yield the pairs of lines of two files, plain or .gz. Raises DataError as `open_corpus` describes.
+    """Yield the pairs of lines of two files, plain or packed. Raises DataError as `open_corpus` describes.
 
     skip_empty, skip_long: leave out pairs of which a side is empty, or too long, and (unless quiet) count them in a
     warning.
     """
     n_pairs = 0
     left_out: dict[str, tuple[int, int]] = {}  # reason → how many pairs, and the line of the first
-    with closing(byte_lines(source)) as source_lines, closing(byte_lines(target)) as target_lines:
-        for number, lines in enumerate(zip_longest(source_lines, target_lines), start=1):
-            if lines[0] is None or lines[1] is None:
-                raise out_of_step(source, target)
-            pair = decode_line(lines[0], source, number), decode_line(lines[1], target, number)
-            if is_too_long(pair[0]) or is_too_long(pair[1]):
-                if not skip_long:
-                    where = source if is_too_long(pair[0]) else target
-                    raise DataError(f"{where}: line {number} has {TOO_LONG}; split it, or take the pair out")
-                reason = f"a line of {TOO_LONG}"
-            elif not all(side.strip() for side in pair):
-                if not skip_empty:
-                    where = target if pair[0].strip() else source
-                    remedy = "mend it, or set data.skip_empty: true to leave such pairs out"
-                    raise DataError(f"{where}: line {number} is empty; {remedy}")
-                reason = "an empty side"
-            else:
-                n_pairs += 1
-                yield pair
-                continue
-            count, first = left_out.get(reason, (0, number))
-            left_out[reason] = (count + 1, first)
+    for *pair, place in aligned(source, target):
+        if any(map(is_too_long, pair)):
+            if not skip_long:
+                raise place.of_long_side(pair[0])
+            reason = f"a line of {TOO_LONG}"
+        elif not all(side.strip() for side in pair):
+            if not skip_empty:
+                raise place.of_empty_side(pair[0])
+            reason = "an empty side"
+        else:
+            n_pairs += 1
+            yield pair[0], pair[1]
+            continue
+        count, first = left_out.get(reason, (0, place.number))
+        left_out[reason] = (count + 1, first)
     for reason, (count, first) in left_out.items() if not quiet else ():
         what = "%s and %s: pairs with %s left out: %d, the first in line %d"
         log.warning(what, source, target, reason, count, first)
@@ -65,8 +95,17 @@ def read_pairs(source: Path, target: Path, skip_empty: bool, skip_long: bool, *,
         raise DataError(f"{source} and {target}: not one pair of sentences; a split needs at least one")
 
 
+def aligned(source: Path, target: Path) -> Iterator[Placed]:
+    """Yield the lines of two files side by side, whatever is in them. Raises DataError if one of them ends first."""
+    with closing(byte_lines(source)) as source_lines, closing(byte_lines(target)) as target_lines:
+        for number, (one, other) in enumerate(zip_longest(source_lines, target_lines), start=1):
+            if one is None or other is None:
+                raise out_of_step(source, target)
+            yield decode_line(one, source, number), decode_line(other, target, number), Place(source, target, number)
+
+
 def read_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of one file, plain or .gz, without their line ends. Raises DataError, also for a long line."""
+    """Yield the lines of one file, plain or packed, without their line ends. Raises DataError, also for a long line."""
     for number, text in enumerate(cut_lines(path), start=1):
         if is_too_long(text):
             raise DataError(f"{path}: line {number} has {TOO_LONG}; split it")
@@ -90,21 +129,51 @@ def count_lines(path: Path) -> int:
     return sum(1 for _ in byte_lines(path))
 
 
+@contextmanager
+def unpacked(path: Path) -> Iterator[io.BufferedReader]:
+    """Open a file, and unpack it if it is packed: its content says so, or else its name. Raises DataError.
+
+    What is damaged or cut off is an error while it is read, inside the block.
+    """
+    packing, remedy = None, "copy it again"
+    try:
+        with open_to_read(path) as file:
+            beginning = file.peek(10)
+            packing = next((each for each in PACKED.values() if each[1].match(beginning)), None)
+            if packing is None and beginning and path.suffix in PACKED:
+                packing, remedy = PACKED[path.suffix], f"copy it again, or take {path.suffix} off its name"
+            yield io.BufferedReader(packing[2](file), 1 << 16) if packing else file  # GzipFile reads lines slowly
+    except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        if packing is None or getattr(error, "errno", None) is not None:
+            raise unreadable(path, error) from None
+        raise DataError(f"{path}: not a whole {packing[0]} file ({error}); {remedy}") from None
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file is packed, so that it takes time to count its lines. Raises DataError."""
+    with unpacked(path) as file:
+        return not isinstance(file.raw, io.FileIO)
+
+
 def byte_lines(path: Path, most: int = MOST_BYTES) -> Generator[bytes, None, None]:
-    r"""Yield the lines of one file, plain or .gz, with their line ends. Raises DataError, but does not check for UTF-8.
+    r"""Yield the lines of one file, plain or packed, with their line ends. Raises DataError, but not for other bytes.
 
     Lines are split at "\n" alone: text may hold U+2028, form feeds and other characters at which Python splits. Of a
     line of more than `most` bytes, only that many come.
     """
-    try:
-        with open_to_read(path) as file:  # GzipFile alone reads lines slowly
-            is_packed = path.suffix == ".gz"
-            stream = io.BufferedReader(gzip.GzipFile(fileobj=file), 1 << 16) if is_packed else file
-            yield from _bounded(stream, str(path), most)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path}: not a whole gzip file ({error}); copy it again, or take .gz off its name") from None
-    except OSError as error:
-        raise unreadable(path, error) from None
+    with unpacked(path) as stream:
+        yield from _bounded(stream, str(path), most)
+
+
+def wide_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield the number and the text of each line, with its end, however long its parts are. Raises DataError."""
+    for number, line in enumerate(byte_lines(path, WIDEST), start=1):
+        if len(line) == WIDEST and not line.endswith(b"\n"):
+            raise DataError(
+                f"{path}: line {number} has more than {WIDEST:,} bytes; break it into lines of one pair each"
+            )
+        text = _as_utf8(line, path, number)
+        yield number, text.removeprefix("\ufeff") if number == 1 else text
 
 
 def decode_line(line: bytes, path: Path | str, number: int) -> str:
@@ -113,16 +182,20 @@ def decode_line(line: bytes, path: Path | str, number: int) -> str:
     Of a line that is too long, only the beginning is returned: LONGEST_LINE characters and one more.
     """
     is_whole = len(line) < MOST_BYTES or line.endswith(b"\n")
-    try:
-        text, _ = codecs.utf_8_decode(line, "strict", is_whole)  # else the last character may be cut, and is left out
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}: line {number}: byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not "
-            "UTF-8; convert the file to UTF-8 (a compressed one must be called .gz)"
-        ) from None
+    text = _as_utf8(line, path, number, is_whole)  # else the last character may be cut, and is left out
     text = text.removesuffix("\n").removesuffix("\r")
     text = text.removeprefix("\ufeff") if number == 1 else text  # the byte order mark that some editors write
     return text[: LONGEST_LINE + 1]
+
+
+def _as_utf8(line: bytes, path: Path | str, number: int, is_whole: bool = True) -> str:
+    try:
+        return codecs.utf_8_decode(line, "strict", is_whole)[0]
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: line {number}: byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not "
+            "UTF-8; convert the file to UTF-8"
+        ) from None
 
 
 def has_letter(text: Iterable[str]) -> bool:
@@ -135,9 +208,10 @@ def is_too_long(text: str) -> bool:
     return len(text) > LONGEST_LINE
 
 
-def unreadable(path: Path, error: OSError) -> DataError:
+def unreadable(path: Path, error: Exception) -> DataError:
     """Returns the error for a file that the system does not let us read."""
-    return DataError(f"{path}: cannot be read: {error.strerror or error}; correct the path or the permissions")
+    reason = getattr(error, "strerror", None) or error
+    return DataError(f"{path}: cannot be read: {reason}; correct the path or the permissions")
 
 
 def out_of_step(source: Path, target: Path) -> DataError:

@@ -15,6 +15,7 @@ from transformer_cli.data.codec import SIDES, Codecs, codec_sums
 from transformer_cli.data.corpora import Corpus, open_corpus
 from transformer_cli.data.dataset import FORMAT_VERSION, Dataset, read_manifest
 from transformer_cli.data.find import settings, shape
+from transformer_cli.data.gathering import TEXT
 from transformer_cli.data.lines import byte_lines
 from transformer_cli.data.notices import warn_of_text
 from transformer_cli.data.subword_corpus import encode_by_subwords
@@ -23,7 +24,7 @@ from transformer_cli.data.word_corpus import encode_by_words
 from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.data.writer import count
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import new_folder, sweep, write_json
+from transformer_cli.system.files import delete, new_folder, sweep, write_json
 from transformer_cli.system.locks import exclusive
 from transformer_cli.system.sums import write_sums
 
@@ -62,6 +63,7 @@ def prepare(
         "sums": corpus.sums,
         library.lower(): version,  # another one may cut text in other ways
         **given,
+        **({"rules": corpus.rules} if corpus.rules else {}),
     }
     fingerprint = hashlib.sha256(json.dumps(shaped_by, sort_keys=True).encode()).hexdigest()[:8]
     if data.fingerprint not in (None, fingerprint):
@@ -97,6 +99,7 @@ def _write_dataset(
     folder: Path, data: DataConfig, corpus: Corpus, codec_dir: Path | None, identity: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Returns the manifest. identity: what it keeps of the fingerprint."""
+    corpus = corpus.gathered(folder)
     encode = encode_by_words if data.tokens == "words" else encode_by_subwords
     codecs, facts = encode(folder, data, corpus, Codecs.load(codec_dir, data) if codec_dir else None)
     codecs.save(folder)
@@ -108,8 +111,10 @@ def _write_dataset(
         "splits": {name: count(folder, name) for name in corpus.splits},
         "overlap": count_overlap(folder, corpus.splits, codecs),
         **facts,
+        **({"cleaning": corpus.facts} if corpus.facts else {}),
         **identity,
     }
+    delete(folder / TEXT)
     warn_of_overlap(manifest)
     warn_of_text(folder, manifest)
     write_json(folder / "manifest.json", manifest)

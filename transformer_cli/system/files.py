@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -52,7 +53,7 @@ def written(path: Path) -> Iterator[BinaryIO]:
             yield file
 
 
-def open_to_read(path: Path) -> BinaryIO:
+def open_to_read(path: Path) -> BufferedReader:
     """Open a file, or standard input for STANDARD."""
     return open(0, "rb", closefd=False) if path == STANDARD else path.open("rb")
 

@@ -11,8 +11,8 @@ import torch
 
 from transformer_cli.compute.devices import choose_lanes, choose_precision, fast_at_bfloat16
 from transformer_cli.compute.world import ALONE, World
-from transformer_cli.config.load import differences
-from transformer_cli.config.schema import Config, DataConfig, FilePair, Shapes, is_file, keys_that_shape
+from transformer_cli.config.load import differences, settings_by_key
+from transformer_cli.config.schema import Config, DataConfig, Shapes, is_file, keys_that_shape
 from transformer_cli.data.dataset import Dataset, read_manifest
 from transformer_cli.data.find import find_dataset, is_text_of
 from transformer_cli.errors import ConfigError, DataError
@@ -222,7 +222,7 @@ def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
 
 def _refuse_other_text(dataset: Dataset, data: DataConfig, remedy: str) -> None:
     """Raises ConfigError if the user's own files have other text now than a dataset was made from."""
-    if data.files and not is_text_of(dataset.manifest, data.files):
+    if data.files and not is_text_of(dataset.manifest, data):
         raise ConfigError(f"{dataset.folder} was made before the text of data.files was changed; {remedy}")
 
 
@@ -235,8 +235,9 @@ def _moved(old: Config, new: Config, data_dir: Path) -> list[str]:
     keys = []
     if old.data.files and new.data.files and old.data.files != new.data.files:
         with suppress(DataError):  # without the dataset the places decide
-            if is_text_of(read_manifest(find_dataset(old.data, data_dir)), new.data.files):
-                keys = [f"data.files.{split}.{side}" for split in new.data.files for side in FilePair.model_fields]
+            if is_text_of(read_manifest(find_dataset(old.data, data_dir)), new.data):
+                both = (settings_by_key(config) for config in (old, new))
+                keys = [key for settings in both for key in settings if key.startswith("data.files.")]
     for side in ("source", "target"):
         before, now = getattr(old.model.vectors, side), getattr(new.model.vectors, side)
         are_files = before and now and is_file(before) and is_file(now)

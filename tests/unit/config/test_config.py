@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tables import read_table
+from transformer_cli.config.commented import as_commented_yaml
 from transformer_cli.config.configfile import shipped_configs
 from transformer_cli.config.load import differences, dump_config, load_config, override_decoding, settings_by_key
 from transformer_cli.config.schema import Config, DecodingConfig, Shapes, keys_that_shape
@@ -139,9 +140,7 @@ def test_paths_count_from_the_yaml_file_and_become_absolute(
 ) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.chdir("/")
-    files = load(path, OWN_FILES).data.files
-    assert files is not None
-    found = [side for pair in files.values() for side in (pair.source, pair.target)]
+    found = [place for _, place in load(path, OWN_FILES).data.texts]
     expected = [tmp_path / "a.en", tmp_path.parent / "a.fr", Path("/b.en"), Path("/home/me/b.fr")]
     assert found == expected
 
@@ -153,10 +152,20 @@ def test_paths_given_by_set_count_from_here_and_become_absolute(
     here.mkdir()
     monkeypatch.chdir(here)
     config = load(path, OWN_FILES, "data.files.valid.source=c.en", "data.files.train.target=~/c.fr")
-    assert config.data.files is not None
-    assert config.data.files["valid"].source == here / "c.en"
-    assert config.data.files["train"].target == Path("~/c.fr").expanduser()
-    assert config.data.files["train"].source == tmp_path / "a.en"
+    texts = dict(config.data.texts)
+    assert texts["valid.source"] == here / "c.en"
+    assert texts["train.target"] == Path("~/c.fr").expanduser()
+    assert texts["train.source"] == tmp_path / "a.en"
+
+
+def test_load_config_lists_of_texts_are_named_in_order_and_come_back(path: Path, tmp_path: Path) -> None:
+    text = "data: {corpus: files, files: {train: [a.tmx, {source: b.de, target: b.en}], valid: c.tsv}, columns: [2, t]}"
+    config = load(path, text)
+    names = {"train.1": "a.tmx", "train.2.source": "b.de", "train.2.target": "b.en", "valid.1": "c.tsv"}
+    assert dict(config.data.texts) == {name: tmp_path / file for name, file in names.items()}
+    assert config.data.columns == ("2", "t")
+    assert load(path, dump_config(config)) == config
+    assert load(path, as_commented_yaml(config)) == config
 
 
 def test_a_home_that_nobody_has_is_an_error(path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.config.schema import DataConfig
+from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.data.corpora import open_corpus, read_captions
 from transformer_cli.errors import DataError
 
@@ -52,7 +52,7 @@ def test_own_files_may_be_gzip_on_one_side(tmp_path: Path) -> None:
     assert data.files is not None
     packed = tmp_path / "train.source.gz"
     packed.write_bytes(gzip.compress(b"a\nb\n"))
-    pair = data.files["train"].model_copy(update={"source": packed})
+    pair = FilePair(source=packed, target=tmp_path / "train.target")
     data = data.model_copy(update={"files": {**data.files, "train": pair}})
     assert read(data) == [("a", "A"), ("b", "B")]
     assert set(open_corpus(data).sizes) == {"valid"}  # what is packed is not counted
@@ -63,7 +63,7 @@ def test_an_own_file_that_is_not_there(tmp_path: Path, split: str, side: str) ->
     data = own(tmp_path, news_source="n\n")
     path = tmp_path / f"{split}.{side}"
     path.unlink()
-    with pytest.raises(DataError, match=rf"^data\.files\.{split}\.{side}: {path}: no such file; correct the path in"):
+    with pytest.raises(DataError, match=rf"^data\.files\.{split}\.{side}: {path}: no such file; correct the path; "):
         open_corpus(data)
 
 

@@ -35,7 +35,7 @@ def test_a_corpus_is_made_of_files(tmp_path: Path, pipe: Path, path: str, said: 
     data = DataConfig.model_validate({"corpus": "files", "files": {"train": wrong, "valid": pair}})
     with pytest.raises(DataError) as told:
         open_corpus(data)
-    remedy = "correct the path in the config; text is read several times, so it must be in a file"
+    remedy = "correct the path; text is read several times, so it must be in a file"
     assert str(told.value) == f"data.files.train.target: {tmp_path / path}: {said}; {remedy}"
 
 
