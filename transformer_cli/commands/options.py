@@ -60,6 +60,15 @@ BeamSizeOption = Annotated[
         show_default="the run's decoding.beam_size",
     ),
 ]
+LikeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--like",
+        metavar="RUN",
+        help="A run whose model is to be trained further on this text: its languages, codecs and shape are taken.",
+        autocompletion=completion.runs,
+    ),
+]
 RunOption = Annotated[str | None, of_runs("A run's name under runs/, or its folder.")]
 RunsOption = Annotated[
     list[str] | None,

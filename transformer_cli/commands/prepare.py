@@ -2,12 +2,13 @@
 
 import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transformer_cli.commands.options import ConfigOption, JsonOption, SetOption
+from transformer_cli.commands.options import ConfigOption, JsonOption, LikeOption, SetOption
 from transformer_cli.commands.tables import table
 
 if TYPE_CHECKING:
@@ -17,8 +18,28 @@ log = logging.getLogger(__name__)
 
 
 def prepare(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILE]...",
+            help="Training text: TMX, TSV, CSV or JSON lines, or files of one side each, such as a.de and a.en.",
+            show_default=False,
+        ),
+    ] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
+    source: Annotated[str | None, typer.Option("--source", metavar="CODE", help="The language of the source.")] = None,
+    target: Annotated[str | None, typer.Option("--target", metavar="CODE", help="The language of the target.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="What NAME.yaml and the run are called.", show_default="FILE's"),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option("--columns", metavar="A,B", help="The columns of source and target: names, or numbers from 1."),
+    ] = None,
+    like: LikeOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be left out, and write nothing.")] = False,
     source_dir: Annotated[
         Path | None,
         typer.Option(
@@ -27,14 +48,50 @@ def prepare(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fetch, tokenise, count and encode parallel text into data/."""
+    """Fetch, tokenise, count and encode parallel text into data/. With FILEs, also clean it and write NAME.yaml."""
+    given = {"data.source": (source, "--source"), "data.target": (target, "--target"), "name": (name, "--name")}
+    options: dict[str, tuple[Any, str]] = {
+        key: (value, f"{option} {value}") for key, (value, option) in given.items() if value is not None
+    }
+    if columns is not None:
+        options["data.columns"] = (columns.split(","), f"--columns {columns}")
+    if options and not files:
+        raise typer.BadParameter(f"{next(iter(options.values()))[1]} is about FILEs; name them, or use --set")
     from transformer_cli.config.load import load_config
-    from transformer_cli.runs.prepare import prepare
+    from transformer_cli.runs.prepare import commented, config_for, inherited, prepare, survey
+    from transformer_cli.system.files import write_text
 
-    prepared = prepare(load_config(config, overrides or ()), source_dir=source_dir)
+    place = None
+    if files:
+        settings, place = config_for(files, options=options, base=config, overrides=overrides or (), like=like)
+    else:
+        settings = load_config(config, overrides or (), inherited=inherited(like) if like else None)
+    if dry_run:
+        facts = survey(settings)
+        print(json.dumps(facts, ensure_ascii=False) if as_json else cleaning_as_table(facts))
+        return
+    prepared = prepare(settings, source_dir=source_dir)
     if not prepared.created:
         log.info("%s: nothing has changed, nothing to do", prepared.folder)
+    if place and not (place.exists() and load_config(place) == settings):
+        write_text(place, commented(settings, place))
     print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else prepared_as_table(prepared))
+    if place and not as_json:
+        print(f"wrote {place}; next: tfm train --config {place}")
+
+
+def cleaning_as_table(facts: Mapping[str, Any]) -> str:
+    """Returns how many pairs were read and which rules left some out, each with examples, and what is left."""
+    lines = [f"{facts['read']:>11,}  pairs read"]
+    for rule, found in facts["left_out"].items():
+        lines.append(f"{-found['pairs']:>11,}  {rule}")
+        for where, source, target in found["examples"]:
+            lines.append(f"{'':13}{where}: {_short(source)} | {_short(target)}")
+    return "\n".join([*lines, *(f"{n_pairs:>11,}  {split}" for split, n_pairs in facts["splits"].items())])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 50 else f"{text[:49]}…"
 
 
 def prepared_as_table(prepared: "Prepared") -> str:
@@ -58,4 +115,5 @@ def prepared_as_table(prepared: "Prepared") -> str:
             f"vocabulary (min_freq {settings['min_freq']}): {sizes}",
             f"validation references that come back exactly from their tokens: {restored:.1%}",
         ]
-    return "\n".join([str(prepared.folder), table(rows), *notes])
+    cleaning = [cleaning_as_table(manifest["cleaning"])] if "cleaning" in manifest else []
+    return "\n".join([str(prepared.folder), *cleaning, table(rows), *notes])

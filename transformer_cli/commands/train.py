@@ -4,12 +4,22 @@ from typing import Annotated
 
 import typer
 
+from transformer_cli.commands import completion
 from transformer_cli.commands.options import ConfigOption, SetOption
 
 
 def train(
     config: ConfigOption = None,
     overrides: SetOption = None,
+    begin_from: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="RUN",
+            help="Begin with the weights of this run, and take the settings from it that must be equal.",
+            autocompletion=completion.runs,
+        ),
+    ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Move an existing run of this name aside and begin a new one.")
     ] = False,
@@ -17,7 +27,12 @@ def train(
     """Train a run under runs/. An interrupted run continues from its last save."""
     from transformer_cli.config.load import load_config
 
-    settings = load_config(config, overrides or ())
+    below = None
+    if begin_from is not None:
+        from transformer_cli.runs.prepare import inherited
+
+        below = inherited(begin_from)
+    settings = load_config(config, overrides or (), inherited=below)
     from transformer_cli.training.trainer import train  # imports torch, so only after the config has been checked
 
     train(settings, fresh=fresh)

@@ -34,7 +34,7 @@ _MARKUP = re.compile(
     r"</?[A-Za-z][^<>]*>|<!--|&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});|\{\\|\{\{|\}\}|\[\[|\]\]"
 )
 _NO_WORD = re.compile(r"[\W_]+")
-_DIGITS = re.compile(r"\d")
+_NUMBER = re.compile(r"\d+")
 
 log = logging.getLogger(__name__)
 
@@ -94,9 +94,9 @@ def shaped_by(data: DataConfig) -> dict[str, Any]:
 
 
 def fingerprint(sentence: str, language: str) -> int:
-    """Returns 64 bits of a sentence, the same for all that reads alike but for case, digits, marks and spaces."""
+    """Returns 64 bits of a sentence, the same for all that reads alike but for case, numbers, marks and spaces."""
     text = _NO_WORD.sub("", lower(normalized(sentence), language).casefold())
-    return _hash(_DIGITS.sub("0", text) or sentence)
+    return _hash(_NUMBER.sub("0", text) or sentence)
 
 
 def _hash(text: str) -> int:

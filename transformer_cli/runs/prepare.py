@@ -1,9 +1,17 @@
-"""Parallel text → a dataset, encoded with the codecs of the run that `data.codec` names."""
+"""Parallel text → a dataset, encoded with the codecs of the run that `data.codec` names; files → a config for them."""
 
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, get_args
 
-from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli.config.commented import as_commented_yaml
+from transformer_cli.config.load import load_config, with_paths_from
+from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Rule, Shapes, fields_that_shape
 from transformer_cli.data import prepare as text
+from transformer_cli.data.corpora import open_corpus
+from transformer_cli.data.formats import paired, require_files, unpacked_name
+from transformer_cli.data.gathering import count_pairs, shares_for
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, differing_codecs, find_run
 
@@ -16,6 +24,16 @@ def prepare(
     runs_dir: where the run that `data.codec` names is found by its name. Raises what `find_codec` does, too.
     """
     return text.prepare(config, source_dir=source_dir, data_dir=data_dir, codec_dir=find_codec(config.data, runs_dir))
+
+
+def survey(config: Config) -> dict[str, Any]:
+    """Returns what `gather` would read and leave out, and writes nothing. Raises as `open_corpus`; ConfigError if the
+    text is taken as it is.
+    """
+    gather = open_corpus(config.data).gather
+    if gather is None:
+        raise ConfigError("--dry-run shows what is left out of FILEs, or by data.clean; this text is taken as it is")
+    return gather(None)
 
 
 def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
@@ -33,3 +51,96 @@ def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
         )
     run.say_other_tokenizer()
     return folder
+
+
+BASE = "demo"  # the config whose model a new translator has, unless another one is named
+PAIRS_SEEN = 300_000  # in all epochs of a new config, which has 3 to 30 of them
+
+
+def inherited(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:
+    """Returns the settings that a run which begins with the weights of `run` must share with it, as a tree.
+
+    run: a name under runs_dir, or a folder. Raises CheckpointError if there is none.
+    """
+    config = Run.open(find_run(run, runs_dir)).config
+    data = config.data.model_dump(mode="json", include=fields_that_shape(DataConfig, Shapes.CODEC))
+    return {
+        "data": {**data, "codec": run, "lowercase": config.data.lowercased},
+        "model": config.model.model_dump(mode="json", exclude={"vectors"}),
+        "training": {"initialize_from": run},
+    }
+
+
+def config_for(
+    files: Sequence[Path],
+    *,
+    options: Mapping[str, tuple[Any, str]],
+    base: str | None = None,
+    overrides: Sequence[str] = (),
+    like: str | None = None,
+    runs_dir: Path = Path("runs"),
+) -> tuple[Config, Path]:
+    """Returns the config for training text in some files, and where it is to be written: NAME.yaml in this folder.
+
+    If NAME.yaml is there, its settings are kept, so that the same sentences stay held out; only the files are new.
+    options: what the command line says, as `load_config` takes it. base: the config whose other settings are taken.
+    like: a run whose settings are shared (see `inherited`). Raises ConfigError, and DataError if the files cannot be
+    read.
+    """
+    require_files(("FILE", path) for path in files)
+    name, named = options.get("name", (_name_of(files[0]), f"the name of {files[0].name}"))
+    place = Path(f"{name}.yaml")
+    below = inherited(like, runs_dir) if like else {}
+    given: dict[str, tuple[Any, str]] = {"name": (name, named), "data.corpus": ("files", "FILE"), **options}
+    start: str | Path | None
+    if place.exists():
+        if base is not None:
+            raise ConfigError(f"{place} is there already: leave --config out to go on with it, or give another --name")
+        before = load_config(place)
+        languages = [given.get(f"data.{side}", (getattr(before.data, side),))[0] for side in ("source", "target")]
+        if before.data.corpus != "files" or languages != [before.data.source, before.data.target]:
+            raise ConfigError(f"{place} is there already, and is about other text; give another --name")
+        start, shares = place, before.data.held_out
+    else:
+        start, shares = base or (None if like else BASE), None
+        given["data.clean"] = (list(get_args(Rule)), "FILE")
+    for side in ("source", "target"):
+        if f"data.{side}" not in given and not place.exists() and side not in below.get("data", {}):
+            raise ConfigError(f"--{side} is missing: give the language of the {side}, such as --{side} de")
+
+    def load(**more: Any) -> Config:
+        options = {**given, **{key.replace("__", "."): (value, "FILE") for key, value in more.items()}}
+        return load_config(start, overrides, options=options, inherited=below)
+
+    held_out = shares.model_dump() if shares else {"valid": 0.01}
+    draft = load(data__files={"train": [str(path) for path in files]}, data__held_out=held_out)
+    texts = [
+        str(text) if isinstance(text, Path) else text.model_dump(mode="json") for text in paired(files, draft.data)
+    ]
+    draft = load(data__files={"train": texts}, data__held_out=held_out)
+    if shares:
+        return draft, place
+    n_pairs = count_pairs(draft.data)
+    sized: dict[str, Any] = {}
+    if base is None and not like:
+        sized["training__epochs"] = max(3, min(30, PAIRS_SEEN // max(1, n_pairs)))
+        sized["model__dropout"] = 0.1
+        sized["data__subwords__size"] = max(500, min(draft.data.subwords.size, n_pairs // 2))
+    held_out = shares_for(n_pairs, draft.data).model_dump()
+    if like:
+        of_run = Run.open(find_run(like, runs_dir)).config.data.held_out
+        held_out = {split: max(share, getattr(of_run, split)) for split, share in held_out.items()}
+    return load(data__files={"train": texts}, data__held_out=held_out, **sized), place
+
+
+def commented(config: Config, place: Path) -> str:
+    """Returns the text of a config that is to stand at a place, with a comment on each setting."""
+    old = place.read_text(encoding="utf-8") if place.exists() else ""
+    title = f"The settings of {config.run_name}, as `tfm prepare` chose them; change what you like"
+    return as_commented_yaml(with_paths_from(config, place.resolve().parent), text=old, title=title)
+
+
+def _name_of(path: Path) -> str:
+    """Returns the name that text from a file has: memory of memory.tmx.gz, europarl of europarl.de."""
+    stem = Path(unpacked_name(path).removesuffix(".txt")).stem
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip("._-")[:MOST_OF_A_NAME] or "mine"

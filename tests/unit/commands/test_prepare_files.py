@@ -1,0 +1,155 @@
+"""`tfm prepare FILE…`: from files as people have them to a dataset, a config, and the command that comes next."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kinds import Tfm
+from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import FilePair
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.runs.run import Run
+
+LANGUAGES = ("--source", "de", "--target", "en")
+SMALL = ("model.d_model=32", "model.d_ff=32", "model.num_encoder_layers=1", "training.epochs=1", "training.lanes=1")
+
+
+@pytest.fixture
+def files(corpus: Path, tmp_path: Path) -> Path:
+    """A folder with memory.tsv, whose 200 pairs are those of the corpus, and the corpus's files."""
+    for path in corpus.glob("*.??"):
+        shutil.copy(path, tmp_path)
+    sides = [(corpus / f"train.{language}").read_text(encoding="utf-8").splitlines() for language in ("de", "en")]
+    rows = "".join(f"{source}\t{target}\n" for source, target in zip(*sides, strict=True))
+    (tmp_path / "memory.tsv").write_text(rows, encoding="utf-8")
+    return tmp_path
+
+
+def sets(*settings: str) -> list[str]:
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+def dataset(folder: Path, out: str) -> Dataset:
+    return Dataset.open(folder / out.split("\n")[0])
+
+
+def test_prepare_files_writes_a_config_with_which_training_goes_on(tfm: Tfm, files: Path) -> None:
+    share = "data.held_out={valid: 0.1, test: 0.1}"
+    code, out, err = tfm("prepare", "memory.tsv", *LANGUAGES, *sets(share, *SMALL), cwd=files)
+    assert code == 0, err
+    assert out.endswith("wrote memory.yaml; next: tfm train --config memory.yaml\n")
+    text = (files / "memory.yaml").read_text(encoding="utf-8")
+    assert "\n    train: [memory.tsv]\n" in text.replace("\n      - ", " [").replace("memory.tsv\n", "memory.tsv]\n")
+    assert str(files) not in text  # paths are relative, so the folder can be moved
+    made = dataset(files, out)
+    assert sum(made.manifest["cleaning"]["splits"].values()) == 200
+    assert (made.folder / "left-out.tsv.gz").is_file()
+    assert not (made.folder / "text").exists()
+    again = tfm("prepare", "memory.tsv", *LANGUAGES, cwd=files)
+    assert (again[0], again[1].split("\n")[0]) == (0, out.split("\n")[0])
+    assert "nothing has changed" in again[2]
+    assert (files / "memory.yaml").read_text(encoding="utf-8") == text
+    code, _, err = tfm("train", "--config", "memory.yaml", cwd=files)
+    assert code == 0, err
+    code, out, err = tfm("translate", "--run", "memory", "Der alte Mann singt.", cwd=files)
+    assert (code, out.count("\n")) == (0, 1), err
+
+
+def test_prepare_files_that_grow_keep_what_is_held_out(tfm: Tfm, files: Path) -> None:
+    share = "data.held_out.valid=0.1"
+    first = dataset(files, tfm("prepare", "memory.tsv", *LANGUAGES, *sets(share), cwd=files)[1])
+    held_out = load_config(files / "memory.yaml").data.held_out
+    (files / "memory.yaml").write_text((files / "memory.yaml").read_text().replace("epochs: 30 ", "epochs: 7 # mine "))
+    names = ("memory.tsv", "test.en", "valid.de", "valid.en", "test.de")
+    code, out, err = tfm("prepare", *names, "--name", "memory", *LANGUAGES, *sets(share), cwd=files)
+    assert code == 0, err
+    config = load_config(files / "memory.yaml")
+    pairs = [FilePair(source=files / f"{split}.de", target=files / f"{split}.en") for split in ("test", "valid")]
+    assert config.data.files == {"train": (files / "memory.tsv", *pairs)}
+    assert (config.data.held_out, config.training.epochs) == (held_out, 7)
+    assert set(first.text("valid", "source")) < set(dataset(files, out).text("valid", "source"))
+
+
+def test_prepare_files_dry_run_shows_the_funnel_and_writes_nothing(tfm: Tfm, files: Path) -> None:
+    with (files / "memory.tsv").open("a", encoding="utf-8") as file:
+        file.write("<p>Der Hund</p>\tThe dog\n" * 2)
+    before = sorted(files.iterdir())
+    share = sets("data.held_out.valid=0.1")
+    code, out, err = tfm("prepare", "memory.tsv", *LANGUAGES, *share, "--dry-run", cwd=files)
+    assert code == 0, err
+    lines = out.split("\n")
+    assert lines[:2] == ["        202  pairs read", "         -2  markup"]
+    assert lines[2].strip() == f"{files}/memory.tsv: line 201: <p>Der Hund</p> | The dog"
+    assert sorted(files.iterdir()) == before
+    code, out, _ = tfm("prepare", "memory.tsv", *LANGUAGES, *share, "--dry-run", "--json", cwd=files)
+    assert json.loads(out)["left_out"]["markup"]["pairs"] == 2
+    code, _, err = tfm("prepare", "--dry-run", "--config", "demo-captions", cwd=files)
+    assert (code, "this text is taken as it is" in err) == (1, True)
+
+
+def test_prepare_config_with_lists_of_files_cleans_only_if_told(tfm: Tfm, files: Path) -> None:
+    (files / "more.jsonl").write_text('{"de": "Hallo Welt", "en": "Hallo Welt"}\n', encoding="utf-8")
+    (files / "own.yaml").write_text(
+        "data: {corpus: files, files: {train: [memory.tsv, {source: test.de, target: test.en}, more.jsonl], "
+        "valid: {source: valid.de, target: valid.en}, third: [memory.tsv]}}\n",
+        encoding="utf-8",
+    )
+    found = dataset(files, tfm("prepare", "--config", "own.yaml", cwd=files)[1])
+    sizes = {split: counts["sentences"] for split, counts in found.manifest["splits"].items()}
+    assert sizes == {"train": 231, "valid": 40, "third": 200}
+    rules = sets("data.clean=[copies, held_out]")
+    cleaned = dataset(files, tfm("prepare", "--config", "own.yaml", *rules, cwd=files)[1])
+    left_out = {rule: found["pairs"] for rule, found in cleaned.manifest["cleaning"]["left_out"].items()}
+    assert left_out == {"copies": 1, "held_out": 200}  # the third split is in the training text
+    assert cleaned.manifest["overlap"] == {split: {"pairs": 0, "sources": 0} for split in ("valid", "third")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["memory.tsv", "--source", "de"], "--target is missing: give the language of the target, such as --target de"),
+        (["memory.tsv", *LANGUAGES, "--columns", "1,0"], "--columns 1,0: data.columns: value 2 '0' is not a"),
+        (["memory.tsv", "--source", "d/e", "--target", "en"], "--source d/e: data.source: 'd/e' cannot name a"),
+        (["memory.tsv", *LANGUAGES, "--name", "a/b"], "--name a/b: name: 'a/b' cannot name a run"),
+        (["memory.tsv", *LANGUAGES, "--name", "other"], "other.yaml is there already, and is about other"),
+        (["none.tsv", *LANGUAGES], "FILE: none.tsv: no such file; correct the path; text is read several times"),
+        (["memory.tsv", *LANGUAGES, "--columns", "1,4"], ": line 1 has 2 columns, but column 4 is wanted (0 pairs"),
+        (["train.de", *LANGUAGES], "train.de: the same text in en is not given; name it too"),
+        (["--columns", "1,2"], "--columns 1,2 is about FILEs; name them, or use --set"),
+    ],
+)  # fmt: skip
+def test_prepare_files_mistakes_are_one_line(tfm: Tfm, files: Path, arguments: list[str], said: str) -> None:
+    (files / "other.yaml").write_text("name: other\n", encoding="utf-8")
+    code, out, err = tfm("prepare", *arguments, cwd=files)
+    assert (code in (1, 2), out) == (True, "")
+    assert said in err.rstrip("\n").split("\n")[-1]
+    assert not (files / "data").exists()
+
+
+# More text for a run
+
+
+def test_prepare_like_and_train_from_take_what_must_be_equal(tfm: Tfm, files: Path, project: Path, tiny: Run) -> None:
+    shutil.copytree(project / "runs", files / "runs")
+    share = sets("data.held_out.valid=0.1")
+    code, out, err = tfm("prepare", "memory.tsv", "--like", "tiny", *share, cwd=files)
+    assert code == 0, err
+    config = load_config(files / "memory.yaml")
+    assert (config.data.codec, config.training.initialize_from) == ("tiny", "tiny")
+    assert config.model == tiny.config.model
+    assert config.data.of_codecs == tiny.config.data.of_codecs
+    assert dataset(files, out).codecs == tiny.codecs
+    quick = sets("training.epochs=1", "training.precision=float32")
+    code, _, err = tfm("train", "--config", "memory.yaml", *quick, cwd=files)
+    assert code == 0, err
+    own: dict[str, Any] = {"corpus": "files", "files": {"train": ["memory.tsv"]}, "held_out": {"valid": 0.1}}
+    (files / "own.yaml").write_text(json.dumps({"name": "own", "data": own}), encoding="utf-8")
+    assert tfm("prepare", "--config", "own.yaml", "--like", "tiny", cwd=files)[0] == 0
+    code, _, err = tfm("train", "--config", "own.yaml", "--from", "tiny", *quick, cwd=files)
+    assert code == 0, err
+    assert Run.open(files / "runs/own").codecs == tiny.codecs
+    code, _, err = tfm("train", "--config", "own.yaml", "--from", "nobody", cwd=files)
+    assert (code, "nobody" in err) == (1, True)
