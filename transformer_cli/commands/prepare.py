@@ -73,11 +73,12 @@ def prepare(
     prepared = prepare(settings, source_dir=source_dir)
     if not prepared.created:
         log.info("%s: nothing has changed, nothing to do", prepared.folder)
-    if place and not (place.exists() and load_config(place) == settings):
+    is_written = place is not None and not (place.exists() and load_config(place) == settings)
+    if place and is_written:
         write_text(place, commented(settings, place))
     print(json.dumps(prepared.manifest, ensure_ascii=False) if as_json else prepared_as_table(prepared))
     if place and not as_json:
-        print(f"wrote {place}; next: tfm train --config {place}")
+        print(f"{f'wrote {place}; ' if is_written else ''}next: tfm train --config {place}")
 
 
 def cleaning_as_table(facts: Mapping[str, Any]) -> str:

@@ -77,7 +77,7 @@ def cleaned(
         pairs = _filtered(chain(first, pairs), [("length", _out_of_length(ratio))], leave_out)
     if "duplicates" in data.clean:
         pairs = _without_duplicates(pairs, leave_out)
-    if "held_out" in data.clean:
+    if "held_out" in data.clean and held_out:
         pairs = _filtered(
             pairs, [("held_out", lambda source, _: fingerprint(source, data.source) in held_out)], leave_out
         )

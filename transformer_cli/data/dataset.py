@@ -11,6 +11,7 @@ data/multi30k.de-en-1a2b3c4d/
     train.source.ids.npy            int32, all sentences end to end, without <sos> and <eos>
     train.source.offsets.npy        int64, sentence i is ids[offsets[i]:offsets[i + 1]]
     train.source.txt                the raw text, one sentence per line
+    left-out.tsv.gz                 what cleaning left out: rule, file, line or unit, source, target
 """
 
 from collections.abc import Sequence

@@ -228,20 +228,22 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[P
 
 
 def _tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    units = _Units(path)
-    number = 0
+    units, number = _Units(path), 0
+    known: dict[tuple[str, ...], list[int] | None] = {}  # the languages of a unit → which are the sides
     with unpacked(path) as file:
         while True:
             content = file.read(LOOKED_AT)
             for variants in units.read(content):
                 number += 1
                 place = Place(path, path, number, "unit")
-                codes = [code for code, _ in variants]
-                one, other = _sides(codes, data) or (-1, -1)
-                if one < 0:
-                    leave_out(WITHOUT, " ".join(codes[:8]), "", place)
+                codes = tuple(code for code, _ in variants)
+                if codes not in known:
+                    known = {codes: _sides(codes, data)}
+                if sides := known[codes]:
+                    source, target = (_on_one_line(variants[side][1]) for side in sides)
+                    yield source, target, place
                 else:
-                    yield _on_one_line(variants[one][1]), _on_one_line(variants[other][1]), place
+                    leave_out(WITHOUT, " ".join(codes[:8]), "", place)
             if not content:
                 return
 

@@ -9,6 +9,7 @@ from transformer_cli.config.commented import as_commented_yaml
 from transformer_cli.config.load import load_config, with_paths_from
 from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Rule, Shapes, fields_that_shape
 from transformer_cli.data import prepare as text
+from transformer_cli.data.codec import SIDES
 from transformer_cli.data.corpora import open_corpus
 from transformer_cli.data.formats import paired, require_files, unpacked_name
 from transformer_cli.data.gathering import count_pairs, shares_for
@@ -88,49 +89,48 @@ def config_for(
     read.
     """
     require_files(("FILE", path) for path in files)
-    name, named = options.get("name", (_name_of(files[0]), f"the name of {files[0].name}"))
+    name, option = options.get("name", (_name_of(files[0]), f"the name of {files[0].name}"))
     place = Path(f"{name}.yaml")
+    is_new = not place.exists()
+    if not is_new and base is not None:
+        raise ConfigError(f"{place} is there already: leave --config out to go on with it, or give another --name")
+    start = (base or (None if like else BASE)) if is_new else place
+    before = load_config(start).data
     below = inherited(like, runs_dir) if like else {}
-    given: dict[str, tuple[Any, str]] = {"name": (name, named), "data.corpus": ("files", "FILE"), **options}
-    start: str | Path | None
-    if place.exists():
-        if base is not None:
-            raise ConfigError(f"{place} is there already: leave --config out to go on with it, or give another --name")
-        before = load_config(place)
-        languages = [given.get(f"data.{side}", (getattr(before.data, side),))[0] for side in ("source", "target")]
-        if before.data.corpus != "files" or languages != [before.data.source, before.data.target]:
-            raise ConfigError(f"{place} is there already, and is about other text; give another --name")
-        start, shares = place, before.data.held_out
-    else:
-        start, shares = base or (None if like else BASE), None
-        given["data.clean"] = (list(get_args(Rule)), "FILE")
-    for side in ("source", "target"):
-        if f"data.{side}" not in given and not place.exists() and side not in below.get("data", {}):
-            raise ConfigError(f"--{side} is missing: give the language of the {side}, such as --{side} de")
+    given: dict[str, tuple[Any, str]] = {"name": (name, option), "data.corpus": ("files", "FILE"), **options}
+    sides = [given.get(f"data.{side}", (None,))[0] for side in SIDES]
+    if is_new and None in sides and not like:
+        side = SIDES[sides.index(None)]
+        raise ConfigError(f"--{side} is missing: give the language of the {side}, such as --{side} de")
+    languages = [named or kept for named, kept in zip(sides, (before.source, before.target), strict=True)]
+    if not is_new and [before.corpus, *languages] != ["files", before.source, before.target]:
+        raise ConfigError(f"{place} is there already, and is about other text; give another --name")
 
     def load(**more: Any) -> Config:
         options = {**given, **{key.replace("__", "."): (value, "FILE") for key, value in more.items()}}
         return load_config(start, overrides, options=options, inherited=below)
 
-    held_out = shares.model_dump() if shares else {"valid": 0.01}
-    draft = load(data__files={"train": [str(path) for path in files]}, data__held_out=held_out)
-    texts = [
-        str(text) if isinstance(text, Path) else text.model_dump(mode="json") for text in paired(files, draft.data)
-    ]
-    draft = load(data__files={"train": texts}, data__held_out=held_out)
-    if shares:
-        return draft, place
-    n_pairs = count_pairs(draft.data)
-    sized: dict[str, Any] = {}
-    if base is None and not like:
-        sized["training__epochs"] = max(3, min(30, PAIRS_SEEN // max(1, n_pairs)))
-        sized["model__dropout"] = 0.1
-        sized["data__subwords__size"] = max(500, min(draft.data.subwords.size, n_pairs // 2))
-    held_out = shares_for(n_pairs, draft.data).model_dump()
+    if is_new:
+        given["data.clean"] = (list(get_args(Rule)), "FILE")
+        given["data.held_out"] = ({} if "valid" in (before.files or {}) else {"valid": 0.01}, "FILE")  # for now
+    data = load(data__files__train=[str(path) for path in files]).data
+    given["data.files.train"] = (
+        [str(text) if isinstance(text, Path) else text.model_dump(mode="json") for text in paired(files, data)],
+        "FILE",
+    )
+    config = load()
+    if not is_new:
+        return config, place
+    n_pairs = count_pairs(config.data)
+    shares = shares_for(n_pairs, config.data).model_dump()
     if like:
         of_run = Run.open(find_run(like, runs_dir)).config.data.held_out
-        held_out = {split: max(share, getattr(of_run, split)) for split, share in held_out.items()}
-    return load(data__files={"train": texts}, data__held_out=held_out, **sized), place
+        shares = {split: max(share, getattr(of_run, split)) for split, share in shares.items()}
+    elif base is None:
+        given["training.epochs"] = max(3, min(30, PAIRS_SEEN // max(1, n_pairs))), "FILE"
+        given["data.subwords.size"] = max(500, min(config.data.subwords.size, n_pairs // 2)), "FILE"
+        given["model.dropout"] = 0.1, "FILE"
+    return load(data__held_out=shares), place
 
 
 def commented(config: Config, place: Path) -> str:

@@ -73,6 +73,19 @@ def test_prepare_files_that_grow_keep_what_is_held_out(tfm: Tfm, files: Path) ->
     assert set(first.text("valid", "source")) < set(dataset(files, out).text("valid", "source"))
 
 
+def test_prepare_files_beside_a_config_with_splits_of_its_own_keep_these(tfm: Tfm, files: Path) -> None:
+    pair = "{source: valid.de, target: valid.en}"
+    own = f"data: {{corpus: files, files: {{train: x.tmx, valid: {pair}}}, min_freq: 1}}\n"
+    (files / "own.yaml").write_text(own, encoding="utf-8")
+    code, out, err = tfm("prepare", "memory.tsv", *LANGUAGES, "--config", "own.yaml", cwd=files)
+    assert code == 0, err
+    for _ in range(2):
+        config = load_config(files / "memory.yaml")
+        assert dict(config.data.texts).keys() == {"train.1", "valid.source", "valid.target"}
+        assert (config.data.held_out.valid, config.data.min_freq) == (0.0, 1)
+        assert tfm("prepare", "memory.tsv", *LANGUAGES, cwd=files)[1] == out.replace("wrote memory.yaml; ", "")
+
+
 def test_prepare_files_dry_run_shows_the_funnel_and_writes_nothing(tfm: Tfm, files: Path) -> None:
     with (files / "memory.tsv").open("a", encoding="utf-8") as file:
         file.write("<p>Der Hund</p>\tThe dog\n" * 2)
