@@ -9,12 +9,13 @@ waits for all of it:
 """
 
 import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from time import monotonic
 from typing import Any
 
@@ -81,7 +82,8 @@ class Workers:
         """n_workers: how many batches are translated at a time. They share torch's threads."""
         self._n_workers = n_workers
         self._limits = limits
-        self._queue: deque[_Call | _Lines] = deque()
+        self._queue: OrderedDict[_Call | _Lines, None] = OrderedDict()  # any of them can be taken out at once
+        self._n_waiting = 0  # lines of the jobs in the queue that no worker has taken yet
         self._is_closing = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="translate")
@@ -126,17 +128,20 @@ class Workers:
 
     def _add(self, job: _Call | _Lines) -> "Future[Any]":
         with self._changed:
-            if self._count_waiting() + job.n_left > self._limits.waiting or self._is_closing:
+            if self._n_waiting + job.n_left > self._limits.waiting or self._is_closing:
                 raise Busy("too much is waiting to be translated; try again later")
-            self._queue.append(job)
+            self._queue[job] = None
+            self._n_waiting += job.n_left
             self._changed.notify()
+        job.future.add_done_callback(lambda _: self._forget(job))
         return job.future
 
-    def _count_waiting(self) -> int:
-        """Returns how many lines wait. Forgets the jobs that are cancelled, or have failed with an earlier slice."""
-        if any(job.future.done() for job in self._queue):
-            self._queue = deque(job for job in self._queue if not job.future.done())
-        return sum(job.n_left for job in self._queue)
+    def _forget(self, job: _Call | _Lines) -> None:
+        """Take a job off the queue that is cancelled, or has failed with an earlier slice."""
+        with self._changed:
+            if job in self._queue:
+                del self._queue[job]
+                self._n_waiting -= job.n_left
 
     def _run(self) -> None:
         with SideBySide(self._n_workers) as side:
@@ -161,14 +166,13 @@ class Workers:
         """Returns the slices that are translated together, or a call; None at the end."""
         with self._changed:
             while True:
-                n_waiting = self._count_waiting()
                 if not self._queue:
                     if self._is_closing:
                         return None
                     self._changed.wait()
                     continue
-                left = self._queue[0].arrived + self._limits.window_seconds - monotonic()
-                if left <= 0 or n_waiting >= BATCH_LINES or self._is_closing:
+                left = next(iter(self._queue)).arrived + self._limits.window_seconds - monotonic()
+                if left <= 0 or self._n_waiting >= BATCH_LINES or self._is_closing:
                     break
                 self._changed.wait(left)
             taken = self._take()
@@ -178,21 +182,25 @@ class Workers:
 
     def _take(self) -> list[_Slice] | _Call:
         """Take a batch off the queue, which is not empty."""
-        head = self._queue[0]
+        head, _ = self._queue.popitem(last=False)
         if isinstance(head, _Call):
-            return self._queue.popleft()  # type: ignore[return-value]
+            self._n_waiting -= head.n_left
+            return head
         slices: list[_Slice] = []
         room = BATCH_LINES
-        for job in [each for each in self._queue if isinstance(each, _Lines) and each.goes_with(head)]:
-            first, n_taken = len(job.lines) - job.n_left, min(job.n_left, room)
-            slices.append((job, range(first, first + n_taken)))
-            room -= n_taken
-            job.n_left -= n_taken
-            self._queue.remove(job)
+        for job in chain([head], self._queue):
+            if isinstance(job, _Lines) and job.goes_with(head):
+                first, n_taken = len(job.lines) - job.n_left, min(job.n_left, room)
+                slices.append((job, range(first, first + n_taken)))
+                room -= n_taken
+                if not room:
+                    break
+        for job, indices in slices:
+            self._queue.pop(job, None)
+            self._n_waiting -= len(indices)
+            job.n_left -= len(indices)
             if job.n_left:
-                self._queue.append(job)
-            if not room:
-                break
+                self._queue[job] = None
         return slices
 
 

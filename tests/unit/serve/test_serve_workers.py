@@ -156,3 +156,17 @@ def test_no_more_waits_than_may(single: Translator) -> None:
         assert first.cancel()
         assert them.call(lambda check: 0) is not None
     assert len(last.result()) == 1
+
+
+def test_what_is_cancelled_or_has_failed_no_longer_waits(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "BATCH_LINES", 2)
+    with started(limits=Limits(waiting=4)) as them:
+        with held(them):
+            for _ in range(3):
+                gone = [them.translate(single, LINES[:2], single.settings) for _ in range(2)]
+                assert all(each.cancel() for each in gone)
+            failing = them.translate(single, ["Hund " * 20, *LINES[:3]], single.settings)
+        with pytest.raises(DataError, match="line 1"):
+            failing.result()
+        all_lines = them.translate(single, LINES, single.settings)
+        assert texts(all_lines.result()) == single.translate(LINES)
