@@ -174,10 +174,8 @@ class BoundedRoute(APIRoute):
             kind = request.headers.get("content-type", FORM).partition(";")[0].strip().lower()
             try:
                 body.decode()
-                if kind in (FORM, PARTS):
-                    request = _as_json(request, await _fields(request, kind, body))
-                elif not JSON_KIND.fullmatch(kind):
-                    raise DataError(f"Invalid request: {kind[:50]} is not read; send JSON or a form")
+                if not JSON_KIND.fullmatch(kind):
+                    request = _as_json(request, await _values(request, kind, body))
             except UnicodeDecodeError:
                 raise DataError("Invalid request: its body is not UTF-8; encode it in UTF-8") from None
             except (ValueError, HTTPException):
@@ -228,23 +226,45 @@ def _as_json(request: Request, fields: dict[str, str | list[str]]) -> Request:
     return Request({**request.scope, "headers": headers}, receive)
 
 
-async def _fields(request: Request, kind: str, body: bytes) -> dict[str, str | list[str]]:
-    r"""Returns a form's fields by name, as lists where a name is repeated; browsers send their line ends as "\r\n".
+async def _values(request: Request, kind: str, body: bytes) -> dict[str, str | list[str]]:
+    r"""Returns the parameters in the URL and in a form, as lists where a name is repeated.
 
-    A form in one line is parsed by the standard library: curl -d sends UTF-8 as it is, and Starlette would take it for
-    Latin-1. Raises ValueError or HTTPException for what is no form.
+    If both have a name, the URL's are taken, and beside JSON none of the URL, as in LibreTranslate (`request.values`).
+    Browsers send their line ends as "\r\n". Raises ValueError or HTTPException for what is no form.
+    in_url = _parse_fields(request.scope["query_string"], "URL")
     """
     content_type = request.headers.get("content-type", "").lower()
-    found: dict[str, list[Any]]
+    found: dict[str, list[Any]] = {}
     if kind == FORM:
-        found = parse_qs(body.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
-    elif "charset" in content_type and "utf-8" not in content_type:
+        found = _parse_fields(body, "body")
+    elif kind == PARTS and "charset" in content_type and "utf-8" not in content_type:
         raise ValueError("some charsets take minutes to decode")
-    else:
+    elif kind == PARTS:
         form = await request.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=len(body))
+    elif not in_url:
+        raise DataError(f"Invalid request: {kind[:50]} is not read; send JSON or a form")
+    found |= in_url
         found = {name: form.getlist(name) for name in form}
     texts = {name: [value.replace("\r\n", "\n") for value in values] for name, values in found.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in texts.items()}
+
+def _parse_fields(encoded: bytes, what: str) -> dict[str, list[str]]:
+    """Returns what a URL or a form in one line has for each name.
+
+    The standard library parses it: curl -d sends UTF-8 as it is, and Starlette would take it for Latin-1.
+    """
+    try:
+        return parse_qs(encoded.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
+    except UnicodeDecodeError:
+        raise DataError(f"Invalid request: its {what} is not UTF-8; encode it in UTF-8") from None
+
+
+def refuse_beyond(size: int, limit: int, unit: str) -> None:
+    """Raises DataError in LibreTranslate's words, which counts only characters, if there is more than may be."""
+    if size > limit:
+        what = "" if unit == "characters" else f" of {unit}; send it in parts"
+        raise DataError(f"Invalid request: request ({size}) exceeds text limit ({limit}){what}")
+
 
 
 def words_for(wrong: RequestValidationError) -> str:

@@ -1,6 +1,7 @@
 """What programs that speak LibreTranslate's API send, as their own sources write it, is answered as they read it.
 
 Mastodon: app/lib/translation_service/libre_translate.rb. Discourse: its translator's provider/libre_translate.rb.
+deep-translator 1.11.4: deep_translator/libre.py. jefs42/libretranslate, for PHP: src/LibreTranslate.php.
 """
 
 import json
@@ -52,6 +53,44 @@ def test_discourse_is_answered(served: Running, english: str) -> None:
     asked = urlencode({"q": TOOT, "source": "de", "target": "en", "format": "html", "api_key": ""}).encode()
     answer = served.ask("/translate", asked, **form)
     assert (answer.status, answer.body) == (200, {"translatedText": english})
+
+
+def test_deep_translator_is_answered(served: Running, translator: Translator) -> None:
+    asked = urlencode({"q": f"{DOG}\n{CAT}", "source": "de", "target": "en", "format": "text", "api_key": "any"})
+    answer = served.ask(f"/translate?{asked}", b"", Content_Type="")
+    assert answer.body == {"translatedText": "\n".join(translator.translate([DOG, CAT]))}
+
+
+def test_php_is_told_the_language(served: Running) -> None:
+    empty_form = {"Content-Type": "multipart/form-data; boundary=------------------------b"}
+    answer = served.ask(
+        f"/detect?{urlencode({'q': DOG, 'api_key': ''})}", b"--------------------------b--\r\n", **empty_form
+    )
+    assert answer.body[0]["language"] == "de"
+
+
+@pytest.mark.parametrize("path", ["/translate", "/detect", "/inspect", "/inspect/steps", "/inspect/vectors"])
+def test_parameters_in_the_url_are_read_like_those_of_a_form(served: Running, path: str) -> None:
+    asked = {"q": DOG, "source": "de", "target": "en", "kind": "cross"}
+    for name in asked:
+        in_form = {key: value for key, value in asked.items() if key != name}
+        answer = served.post_form(f"{path}?{urlencode({name: asked[name]})}", **in_form)
+        assert (answer.status, answer.body) == (200, served.post(path, **asked).body)
+
+
+def test_the_url_comes_before_a_form_and_json_before_the_url(served: Running, translator: Translator) -> None:
+    asked = {"q": DOG, "source": "de", "target": "en"}
+    english = {"translatedText": translator.translate([DOG])[0]}
+    assert served.post_form(f"/translate?{urlencode({'q': DOG})}", **{**asked, "q": CAT}).body == english
+    assert served.post(f"/translate?{urlencode({'q': CAT, 'target': 'zz'})}", **asked).body == english
+    missing = {"error": "Invalid request: missing q parameter"}
+    assert served.post(f"/translate?{urlencode(asked)}", source="de", target="en").body == missing
+    assert served.ask("/translate?source=de&target=en", b"").body == missing
+
+
+def test_a_url_that_is_not_utf_8_is_refused(served: Running) -> None:
+    answer = served.ask("/detect?q=%ff", b"")
+    assert (answer.status, answer.body) == (400, {"error": "Invalid request: its URL is not UTF-8; encode it in UTF-8"})
 
 
 def test_the_limits_hold_for_html(served: Running) -> None:

@@ -264,12 +264,16 @@ def test_a_defect_is_an_answer_and_one_report(
 
 def test_the_log_has_a_line_for_each_request_and_no_text(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="transformer_cli")
-    with running(single) as silent:
-        silent.ask("/translate?q=Hund&source=de&target=en", b"")
-        silent.ask(f"/{'x' * 200}")
+    with running(single, api_key="geheim") as silent:
+        silent.ask("/translate?q=Hund&source=de&target=en&api_key=geheim", b"")
+        silent.ask("/detect?q=Hund&api_key=falsch", b"")
+        silent.ask("/languages?api_key=geheim")
+        silent.ask(f"/{'x' * 200}?q=Hund")
     lines = [record.getMessage() for record in caplog.records]
     assert [re.sub(r"\d+ ms", "n ms", re.sub(r"^[\d-]{10} [\d:]{8}", "now", line)) for line in lines] == [
-        "now 127.0.0.1 POST /translate 400 n ms",
+        "now 127.0.0.1 POST /translate 200 n ms",
+        "now 127.0.0.1 POST /detect 403 n ms",
+        "now 127.0.0.1 GET /languages 200 n ms",
         f"now 127.0.0.1 GET /{'x' * 99} 404 n ms",
     ]
 
