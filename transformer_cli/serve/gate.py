@@ -8,6 +8,7 @@ import ipaddress
 import logging
 import time
 import traceback
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from fastapi.responses import JSONResponse
 from transformer_cli.errors import defect
 
 LONGEST = 100  # characters of an address in the log
+SELDOM_SECONDS = 600.0  # after which a message is written again
 ENDING = "the server ends before this is answered; try again later"
 APOLOGY = "an error that nobody foresaw; the server's log describes it"
 
@@ -26,6 +28,27 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 log = logging.getLogger(__name__)
+
+
+class Seldom:
+    """Tells what may be said: not again within ten minutes, because what is wrong may be wrong for each client."""
+
+    def __init__(self) -> None:
+        self._said: deque[tuple[str, float]] = deque(maxlen=100)
+
+    def __call__(self, what: str) -> bool:
+        """Whether this may be said, which is noted."""
+        now = time.monotonic()
+        if any(what == other and now - then < SELDOM_SECONDS for other, then in self._said.copy()):
+            return False
+        self._said.append((what, now))
+        return True
+
+
+def place_of(error: BaseException) -> str:
+    """Returns the kind of an error and the line of code that raised it: what tells one defect from another."""
+    places = traceback.extract_tb(error.__traceback__)[-1:]
+    return f"{type(error).__name__} {places}"
 
 
 class Gate:
@@ -41,7 +64,7 @@ class Gate:
         self._app = app
         self._hosts = {host.lower() for host in hosts}
         self._origins = set(origins)
-        self._reported: set[str] = set()
+        self._may_say = Seldom()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -62,9 +85,7 @@ class Gate:
             if not status:
                 await JSONResponse({"error": ENDING}, 503)(scope, receive, noting)
         except Exception as error:
-            place = str(traceback.extract_tb(error.__traceback__)[-1])
-            if place not in self._reported:  # one report for each place: a client may repeat it a thousand times
-                self._reported.add(place)
+            if self._may_say(place_of(error)):
                 log.error("%s", defect(error), exc_info=error)
             if not status:
                 await JSONResponse({"error": APOLOGY}, 500)(scope, receive, noting)

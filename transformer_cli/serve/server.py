@@ -22,6 +22,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from transformer_cli.errors import ConfigError
+from transformer_cli.serve.gate import Seldom, place_of
 from transformer_cli.system import signals
 from transformer_cli.system.progress import LineHandler
 
@@ -237,20 +238,19 @@ def log_that_never_waits(seconds: float = 2.0) -> Iterator[None]:
 
 
 def _quiet() -> None:
-    """Let uvicorn and asyncio say only what is wrong with the server, on one line each, and once."""
-    package = logging.getLogger("transformer_cli")
-    said: set[str] = set()
+    """Let uvicorn and asyncio say only what is wrong with the server, on one line each, and seldom."""
+    may_say = Seldom()
 
     def is_new(record: logging.LogRecord) -> bool:  # what is wrong here is wrong for each of a thousand clients
-        known = record.msg in said
-        said.add(record.msg)
-        return not known
+        error = record.exc_info[1] if record.exc_info else None
+        first_line = record.getMessage().partition("\n")[0]  # asyncio names the connection on the others
+        return may_say(first_line if error is None else place_of(error))
 
     for name in ("python_multipart", "python_multipart.multipart"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what is wrong with a form is in its answer
     for name in ("uvicorn.error", "asyncio"):
         logger = logging.getLogger(name)
-        logger.handlers = package.handlers or [LineHandler()]
+        logger.handlers = logging.getLogger("transformer_cli").handlers or [LineHandler()]
         logger.filters = [is_new]
         logger.setLevel(logging.ERROR)
         logger.propagate = False

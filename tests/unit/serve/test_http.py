@@ -14,11 +14,12 @@ import pytest
 
 from served import JSON, Running, running
 from transformer_cli.errors import ConfigError
-from transformer_cli.serve import app, server
+from transformer_cli.serve import app, gate, server
 from transformer_cli.serve.app import create_app
 from transformer_cli.serve.questions import Limits
 from transformer_cli.serve.server import bind, url_of
 from transformer_cli.translator import Translator
+from transformer_cli.serve.gate import Seldom
 
 ASKED = {"q": "Der kleine Hund läuft im Park.", "source": "de", "target": "en"}
 BODY = json.dumps(ASKED).encode()
@@ -276,6 +277,53 @@ def test_the_log_has_a_line_for_each_request_and_no_text(single: Translator, cap
         "now 127.0.0.1 GET /languages 200 n ms",
         f"now 127.0.0.1 GET /{'x' * 99} 404 n ms",
     ]
+
+
+def test_another_defect_has_a_report_of_its_own_and_an_old_one_is_reported_again(
+    single: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong: list[Exception] = []
+
+    def defect(*_: Any, **__: Any) -> None:
+        raise wrong[0]
+
+    def reports() -> list[str]:
+        return [record.getMessage().partition(";")[0] for record in caplog.records if record.levelno == logging.ERROR]
+
+    monkeypatch.setattr(Translator, "translate_lines", defect)
+    with running(single) as broken:
+        for error in (ZeroDivisionError(), KeyError(), ZeroDivisionError()):
+            wrong[:] = [error]
+            broken.post("/translate", **ASKED)
+        assert reports() == ["ZeroDivisionError", "KeyError"]
+        monkeypatch.setattr(gate, "SELDOM_SECONDS", 0.0)
+        broken.post("/translate", **ASKED)
+    assert reports() == ["ZeroDivisionError", "KeyError", "ZeroDivisionError"]
+
+
+def test_what_may_be_said_seldom_is_forgotten_after_a_hundred_others() -> None:
+    may_say = Seldom()
+    assert [may_say("full"), may_say("full")] == [True, False]
+    assert all(may_say(f"other {number}") for number in range(100))
+    assert may_say("full")
+
+
+def test_asyncio_says_what_is_wrong_with_many_connections_once(
+    single: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+
+    class Kept(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            written.append(record.getMessage().partition("\n")[0])
+
+    monkeypatch.setattr(logging.getLogger("transformer_cli"), "handlers", [Kept()])
+    with running(single) as found:
+        found.ask("/health")
+        for number in range(3):
+            logging.getLogger("asyncio").error("Fatal write error on socket transport\nprotocol: <%d>", number)
+        logging.getLogger("asyncio").error("socket.accept() out of system resource")
+    assert written == ["Fatal write error on socket transport", "socket.accept() out of system resource"]
 
 
 def test_text_is_logged_if_asked(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
