@@ -10,7 +10,8 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,18 +23,12 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from torch import Tensor, nn
 
-from transformer_cli.config.load import override_decoding
-from transformer_cli.data.fitting import readable
-from transformer_cli.data.held import Link
-from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.data.markup import Document
-from transformer_cli.data.sentences import Span, join
 from transformer_cli.decoding.interface import BeforeStep
 from transformer_cli.errors import DataError, MemoryShortage, TfmError
 from transformer_cli.inspection.choices import decoder_choices, translate_from
 from transformer_cli.inspection.numbers import in_the_plane, inspect_translation, rounded
 from transformer_cli.serve.gate import Gate, Receive, Send
-from transformer_cli.serve.languages import AUTO, Directions
+from transformer_cli.serve.languages import Directions
 from transformer_cli.serve.questions import (
     GONE,
     AttentionQuestion,
@@ -49,8 +44,10 @@ from transformer_cli.serve.questions import (
     also_as_form,
     words_for,
 )
-from transformer_cli.serve.waiting import SPLIT, Busy, Workers
-from transformer_cli.translator import PARTS, Translation, Translator, whole
+    refuse_beyond,
+from transformer_cli.serve.texts import Parsed, parse
+from transformer_cli.serve.waiting import Busy, Workers
+from transformer_cli.translator import Translation, Translator
 
 PAGE = Path(__file__).with_name("page.html")
 PAGE_HEADERS = {  # the page loads nothing from elsewhere, and no other page may show it as a part of itself
@@ -153,73 +150,24 @@ def create_app(
 async def translate(asked: TranslateQuestion, request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
     service = _admitting(request, asked)
-    texts = asked.q if isinstance(asked.q, list) else [asked.q]
-    _refuse_beyond(sum(map(len, texts)), service.limits.characters, "characters")
-    if asked.format not in (None, "", "text", "html"):
-        raise DataError(f"{asked.format[:50]} format is not supported; send text or html")
-    is_html = asked.format == "html"
-    documents: list[Document] = []
-    if is_html:
-        documents = await asyncio.to_thread(lambda: [Document.parse(text) for text in texts])
-        lines_of = [[block.text for block in document.blocks] for document in documents]
-    else:
-        lines_of = [text.split("\n") for text in texts]
-    lines = [line for each in lines_of for line in each]
-    _refuse_beyond(len(lines), service.limits.lines, "lines")
-    translator, source, confidence = service.directions.choose(
-        asked.source, asked.target, " ".join(lines if is_html else texts)
-    )
-    most = asked.alternatives or 0
-    if not 0 <= most <= service.limits.alternatives:
-        what = f"alternatives parameter ({most}) exceeds limit ({service.limits.alternatives})"
-        raise DataError(f"Invalid request: {what}; ask for fewer")
-    settings = replace(translator.settings, scores=False)
-    if most:
-        decoding = settings.decoding
-        if not decoding.sample:
-            decoding = override_decoding(decoding, beam_size=max(decoding.beam_size, most + 1))
-        settings = replace(settings, n_best=most + 1, decoding=decoding)
-    if asked.split:
-        spans_of = await asyncio.to_thread(_split, lines, source, are_blocks=is_html)
-    else:
-        spans_of = [[(0, len(line.removesuffix("\r")))] for line in lines]
-    keys = [row + n * PARTS for row, spans in enumerate(spans_of) for n in range(len(spans))]
-    parts = [line[start:end] for line, spans in zip(lines, spans_of, strict=True) for start, end in spans]
-    translations: list[Translation] = []
-    if asked.split:
-        _refuse_beyond(len(parts), service.limits.sentences, "sentences")
-    if parts:
-        waiting = service.workers.translate(translator, parts, settings, keys, are_sentences=asked.split)
-        translations = await _computed(request, waiting)
+    parsed = await asyncio.to_thread(parse, asked, service.directions, service.limits)
+    translations = await _scheduled(request, parsed)
     if service.log_text:
         for each in translations:
-            log.info("%s→%s: %s → %s", source, asked.target, each.source, each.text)
-    found = iter(translations)
-    found_lines = iter(
-        [_Found(line, spans, [next(found) for _ in spans]) for line, spans in zip(lines, spans_of, strict=True)]
+            log.info("%s→%s: %s → %s", parsed.source, asked.target, each.source, each.text)
+    return JSONResponse(await asyncio.to_thread(parsed.answer, translations))
+
+
+async def _scheduled(request: Request, parsed: Parsed) -> list[Translation]:
+    """Returns the translations of a request's sentences, once workers have found them."""
+    if not parsed.sentences:
+        return []
+    workers: Workers = request.app.state.service.workers
+    are_sentences = parsed.asked.split
+    waiting = workers.translate(
+        parsed.translator, parsed.sentences, parsed.settings, parsed.keys, are_sentences=are_sentences
     )
-    found_of = [[next(found_lines) for _ in each] for each in lines_of]
-
-    def written(number: int, alternative: int | None = None) -> str:
-        found = found_of[number]
-        if is_html:
-            return documents[number].render([line.linked(alternative) for line in found])
-        return "\n".join(line.text(alternative) for line in found)
-
-    def all_written() -> dict[str, list[Any]]:
-        answer: dict[str, list[Any]] = {"translatedText": [written(number) for number in range(len(texts))]}
-        if asked.alternatives is not None:
-            n_found = [min(most, _count_alternatives(found)) for found in found_of]
-            answer["alternatives"] = [[written(number, k) for k in range(n)] for number, n in enumerate(n_found)]
-        return answer
-
-    answer = await asyncio.to_thread(all_written) if is_html else all_written()
-    if asked.source == AUTO:
-        answer["detectedLanguage"] = [{"confidence": confidence, "language": source}] * len(texts)
-    if asked.sentences:
-        answer["sentences"] = [[each for n, line in enumerate(text) for each in line.sentences(n)] for text in found_of]
-    is_list = isinstance(asked.q, list)
-    return JSONResponse(answer if is_list else {key: of_texts[0] for key, of_texts in answer.items()})
+    return await _computed(request, waiting)
 
 
 @router.head("/", include_in_schema=False)
@@ -334,7 +282,7 @@ async def vectors(asked: SentenceQuestion, request: Request) -> Response:
 async def _looked(request: Request, asked: SentenceQuestion, look: Look) -> Response:
     """Translate a sentence from its prefix on, and return what a worker finds when it looks into that."""
     service = _admitting(request, asked)
-    _refuse_beyond(len(asked.q), service.limits.characters, "characters")
+    refuse_beyond(len(asked.q), service.limits.characters, "characters")
     translator, _, _ = service.directions.choose(asked.source, asked.target, asked.q)
 
     def compute(check: BeforeStep) -> bytes:
@@ -379,57 +327,6 @@ def _admitting(request: Request, asked: Question) -> Service:
         if not any(hmac.compare_digest(key, service.api_key.encode()) for key in keys):
             raise HTTPException(403, "Invalid API key")
     return service
-
-
-def _refuse_beyond(size: int, limit: int, unit: str) -> None:
-    if size > limit:
-        raise DataError(f"Invalid request: request ({size}) exceeds text limit ({limit}) of {unit}; send it in parts")
-
-
-@dataclass(frozen=True)
-class _Found:
-    """A line and the translations of its sentences, or of all of it."""
-
-    line: str
-    spans: Sequence[Span]
-    translations: Sequence[Translation]
-
-    def text(self, alternative: int | None = None) -> str:
-        """Returns its translation, or a further one. A sentence that has fewer of them, or no words, stays."""
-        return join(self.line, self.spans, [each.text for each in self._chosen(alternative)])
-
-    def linked(self, alternative: int | None = None) -> tuple[str, list[Link]]:
-        """The same, with the words that belong to each other."""
-        return whole(self.line, self.spans, self._chosen(alternative))
-
-    def _chosen(self, alternative: int | None) -> list[Translation]:
-        return [
-            each if alternative is None or alternative >= len(each.alternatives) else each.alternatives[alternative]
-            for each in self.translations
-        ]
-
-    def sentences(self, number: int) -> Iterator[dict[str, Any]]:
-        """Yields each sentence as JSON. number: that of the line."""
-        for (start, end), each in zip(self.spans, self.translations, strict=True):
-            yield {"line": number, "start": start, "end": end, "source": each.source, "translation": each.text}
-
-
-def _split(lines: Sequence[str], language: str, *, are_blocks: bool) -> list[list[Span]]:
-    """Returns where the sentences of each line are. Raises DataError for a line, or a word of a block, too long."""
-    spans_of = []
-    for number, line in enumerate(lines, start=1):
-        spans = [(0, len(line))]
-        if are_blocks or not is_too_long(line):
-            spans = readable(line, language)
-        if any(is_too_long(line[start:end]) for start, end in spans):
-            raise DataError(f"line {number}: {TOO_LONG}; {SPLIT}")
-        spans_of.append(spans)
-    return spans_of
-
-
-def _count_alternatives(lines: Sequence[_Found]) -> int:
-    """Returns how many further translations of a text there are."""
-    return max((len(each.alternatives) for line in lines for each in line.translations), default=0)
 
 
 async def _computed(request: Request, future: "Future[Result]") -> Result:

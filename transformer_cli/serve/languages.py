@@ -44,9 +44,6 @@ class Directions:
                 )
         self.detect("")  # reads py3langid's model, for which no client shall wait
 
-    def __str__(self) -> str:
-        return ", ".join(f"{source}→{target}" for source, target in self._by_pair)
-
     def languages(self) -> list[dict[str, object]]:
         """Returns each language with its name, and the languages into which it is translated."""
         codes = dict.fromkeys(code for pair in self._by_pair for code in pair)
@@ -67,21 +64,18 @@ class Directions:
         """Returns the translator for two languages, the code of the source, and how sure that is, in percent.
 
         source: a code, or "auto" for the language that the text seems to be in. Raises DataError in LibreTranslate's
-        words, which its clients may look for, and what there is instead.
+        words.
         """
         known = {code for pair in self._by_pair for code in pair}
         for code in [target] if source == AUTO else [source, target]:
             if code not in known:
-                raise DataError(f"{code[:50]} is not supported; this server translates {self}")
+                raise DataError(f"{code[:50]} is not supported")
         confidence = 100.0
-        if source == AUTO and (found := self.detect(text, target)):
-            source, confidence = found[0]
+        if source == AUTO:
+            source, confidence = (self.detect(text, target) or self.detect(text))[0]
         if (source, target) not in self._by_pair:
             of, into = NAMES.get(source, source), NAMES.get(target, target)
-            origin = "" if source == AUTO else f" from {of} ({source})"
-            raise DataError(
-                f"{into} ({target}) is not available as a target language{origin}; this server translates {self}"
-            )
+            raise DataError(f"{into} ({target}) is not available as a target language from {of} ({source})")
         return self._by_pair[source, target], source, confidence
 
 

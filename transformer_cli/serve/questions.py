@@ -78,7 +78,7 @@ class Question(BaseModel):
 class DetectQuestion(Question):
     """`POST /detect`."""
 
-    q: Text | Texts
+    q: Text | Texts = Field(description="The text, or texts.")
 
 
 class DirectedQuestion(Question):
@@ -90,10 +90,9 @@ class DirectedQuestion(Question):
     target: Text = Field(description="A language's code.", examples=["en"])
 
 
-class TranslateQuestion(DirectedQuestion):
-    """`POST /translate`."""
+class TranslateQuestion(DirectedQuestion, DetectQuestion):
+    """`POST /translate`: each line of a text is translated by itself."""
 
-    q: Text | Texts = Field(description="The text, or texts. Each line is translated by itself.")
     format: str | None = Field(None, description="text or html. Of HTML, each block is a line.")
     alternatives: int | None = Field(None, description="How many further translations of each text are wanted.")
     split: bool = Field(True, description="Whether the sentences of each line are translated one by one.")
@@ -231,8 +230,8 @@ async def _values(request: Request, kind: str, body: bytes) -> dict[str, str | l
 
     If both have a name, the URL's are taken, and beside JSON none of the URL, as in LibreTranslate (`request.values`).
     Browsers send their line ends as "\r\n". Raises ValueError or HTTPException for what is no form.
-    in_url = _parse_fields(request.scope["query_string"], "URL")
     """
+    in_url = _parse_fields(request.scope["query_string"], "URL")
     content_type = request.headers.get("content-type", "").lower()
     found: dict[str, list[Any]] = {}
     if kind == FORM:
@@ -241,12 +240,13 @@ async def _values(request: Request, kind: str, body: bytes) -> dict[str, str | l
         raise ValueError("some charsets take minutes to decode")
     elif kind == PARTS:
         form = await request.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=len(body))
+        found = {name: form.getlist(name) for name in form}
     elif not in_url:
         raise DataError(f"Invalid request: {kind[:50]} is not read; send JSON or a form")
     found |= in_url
-        found = {name: form.getlist(name) for name in form}
     texts = {name: [value.replace("\r\n", "\n") for value in values] for name, values in found.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in texts.items()}
+
 
 def _parse_fields(encoded: bytes, what: str) -> dict[str, list[str]]:
     """Returns what a URL or a form in one line has for each name.
@@ -266,7 +266,6 @@ def refuse_beyond(size: int, limit: int, unit: str) -> None:
         raise DataError(f"Invalid request: request ({size}) exceeds text limit ({limit}){what}")
 
 
-
 def words_for(wrong: RequestValidationError) -> str:
     """Returns the first thing that is wrong with a body, in LibreTranslate's words."""
     first = min(wrong.errors(), key=lambda each: each["type"] != "too_long")  # of a union, the telling one
@@ -274,10 +273,15 @@ def words_for(wrong: RequestValidationError) -> str:
         return f"Invalid JSON format: {first['ctx']['error']} at character {first['loc'][-1]}"
     _, *inside = first["loc"]  # q, or of a union ("q", "constrained-str"), and the index in a list
     if not inside:
-        return "Invalid JSON format: not an object with keys such as q, source and target"
+        return "Invalid JSON format"
     name = str(inside[0])
     if first["type"] == "too_long":
-        return f"Invalid request: {name} parameter exceeds limit ({first['ctx']['max_length']}) of entries; send fewer"
+        size, limit = first["ctx"]["actual_length"], first["ctx"]["max_length"]
+        if name == "q":
+            return f"Invalid request: request ({size}) exceeds text limit ({limit})"
+        return f"Invalid request: {name} parameter exceeds limit ({limit}) of entries; send fewer"
+    if first["type"] in ("int_parsing", "int_type") and len(inside) == 1:
+        return f"Invalid request: {name} parameter is not a number"
     if first["type"] == "missing" or (first["input"] in (None, "", []) and not isinstance(inside[-1], int)):
         return f"Invalid request: missing {name} parameter"
     return f"Invalid request: {name} parameter: {first['msg'].partition(', unable')[0]}"
