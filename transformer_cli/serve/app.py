@@ -7,6 +7,8 @@ page, 408 and 413 for a body that is too slow or too long, 503 if too much is wa
 import asyncio
 import hmac
 import logging
+import re
+from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -42,21 +44,14 @@ from transformer_cli.serve.questions import (
     Translated,
     TranslateQuestion,
     also_as_form,
+    refuse_beyond,
     words_for,
 )
-    refuse_beyond,
 from transformer_cli.serve.texts import Parsed, parse
 from transformer_cli.serve.waiting import Busy, Workers
 from transformer_cli.translator import Translation, Translator
 
 PAGE = Path(__file__).with_name("page.html")
-PAGE_HEADERS = {  # the page loads nothing from elsewhere, and no other page may show it as a part of itself
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "Cache-Control": "no-cache",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
 DIGITS = 4  # of weights, scores and vectors: more cannot be seen
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Failure}
@@ -173,8 +168,23 @@ async def _scheduled(request: Request, parsed: Parsed) -> list[Translation]:
 @router.head("/", include_in_schema=False)
 @router.get("/", include_in_schema=False)
 async def page() -> Response:
-    """The page for people."""
-    return Response(PAGE.read_bytes(), media_type="text/html; charset=utf-8", headers=PAGE_HEADERS)
+    """The page for people. It loads nothing, runs its own script alone, and no other page may show it as its part."""
+    written = PAGE.read_bytes()
+    script, style = (_hashes_of(tag, written) for tag in (b"script", b"style"))
+    headers = {
+        "Content-Security-Policy": f"default-src 'none'; script-src {script}; style-src {style}; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "Cache-Control": "no-cache",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(written, media_type="text/html; charset=utf-8", headers=headers)
+
+
+def _hashes_of(tag: bytes, written: bytes) -> str:
+    """Returns what a Content-Security-Policy calls the text in the page's <script> or <style>."""
+    texts = re.findall(rb"<%b>(.*?)</%b>" % (tag, tag), written, re.DOTALL)
+    return " ".join(f"'sha256-{b64encode(sha256(text).digest()).decode()}'" for text in texts)
 
 
 @router.head("/health", include_in_schema=False)

@@ -6,6 +6,9 @@ import re
 import socket
 import threading
 import time
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,10 +19,10 @@ from served import JSON, Running, running
 from transformer_cli.errors import ConfigError
 from transformer_cli.serve import app, gate, server
 from transformer_cli.serve.app import create_app
+from transformer_cli.serve.gate import Seldom
 from transformer_cli.serve.questions import Limits
 from transformer_cli.serve.server import bind, url_of
 from transformer_cli.translator import Translator
-from transformer_cli.serve.gate import Seldom
 
 ASKED = {"q": "Der kleine Hund läuft im Park.", "source": "de", "target": "en"}
 BODY = json.dumps(ASKED).encode()
@@ -43,7 +46,20 @@ def test_the_page_loads_nothing_from_elsewhere(served: Running) -> None:
     answer = served.ask("/")
     assert answer.body.startswith("<!doctype html>")
     assert not re.search(r"""(?:src|href)=["']?(?:https?:)?//|@import|url\(""", answer.body)
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_the_pages_script_and_style_are_allowed_by_their_hashes(served: Running) -> None:
+    answer = served.ask("/")
+    policy = answer.headers["content-security-policy"]
+    for tag in ("script", "style"):
+        (text,) = re.findall(f"<{tag}[^>]*>(.*?)</{tag}>", answer.body, re.DOTALL)
+        allowed = b64encode(sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{allowed}';" in policy
+        answer = replace(answer, body=answer.body.replace(text, ""))
+    assert not re.search(r"<[^>]*\s(on\w+|style)\s*=", answer.body)
 
 
 def test_the_api_is_described(served: Running) -> None:
@@ -263,22 +279,6 @@ def test_a_defect_is_an_answer_and_one_report(
     assert record.exc_info
 
 
-def test_the_log_has_a_line_for_each_request_and_no_text(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, logger="transformer_cli")
-    with running(single, api_key="geheim") as silent:
-        silent.ask("/translate?q=Hund&source=de&target=en&api_key=geheim", b"")
-        silent.ask("/detect?q=Hund&api_key=falsch", b"")
-        silent.ask("/languages?api_key=geheim")
-        silent.ask(f"/{'x' * 200}?q=Hund")
-    lines = [record.getMessage() for record in caplog.records]
-    assert [re.sub(r"\d+ ms", "n ms", re.sub(r"^[\d-]{10} [\d:]{8}", "now", line)) for line in lines] == [
-        "now 127.0.0.1 POST /translate 200 n ms",
-        "now 127.0.0.1 POST /detect 403 n ms",
-        "now 127.0.0.1 GET /languages 200 n ms",
-        f"now 127.0.0.1 GET /{'x' * 99} 404 n ms",
-    ]
-
-
 def test_another_defect_has_a_report_of_its_own_and_an_old_one_is_reported_again(
     single: Translator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -324,6 +324,22 @@ def test_asyncio_says_what_is_wrong_with_many_connections_once(
             logging.getLogger("asyncio").error("Fatal write error on socket transport\nprotocol: <%d>", number)
         logging.getLogger("asyncio").error("socket.accept() out of system resource")
     assert written == ["Fatal write error on socket transport", "socket.accept() out of system resource"]
+
+
+def test_the_log_has_a_line_for_each_request_and_no_text(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="transformer_cli")
+    with running(single, api_key="geheim") as silent:
+        silent.ask("/translate?q=Hund&source=de&target=en&api_key=geheim", b"")
+        silent.ask("/detect?q=Hund&api_key=falsch", b"")
+        silent.ask("/languages?api_key=geheim")
+        silent.ask(f"/{'x' * 200}?q=Hund")
+    lines = [record.getMessage() for record in caplog.records]
+    assert [re.sub(r"\d+ ms", "n ms", re.sub(r"^[\d-]{10} [\d:]{8}", "now", line)) for line in lines] == [
+        "now 127.0.0.1 POST /translate 200 n ms",
+        "now 127.0.0.1 POST /detect 403 n ms",
+        "now 127.0.0.1 GET /languages 200 n ms",
+        f"now 127.0.0.1 GET /{'x' * 99} 404 n ms",
+    ]
 
 
 def test_text_is_logged_if_asked(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
