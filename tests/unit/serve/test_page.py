@@ -1,5 +1,6 @@
 """The page in a browser: what a person does there, and sees."""
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -76,13 +77,13 @@ def look_into(page: Any, text: str = SENTENCE) -> None:
     expect(page.locator("#target [aria-selected=true]")).to_be_visible(timeout=WAIT)
 
 
-def shares(page: Any) -> list[str]:
-    """What is written below the source words."""
-    return page.locator("#source .word small").all_inner_texts()
+def shares(page: Any) -> list[float]:
+    """What is written below the source words, in percent; 0 if nothing is."""
+    return [float(each.removesuffix(" %") or 0) for each in page.locator("#source .word small").all_inner_texts()]
 
 
-def in_percent(weights: list[float]) -> list[str]:
-    return [f"{100 * weight:.0f} %" if weight >= 0.005 else "" for weight in weights]
+def in_percent(weights: list[float]) -> Any:
+    return pytest.approx([100 * weight if weight >= 0.01 else 0.0 for weight in weights], abs=0.0501)
 
 
 def test_a_text_is_translated_as_one_pauses(page: Any, deep: Translator) -> None:
@@ -141,11 +142,10 @@ def test_a_layer_and_a_head_can_be_chosen(page: Any, server: Running) -> None:
     assert shares(page) == in_percent(first["weights"][0])
 
 
-def test_any_heat_map_is_fetched_as_it_is_looked_at(page: Any) -> None:
+def test_any_other_heat_map_is_fetched_as_it_is_looked_at(page: Any) -> None:
     look_into(page)
     asked: list[dict[str, Any]] = []
     page.on("request", lambda request: asked.append(request.post_data_json))
-    page.click("#maps summary")
     picture = page.locator("#map")
     expect(picture).to_have_attribute("aria-label", "Attention weights of the cross, layer 2, all heads together: "
         f"{page.locator('#target .word').count()} rows, {page.locator('#source .word').count()} columns")  # fmt: skip
@@ -156,11 +156,11 @@ def test_any_heat_map_is_fetched_as_it_is_looked_at(page: Any) -> None:
         "aria-label", "Attention weights of the encoder, layer 1, head 2: 9 rows, 9 columns"
     )
     assert [(each["kind"], each["layer"], each.get("head")) for each in asked] == [
-        ("cross", 2, None), ("encoder", 2, None), ("encoder", 1, None), ("encoder", 1, 2)]  # fmt: skip
+        ("encoder", 2, None), ("encoder", 1, None), ("encoder", 1, 2)]  # fmt: skip
     picture.focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowRight"):
         picture.press(key)
-    expect(page.locator("#map-reading")).to_contain_text("der → der: ")
+    expect(page.locator("#map-reading")).to_contain_text("der ← der ")
 
 
 def test_another_candidate_changes_the_rest(page: Any, server: Running) -> None:
@@ -196,7 +196,6 @@ def test_vectors_are_shown_before_and_after_with_the_senses_of_a_word(page: Any)
 def test_behind_each_picture_stands_a_table(page: Any, server: Running) -> None:
     look_into(page)
     asked = {"q": SENTENCE, "source": "de", "target": "en"}
-    page.click("#maps summary")
     expect(page.locator("#map canvas")).to_be_visible()
     page.click("#map-numbers summary")
     rows = page.locator("#map-numbers tbody tr")
@@ -228,6 +227,124 @@ def test_the_servers_error_is_shown_and_goes_away(page: Any) -> None:
     )
     look_into(page)
     expect(page.locator("#error")).to_be_hidden()
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_after_an_error_no_translation_of_another_text_is_shown(page: Any, is_away: bool) -> None:
+    look_into(page)
+    page.context.set_offline(is_away)
+    page.fill("#input", "Der Mann." if is_away else "x " * 2001)
+    expect(page.locator("#error")).to_be_visible(timeout=WAIT)
+    expect(page.locator("#output")).to_be_empty()
+    for name in ("#inside", "#copy"):
+        expect(page.locator(name)).to_be_hidden()
+
+
+def test_both_views_name_a_row_by_the_token_that_was_written_and_give_one_figure(page: Any) -> None:
+    look_into(page)
+    words = page.locator("#target .word b").all_inner_texts()
+    assert words[-1] == "<eos>"
+    source = page.locator("#source .word b").all_inner_texts()
+    assert (source[0], source[-1]) == ("<sos>", "<eos>")
+    for kind in ("cross", "decoder"):
+        page.select_option("#map-kind", kind)
+        expect(page.locator("#map")).to_have_attribute("aria-label", re.compile(f"of the {kind}"))
+        assert page.locator("#map .left span").all_inner_texts() == words
+    page.select_option("#map-kind", "cross")
+    expect(page.locator("#map .top span")).to_have_text(source)
+    page.locator("#map").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    for place in range(1, len(source)):
+        page.keyboard.press("ArrowRight")
+        page.locator("#target .word").nth(1).hover()
+        figure = page.locator("#source .word small").nth(place).inner_text()
+        if figure:
+            assert page.locator("#map-reading").inner_text() == f"{words[1]} ← {source[place]} {figure}"
+
+
+def test_only_the_chosen_word_has_a_figure(page: Any) -> None:
+    look_into(page)
+    page.locator("#target .word").nth(2).click()
+    page.mouse.move(0, 0)
+    figures = page.locator("#target .word small")
+    assert [each.is_visible() for each in figures.all()] == [place == 2 for place in range(figures.count())]
+    assert figures.nth(2).inner_text() == page.locator("#candidates [aria-current] .share").inner_text()
+
+
+def test_the_empty_page_has_examples_that_can_be_clicked(page: Any, deep: Translator) -> None:
+    examples = page.locator("#examples button")
+    expect(examples).to_have_count(2)
+    example = examples.first.inner_text()
+    examples.first.click()
+    expect(page.locator("#input")).to_have_value(example)
+    expect(page.locator("#input")).to_be_focused()
+    expect(page.locator("#output")).to_have_text(deep.translate([example])[0], timeout=WAIT)
+    expect(page.locator("#examples")).to_be_hidden()
+
+
+def test_a_translation_is_copied_and_a_text_cleared(page: Any) -> None:
+    for button in ("#copy", "#clear"):
+        expect(page.locator(button)).to_be_hidden()
+    look_into(page, f"{SENTENCE} {SENTENCE}\n{SENTENCE}")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click("#copy")
+    expect(page.locator("#copy")).to_have_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == page.locator("#output").text_content()
+    page.click("#clear")
+    expect(page.locator("#input")).to_have_value("")
+    expect(page.locator("#input")).to_be_focused()
+    expect(page.locator("#output")).to_be_empty()
+    expect(page.locator("#examples")).to_be_visible()
+
+
+def test_where_the_browser_has_no_clipboard_the_translation_is_copied_still(page: Any) -> None:
+    look_into(page)
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.evaluate("document.addEventListener('copy', () => { window.copied = String(getSelection()); })")
+    page.click("#copy")
+    assert page.evaluate("window.copied") == page.locator("#output").text_content()
+
+
+@pytest.mark.parametrize("width", [390, 1100])
+def test_the_field_grows_with_its_text_and_its_ring_leaves_the_label_free(
+    browser: Any, server: Running, width: int
+) -> None:
+    with opened(browser, server.url, viewport={"width": width, "height": 844}) as page:
+        field = page.locator("#input")
+        expect(field).to_be_focused(timeout=WAIT)
+        assert field.evaluate("field => getComputedStyle(field).outlineStyle") == "none"
+        ring = page.locator(".panes > div").first.evaluate("pane => getComputedStyle(pane).boxShadow")
+        assert ring.endswith("0px 0px 0px 3px inset")
+        field.fill(f"{SENTENCE} " * 9)
+        assert field.evaluate("field => field.scrollHeight <= field.clientHeight")
+        high = field.evaluate("field => field.clientHeight")
+        field.fill("\n".join([SENTENCE] * 100))
+        assert high < field.evaluate("field => field.clientHeight") <= 0.6 * 844
+        assert field.evaluate("field => field.scrollHeight > field.clientHeight")
+        field.fill("")
+        assert field.evaluate("field => field.clientHeight") < high
+
+
+def test_chips_wrap_and_are_not_cut(browser: Any, server: Running) -> None:
+    with opened(browser, server.url, viewport={"width": 390, "height": 844}) as page:
+        look_into(page, "Der kleine Hund läuft im Park und " * 10)
+        for name in ("#source", "#target"):
+            box = page.locator(name)
+            assert box.evaluate("box => box.scrollHeight <= box.clientHeight && box.scrollWidth <= box.clientWidth")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_candidates_and_map_stand_side_by_side_where_there_is_room(browser: Any, server: Running) -> None:
+    for width, is_wide in ((1100, True), (390, False)):
+        with opened(browser, server.url, viewport={"width": width, "height": 844}) as page:
+            look_into(page)
+            if not is_wide:
+                page.click("#maps summary")
+            expect(page.locator("#map canvas")).to_be_visible()
+            candidates, maps = (page.locator(name).bounding_box() for name in ("#candidates", "#maps"))
+            assert (candidates["x"] + candidates["width"] <= maps["x"]) == is_wide
+            assert (candidates["y"] + candidates["height"] <= maps["y"]) != is_wide
 
 
 def test_a_sentence_that_is_too_long_to_look_into_is_translated_still(page: Any) -> None:
@@ -266,7 +383,6 @@ def test_a_hundred_words_scroll_and_do_not_break_the_page(browser: Any, server: 
     words = "Der kleine Hund läuft im Park und " * 14 + "W" * 300
     with opened(browser, server.url, viewport={"width": 1100, "height": 700}) as page:
         look_into(page, words)
-        page.click("#maps summary")
         expect(page.locator("#map canvas")).to_be_visible()
         page.click("#vectors summary")
         expect(page.locator("#planes svg")).to_have_count(2)
@@ -286,7 +402,6 @@ def test_the_page_is_dark_where_the_system_is(browser: Any, server: Running) -> 
     first_weight = "[...document.querySelector('#map canvas').getContext('2d').getImageData(2, 2, 1, 1).data]"
     with opened(browser, server.url, color_scheme="dark") as page:
         look_into(page)
-        page.click("#maps summary")
         expect(page.locator("#map canvas")).to_be_visible()
         assert page.evaluate(colours) == DARK
         dark = page.evaluate(first_weight)
@@ -318,6 +433,8 @@ def test_all_can_be_done_with_the_keyboard(page: Any, server: Running) -> None:
     keyboard.press("End")
     expect(page.locator("#target .word").last).to_be_focused()
     page.locator("#maps > summary").focus()
+    keyboard.press("Enter")
+    expect(page.locator("#map canvas")).to_be_hidden()
     keyboard.press("Enter")
     expect(page.locator("#map canvas")).to_be_visible()
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
