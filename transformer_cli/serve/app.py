@@ -47,7 +47,7 @@ from transformer_cli.serve.questions import (
     refuse_beyond,
     words_for,
 )
-from transformer_cli.serve.texts import Parsed, parse
+from transformer_cli.serve.texts import parse, schedule
 from transformer_cli.serve.waiting import Busy, Workers
 from transformer_cli.translator import Translation, Translator
 
@@ -146,23 +146,11 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
     """Translate a text or a list of texts, line by line; or HTML, block by block."""
     service = _admitting(request, asked)
     parsed = await asyncio.to_thread(parse, asked, service.directions, service.limits)
-    translations = await _scheduled(request, parsed)
+    translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
     if service.log_text:
         for each in translations:
             log.info("%s→%s: %s → %s", parsed.source, asked.target, each.source, each.text)
     return JSONResponse(await asyncio.to_thread(parsed.answer, translations))
-
-
-async def _scheduled(request: Request, parsed: Parsed) -> list[Translation]:
-    """Returns the translations of a request's sentences, once workers have found them."""
-    if not parsed.sentences:
-        return []
-    workers: Workers = request.app.state.service.workers
-    are_sentences = parsed.asked.split
-    waiting = workers.translate(
-        parsed.translator, parsed.sentences, parsed.settings, parsed.keys, are_sentences=are_sentences
-    )
-    return await _computed(request, waiting)
 
 
 @router.head("/", include_in_schema=False)

@@ -38,17 +38,10 @@ class Seldom:
 
     def __call__(self, what: str) -> bool:
         """Whether this may be said, which is noted."""
-        now = time.monotonic()
-        if any(what == other and now - then < SELDOM_SECONDS for other, then in self._said.copy()):
-            return False
-        self._said.append((what, now))
-        return True
-
-
-def place_of(error: BaseException) -> str:
-    """Returns the kind of an error and the line of code that raised it: what tells one defect from another."""
-    places = traceback.extract_tb(error.__traceback__)[-1:]
-    return f"{type(error).__name__} {places}"
+        since = time.monotonic() - SELDOM_SECONDS
+        if is_new := all(what != other or then <= since for other, then in self._said.copy()):
+            self._said.append((what, time.monotonic()))
+        return is_new
 
 
 class Gate:
@@ -85,7 +78,7 @@ class Gate:
             if not status:
                 await JSONResponse({"error": ENDING}, 503)(scope, receive, noting)
         except Exception as error:
-            if self._may_say(place_of(error)):
+            if self._may_say(f"{type(error)} {traceback.extract_tb(error.__traceback__)[-1]}"):
                 log.error("%s", defect(error), exc_info=error)
             if not status:
                 await JSONResponse({"error": APOLOGY}, 500)(scope, receive, noting)

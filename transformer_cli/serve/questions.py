@@ -176,7 +176,7 @@ class BoundedRoute(APIRoute):
                 if not JSON_KIND.fullmatch(kind):
                     request = _as_json(request, await _values(request, kind, body))
             except UnicodeDecodeError:
-                raise DataError("Invalid request: its body is not UTF-8; encode it in UTF-8") from None
+                raise DataError("Invalid request: not in UTF-8; encode it in UTF-8") from None
             except (ValueError, HTTPException):
                 raise DataError("Invalid request: not a form that can be read; send JSON or a form") from None
             return await answer(request)
@@ -229,34 +229,22 @@ async def _values(request: Request, kind: str, body: bytes) -> dict[str, str | l
     r"""Returns the parameters in the URL and in a form, as lists where a name is repeated.
 
     If both have a name, the URL's are taken, and beside JSON none of the URL, as in LibreTranslate (`request.values`).
-    Browsers send their line ends as "\r\n". Raises ValueError or HTTPException for what is no form.
+    Browsers send their line ends as "\r\n". The standard library parses what is on one line: curl -d sends UTF-8 as it
+    is, and Starlette would take it for Latin-1. Raises ValueError or HTTPException for what is no form.
     """
-    in_url = _parse_fields(request.scope["query_string"], "URL")
-    content_type = request.headers.get("content-type", "").lower()
     found: dict[str, list[Any]] = {}
-    if kind == FORM:
-        found = _parse_fields(body, "body")
-    elif kind == PARTS and "charset" in content_type and "utf-8" not in content_type:
+    content_type = request.headers.get("content-type", "").lower()
+    if kind == PARTS and "charset" in content_type and "utf-8" not in content_type:
         raise ValueError("some charsets take minutes to decode")
-    elif kind == PARTS:
+    if kind == PARTS:
         form = await request.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=len(body))
         found = {name: form.getlist(name) for name in form}
-    elif not in_url:
+    for text in (body if kind == FORM else b"", request.scope["query_string"]):
+        found |= parse_qs(text.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
+    if kind not in (FORM, PARTS) and not found:
         raise DataError(f"Invalid request: {kind[:50]} is not read; send JSON or a form")
-    found |= in_url
     texts = {name: [value.replace("\r\n", "\n") for value in values] for name, values in found.items()}
     return {name: values[0] if len(values) == 1 else values for name, values in texts.items()}
-
-
-def _parse_fields(encoded: bytes, what: str) -> dict[str, list[str]]:
-    """Returns what a URL or a form in one line has for each name.
-
-    The standard library parses it: curl -d sends UTF-8 as it is, and Starlette would take it for Latin-1.
-    """
-    try:
-        return parse_qs(encoded.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
-    except UnicodeDecodeError:
-        raise DataError(f"Invalid request: its {what} is not UTF-8; encode it in UTF-8") from None
 
 
 def refuse_beyond(size: int, limit: int, unit: str) -> None:

@@ -22,7 +22,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from transformer_cli.errors import ConfigError
-from transformer_cli.serve.gate import Seldom, place_of
+from transformer_cli.serve.gate import Seldom
 from transformer_cli.system import signals
 from transformer_cli.system.progress import LineHandler
 
@@ -242,9 +242,8 @@ def _quiet() -> None:
     may_say = Seldom()
 
     def is_new(record: logging.LogRecord) -> bool:  # what is wrong here is wrong for each of a thousand clients
-        error = record.exc_info[1] if record.exc_info else None
         first_line = record.getMessage().partition("\n")[0]  # asyncio names the connection on the others
-        return may_say(first_line if error is None else place_of(error))
+        return may_say(f"{first_line} {record.exc_info and record.exc_info[0]}")
 
     for name in ("python_multipart", "python_multipart.multipart"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what is wrong with a form is in its answer

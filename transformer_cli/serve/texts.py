@@ -1,6 +1,7 @@
 """The texts of a request: what they are split into, and the answer that is made of the translations. Knows no HTTP."""
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -11,11 +12,10 @@ from transformer_cli.data.held import Link
 from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.data.markup import Document
 from transformer_cli.data.sentences import Span, join
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.serve.languages import AUTO, Directions
 from transformer_cli.serve.questions import Limits, TranslateQuestion, refuse_beyond
-from transformer_cli.serve.waiting import SPLIT
+from transformer_cli.serve.waiting import SPLIT, Workers
 from transformer_cli.translator import PARTS, Translation, Translator, whole
 
 
@@ -31,7 +31,6 @@ class Parsed:
     spans_of: Sequence[Sequence[Span]]
     """where the sentences of each line are, of all texts together"""
     translator: Translator
-    settings: SearchSettings
     source: str
     """the code of the language of all texts"""
     confidence: float
@@ -43,20 +42,21 @@ class Parsed:
         lines = chain.from_iterable(self.lines_of)
         return [line[start:end] for line, spans in zip(lines, self.spans_of, strict=True) for start, end in spans]
 
-    @property
-    def keys(self) -> list[int]:
-        """The number of each sentence, which is what its samples depend on."""
-        return [row + n * PARTS for row, spans in enumerate(self.spans_of) for n in range(len(spans))]
-
     def answer(self, translations: Sequence[Translation]) -> dict[str, Any]:
         """Returns LibreTranslate's answer. translations: one of each sentence."""
-        texts = self._translated(translations)
-        answer: dict[str, list[Any]] = {}
-        answer["translatedText"] = [self._written(number, text) for number, text in enumerate(texts)]
-        if self.asked.alternatives is not None:
+        spans_of, found = iter(self.spans_of), iter(translations)
+        texts = [
+            [_Line(line, spans, [next(found) for _ in spans]) for line, spans in zip(lines, spans_of, strict=False)]
+            for lines in self.lines_of
+        ]
+        answer: dict[str, list[Any]] = {"translatedText": [self._render(n, text) for n, text in enumerate(texts)]}
+        if (most := self.asked.alternatives) is not None:
+            n_found = [
+                max((len(each.alternatives) for line in text for each in line.translations), default=0)
+                for text in texts
+            ]
             answer["alternatives"] = [
-                [self._written(number, text, k) for k in range(self._count_alternatives(text))]
-                for number, text in enumerate(texts)
+                [self._render(n, text, k) for k in range(min(most, n_found[n]))] for n, text in enumerate(texts)
             ]
         if self.asked.source == AUTO:
             answer["detectedLanguage"] = [{"confidence": self.confidence, "language": self.source}] * len(texts)
@@ -66,31 +66,19 @@ class Parsed:
             ]
         return answer if isinstance(self.asked.q, list) else {key: values[0] for key, values in answer.items()}
 
-    def _translated(self, translations: Sequence[Translation]) -> "list[list[_Line]]":
-        """Returns the lines of each text with the translations of their sentences."""
-        spans_of, found = iter(self.spans_of), iter(translations)
-        return [
-            [_Line(line, spans, [next(found) for _ in spans]) for line, spans in zip(lines, spans_of, strict=False)]
-            for lines in self.lines_of
-        ]
-
-    def _written(self, number: int, lines: "Sequence[_Line]", alternative: int | None = None) -> str:
+    def _render(self, number: int, lines: "Sequence[_Line]", alternative: int | None = None) -> str:
         if self.documents:
             return self.documents[number].render([line.linked(alternative) for line in lines])
         return "\n".join(line.text(alternative) for line in lines)
 
-    def _count_alternatives(self, lines: "Sequence[_Line]") -> int:
-        n_found = (len(each.alternatives) for line in lines for each in line.translations)
-        return min(self.asked.alternatives or 0, max(n_found, default=0))
-
 
 def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> Parsed:
-    """Returns what is to be translated, and how. Raises DataError, where it can in LibreTranslate's words and order."""
+    """Returns what is to be translated. Raises DataError, where it can in LibreTranslate's words and order."""
     texts = asked.q if isinstance(asked.q, list) else [asked.q]
-    if (asked.alternatives or 0) < 0:
-        raise DataError("Invalid request: alternatives parameter must be >= 0")
-    if (asked.alternatives or 0) > limits.alternatives:
-        raise DataError(f"Invalid request: alternatives parameter must be <= {limits.alternatives}")
+    most = asked.alternatives or 0
+    if not 0 <= most <= limits.alternatives:
+        bound = ">= 0" if most < 0 else f"<= {limits.alternatives}"
+        raise DataError(f"Invalid request: alternatives parameter must be {bound}")
     refuse_beyond(sum(map(len, texts)), limits.characters, "characters")
     documents = [Document.parse(text) for text in texts] if asked.format == "html" else []
     lines_of = [[block.text for block in each.blocks] for each in documents] or [text.split("\n") for text in texts]
@@ -104,32 +92,30 @@ def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> P
         refuse_beyond(sum(map(len, spans_of)), limits.sentences, "sentences")
     else:
         spans_of = [[(0, len(line.removesuffix("\r")))] for line in lines]
-    settings = _settings(translator, asked.alternatives or 0)
-    return Parsed(asked, documents, lines_of, spans_of, translator, settings, source, confidence)
+    return Parsed(asked, documents, lines_of, spans_of, translator, source, confidence)
+
+
+def schedule(parsed: Parsed, workers: Workers) -> "Future[list[Translation]]":
+    """Have the sentences of a request translated, of which there is at least one. Raises Busy."""
+    settings, most = replace(parsed.translator.settings, scores=False), parsed.asked.alternatives
+    if most:
+        decoding = settings.decoding
+        if not decoding.sample:
+            decoding = override_decoding(decoding, beam_size=max(decoding.beam_size, most + 1))
+        settings = replace(settings, n_best=most + 1, decoding=decoding)
+    keys = [row + n * PARTS for row, spans in enumerate(parsed.spans_of) for n in range(len(spans))]
+    return workers.translate(parsed.translator, parsed.sentences, settings, keys, are_sentences=parsed.asked.split)
 
 
 def _split(lines: Sequence[str], language: str, *, are_blocks: bool) -> list[list[Span]]:
     """Returns where the sentences of each line are. Raises DataError for a line, or a word of a block, too long."""
     spans_of = []
     for number, line in enumerate(lines, start=1):
-        spans = [(0, len(line))]
-        if are_blocks or not is_too_long(line):
-            spans = readable(line, language)
+        spans = readable(line, language) if are_blocks or not is_too_long(line) else [(0, len(line))]
         if any(is_too_long(line[start:end]) for start, end in spans):
             raise DataError(f"line {number}: {TOO_LONG}; {SPLIT}")
         spans_of.append(spans)
     return spans_of
-
-
-def _settings(translator: Translator, n_alternatives: int) -> SearchSettings:
-    """Returns the translator's settings, with a beam that holds so many alternatives."""
-    settings = replace(translator.settings, scores=False)
-    if not n_alternatives:
-        return settings
-    decoding = settings.decoding
-    if not decoding.sample:
-        decoding = override_decoding(decoding, beam_size=max(decoding.beam_size, n_alternatives + 1))
-    return replace(settings, n_best=n_alternatives + 1, decoding=decoding)
 
 
 @dataclass(frozen=True)

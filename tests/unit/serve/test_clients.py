@@ -90,7 +90,7 @@ def test_the_url_comes_before_a_form_and_json_before_the_url(served: Running, tr
 
 def test_a_url_that_is_not_utf_8_is_refused(served: Running) -> None:
     answer = served.ask("/detect?q=%ff", b"")
-    assert (answer.status, answer.body) == (400, {"error": "Invalid request: its URL is not UTF-8; encode it in UTF-8"})
+    assert (answer.status, answer.body) == (400, {"error": "Invalid request: not in UTF-8; encode it in UTF-8"})
 
 
 def test_the_limits_hold_for_html(served: Running) -> None:

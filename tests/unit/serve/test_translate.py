@@ -176,7 +176,7 @@ def test_what_is_wrong_is_said_in_one_line(served: Running, changed: dict[str, A
 
 IN_PARTS = b'--b\r\nContent-Disposition: form-data; name="q"%s\r\n\r\nHund\r\n'
 NOT_A_FORM = "Invalid request: not a form that can be read; send JSON or a form"
-NOT_UTF_8 = "Invalid request: its body is not UTF-8; encode it in UTF-8"
+NOT_UTF_8 = "Invalid request: not in UTF-8; encode it in UTF-8"
 
 
 @pytest.mark.parametrize(
