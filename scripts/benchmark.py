@@ -32,7 +32,7 @@ from measure.training import training_profile, training_speed
 from measure.zipf import large_corpus
 from transformer_cli.compute.devices import choose_precision
 from transformer_cli.config.load import load_config
-from transformer_cli.data.prepare import prepare
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import TfmError
 from transformer_cli.runs.run import find_run
 
@@ -129,7 +129,7 @@ def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
     if section == "feeding":
         return feeding_speed(SMALL, DATA)
     config = load_config()
-    prepare(config, data_dir=DATA)
+    make_dataset(config, data_dir=DATA)
     if section == "busy":
         return busy_speed(_works(find_run(run)))
     if section in ("train", "profile"):
@@ -140,13 +140,13 @@ def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
     yaml = large_corpus(large, LARGE_PAIRS)
     if section == "prepare":
         return figures + large_prepare_speed(yaml, LARGE_PAIRS)
-    prepare(load_config(yaml), data_dir=large / "data")
+    make_dataset(load_config(yaml), data_dir=large / "data")
     return figures + training_memory("large", large / "data", "--config", str(yaml))
 
 
 def _works(run: Path) -> list[Work]:
     """What is measured beside other programs: threads meet rarely in training, often in small, hardly in greedy."""
-    prepare(load_config(SMALL), data_dir=DATA)
+    make_dataset(load_config(SMALL), data_dir=DATA)
     default, bfloat16, small, greedy = WORKS
     works = [Work(default, ("train", str(DATA), "float32"))]
     if choose_precision("auto", torch.device("cpu")) == "bfloat16":

@@ -29,10 +29,9 @@ from measure.steady import speed
 from transformer_cli.compute.devices import choose_device, choose_precision
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DecodingConfig
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.find import find_dataset
+from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.lengths import Rows
-from transformer_cli.data.prepare import prepare
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, read_splits
 from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens, sentence_chrf
@@ -62,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     configs = {path: load_config(path) for path in options.config or CONFIGS}
     texts_of: dict[Path, Sequence[ParallelText]] = {}
     for path, config in configs.items():
-        prepare(config, data_dir=options.data)
+        make_dataset(config, data_dir=options.data)
         texts_of[path] = judged_texts(config, options.judge, options.data)  # what is missing is told now
     work = [
         (config, sum(left(options.runs / f"{config.run_name}-{seed}") for seed in options.seeds))

@@ -22,9 +22,8 @@ from measure.figures import as_program
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.codec import SIDES
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.find import find_dataset
-from transformer_cli.data.prepare import prepare
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.runs.export import export
 from transformer_cli.runs.run import Run
 from transformer_cli.system.files import write_text
@@ -51,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if (base.data.source, base.data.target) != (reverse.data.target, reverse.data.source):
         parser.error(f"--reverse: {options.reverse} is not the other direction of {options.config}; name one that is")
     for each in (base, reverse):
-        prepare(each, data_dir=options.data)
+        make_dataset(each, data_dir=options.data)
     texts = judged_texts(base, options.judge, options.data)  # what is missing is told now
     files = write_corpus(base, reverse, options.seeds, options.data, options.runs)
     changes = {"data.corpus": "files", "data.skip_empty": True, "data.files": files}
@@ -61,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     changes |= {"name": diverse(base), "model.dropout": DROPOUT}
     changed = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
     config = load_config(options.config, [*changed, *options.set])
-    prepare(config, data_dir=options.data)
+    make_dataset(config, data_dir=options.data)
     translator = Translator.load(train(config, data_dir=options.data, runs_dir=options.runs).folder)
     for row in rows(translator, texts):
         print(json.dumps({"config": config.run_name, "translations_of_seeds": options.seeds, **row}), flush=True)

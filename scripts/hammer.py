@@ -30,9 +30,9 @@ import torch
 from measure.figures import say, table
 from measure.serving import Server, serving
 from transformer_cli.config.load import load_config
-from transformer_cli.data.prepare import prepare
-from transformer_cli.data.sentences import sentences
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.data.vocabulary import SPECIALS
+from transformer_cli.documents.sentences import sentences
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
@@ -370,7 +370,7 @@ def hammer(
 def _trained(folder: Path) -> Path:
     """Train a small model of the embedded corpus."""
     config = load_config(None, CONFIG)
-    prepare(config, data_dir=folder / "data")
+    make_dataset(config, data_dir=folder / "data")
     return train(config, data_dir=folder / "data", runs_dir=folder / "runs").folder
 
 
@@ -382,9 +382,9 @@ def _sentences(translator: Translator, seed: int) -> list[str]:
     texts = (codec.text(chance.choices(ids, k=chance.randint(1, most))).strip() for _ in range(4 * SENTENCES))
     lines = (f"{text[:1].upper()}{text[1:]}." for text in texts)
     language = translator.run.config.data.source
-    fitting = [line for line in lines if line.isprintable() and sentences(line, language) == [(0, len(line))]]
-    fitting = [line for line in fitting if len(codec.encode(line)) <= most + 2]
-    return fitting[:SENTENCES]
+    short = [line for line in lines if line.isprintable() and sentences(line, language) == [(0, len(line))]]
+    short = [line for line in short if len(codec.encode(line)) <= most + 2]
+    return short[:SENTENCES]
 
 
 def _waited(quiet: Found, found: Found) -> list[str]:

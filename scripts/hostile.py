@@ -30,9 +30,8 @@ import torch
 from transformer_cli.config.load import load_config
 from transformer_cli.data import words
 from transformer_cli.data.codec import SIDES
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.find import find_dataset
-from transformer_cli.data.prepare import prepare
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import TfmError
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.inspection import plots
@@ -97,7 +96,7 @@ def make_project(folder: Path, tokens: str, seed: int) -> None:
             (folder / "text" / f"{split}.{language}").write_text(lines, encoding="utf-8")
     (folder / "text/run.yaml").write_text(CONFIG.format(tokens=TOKENS[tokens], seed=seed), encoding="utf-8")
     config = load_config(folder / "text/run.yaml")
-    prepare(config, data_dir=folder / "data")
+    make_dataset(config, data_dir=folder / "data")
     train(config, data_dir=folder / "data", runs_dir=folder / "runs")
     list(evaluate("run", data_dir=folder / "data", runs_dir=folder / "runs"))
     export(folder / "runs/run", folder / "export")
@@ -120,7 +119,7 @@ def read_data(project: Path) -> object:
 
 def prepare_again(project: Path) -> object:
     """What `tfm prepare` says of a dataset that is there."""
-    prepared = prepare(load_config(project / "text/run.yaml"), data_dir=project / "data")
+    prepared = make_dataset(load_config(project / "text/run.yaml"), data_dir=project / "data")
     return prepared.created, json.dumps(prepared.manifest, sort_keys=True)
 
 

@@ -25,9 +25,8 @@ from measure.training import CPU, beside_plain, each
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import target_tokens
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.find import find_dataset
-from transformer_cli.data.prepare import prepare
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.evaluation.losses import corpus_losses
 from transformer_cli.evaluation.statistics import p_of_t
 from transformer_cli.runs.run import Run
@@ -74,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     config, default = (load_config(path, ["training.precision=float32"]) for path in (options.config, None))
     if config.data.model_copy(update={"fingerprint": None}) != default.data:
         parser.error(f"--config {options.config}: its data section must be that of configs/multi30k.yaml")
-    prepare(config, data_dir=options.data)
+    make_dataset(config, data_dir=options.data)
     row: dict[str, Any] = {"config": options.config.stem}
     if options.seeds:
         row |= judged([loss_of(config, seed, options.data, options.runs) for seed in range(options.seeds)])

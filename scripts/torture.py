@@ -29,7 +29,7 @@ from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
-import transformer_cli.data.prepare
+import transformer_cli.data.make_dataset
 import transformer_cli.inspection.plots
 import transformer_cli.training.trainer  # noqa: F401  # all of it before the first fork
 from disturb import Disturbance, small_disk, stop_at

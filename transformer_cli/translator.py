@@ -17,16 +17,16 @@ from transformer_cli.compute.devices import choose_device
 from transformer_cli.config.load import changed_decoding, checked, plain
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import Encoded
-from transformer_cli.data.fitting import Fitting, Line, OnError, readable
-from transformer_cli.data.held import Link, put_back, word_links
 from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.data.markup import Document
 from transformer_cli.data.reading import ends, upper
-from transformer_cli.data.sentences import Span, join
 from transformer_cli.data.vocabulary import EOS, UNK, UNWRITTEN
 from transformer_cli.decoding.engine import Engine, TransformerEngine
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, nothing
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
+from transformer_cli.documents.held import Link, put_back, word_links
+from transformer_cli.documents.long_lines import Line, LongLines, OnError, readable
+from transformer_cli.documents.markup import Document
+from transformer_cli.documents.sentences import Span, join
 from transformer_cli.errors import ConfigError, DataError, TfmError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_named_best
@@ -204,7 +204,7 @@ class Translator:
 
     def translate_encoded(self, sentences: Sequence[str], encoded: Sequence[Encoded]) -> list[Translation]:
         """Like `translations`, for sentences that the run's source codec has encoded already."""
-        return self._translate_all(list(map(self._fitting.encoded, sentences, encoded)), self._begin())
+        return self._translate_all(list(map(self._long_lines.encoded, sentences, encoded)), self._begin())
 
     def translate_lines(
         self, lines: Sequence[Line], settings: SearchSettings, *, keys: Sequence[int]
@@ -256,8 +256,8 @@ class Translator:
         raise failure
 
     @property
-    def _fitting(self) -> Fitting:
-        return Fitting(self.run.codecs.source, self.max_length, self.options.on_error)
+    def _long_lines(self) -> LongLines:
+        return LongLines(self.run.codecs.source, self.max_length, self.options.on_error)
 
     def _begin(self) -> list[int]:
         """Returns the ids with which all translations of a call begin.
@@ -276,13 +276,13 @@ class Translator:
         """Yield each line as it is translated. Raises DataError, which names the line."""
         if isinstance(lines, str):  # a str is a sequence of one-letter sentences
             raise TypeError(f"expected a list of sentences, such as [{lines!r}], not one str")
-        fitting = self._fitting
+        long_lines = self._long_lines
         for number, sentence in enumerate(lines, start=first_line):
             try:
                 if self.options.split_sentences:
-                    line = fitting.split(sentence, self.run.config.data.source)
+                    line = long_lines.split(sentence, self.run.config.data.source)
                 else:
-                    line = fitting.line(sentence)
+                    line = long_lines.line(sentence)
                 if line.read:
                     refuse_long_prefix(len(prefix), self.settings.limit(len(line.read), self.max_length))
             except DataError as error:

@@ -12,8 +12,7 @@ from measure.figures import Figure, Unavailable, alternate, say
 from measure.work import forward_flop, matrix_rate
 from oracles.plain import PlainTransformer, is_plain, plain_greedy
 from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.find import find_dataset
+from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.vocabulary import EOS, MARKERS, SOS
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.transformer import Transformer

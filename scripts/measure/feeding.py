@@ -12,8 +12,8 @@ from transformer_cli.data.batching import collate, plan_epoch, target_tokens
 from transformer_cli.data.codec import SIDES, Codecs
 from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.lengths import Rows
-from transformer_cli.data.prepare import prepare
-from transformer_cli.data.sampling import CutAhead, SampledText
+from transformer_cli.data.make_dataset import make_dataset
+from transformer_cli.data.sampled_text import CutAhead, SampledText
 
 SETTINGS = ("training.batch_by=tokens", "training.batch_size=25000", "data.subwords.dropout=0.1")
 
@@ -25,7 +25,7 @@ def feeding_speed(yaml: Path, data_dir: Path, *, batches: int = 8) -> list[Figur
     cut does not wait for it.
     """
     config = load_config(yaml, SETTINGS)
-    dataset = Dataset.open(prepare(config, data_dir=data_dir).folder)
+    dataset = Dataset.open(make_dataset(config, data_dir=data_dir).folder)
     split, codecs = dataset.split("train"), Codecs.load(dataset.folder, config.data)
     lines = (dataset.lines("train", SIDES[0]), dataset.lines("train", SIDES[1]))
     text = SampledText(split, lines, (codecs.source, codecs.target), seed=0, max_length=config.model.max_length)

@@ -20,7 +20,7 @@ from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.data.batching import plan_epoch
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side
 from transformer_cli.data.lengths import Rows
-from transformer_cli.data.prepare import prepare
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.data.vocabulary import MARKERS, PAD
 from transformer_cli.model.layers import FeedForward
 from transformer_cli.model.transformer import Transformer
@@ -40,7 +40,7 @@ def padding(configs: Sequence[Path], data_dir: Path) -> list[Figure]:
     figures = []
     for path in configs:
         config = load_config(path)
-        dataset = Dataset.open(prepare(config, data_dir=data_dir).folder)
+        dataset = Dataset.open(make_dataset(config, data_dir=data_dir).folder)
         figures += _counted(path.stem, config.training, dataset.split("train"), len(dataset.codecs.target))
     settings = TrainingConfig(batch_size=25_000, batch_by="tokens", label_smoothing=0.1)
     return figures + _counted(MADE_UP, settings, made_up_lengths(PAIRS), MADE_UP_VOCABULARY)

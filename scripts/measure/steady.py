@@ -19,8 +19,7 @@ import torch
 from measure.decoding import open_run
 from transformer_cli.config.load import load_config
 from transformer_cli.data.batching import plan_epoch, target_tokens
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.find import find_dataset
+from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import Trainer
 

@@ -15,8 +15,7 @@ from oracles.plain import PlainTransformer, plain_step
 from transformer_cli.compute.devices import Precision, choose_precision
 from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import collate, plan_epoch, target_tokens
-from transformer_cli.data.dataset import Dataset, EncodedSplit
-from transformer_cli.data.find import find_dataset
+from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.vocabulary import MARKERS
 from transformer_cli.model.transformer import Transformer

@@ -15,12 +15,12 @@ from sealed import set_config
 from transformer_cli import translator as module
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.data.fitting import Fitting, readable
 from transformer_cli.data.vocabulary import EOS
 from transformer_cli.decoding import engine
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.documents.long_lines import LongLines, readable
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.inspection.numbers import inspect_sentence
 from transformer_cli.runs.run import Run
@@ -78,10 +78,10 @@ def test_a_model_without_a_last_position_takes_as_many_tokens_as_a_line_may_have
     by_subwords: Translator,
 ) -> None:
     codec = by_subwords.run.codecs.source
-    assert len(Fitting(codec, None, "stop").line("𐍈" * 900).read) > 3_600
+    assert len(LongLines(codec, None, "stop").line("𐍈" * 900).read) > 3_600
     with pytest.raises(DataError, match=r"^4\d{3} tokens, but the model takes at most 4000; split the sentence"):
-        Fitting(codec, None, "stop").line("𐍈" * 1100)
-    assert len(Fitting(codec, None, "truncate").line("𐍈" * 1100).read) == 4_000
+        LongLines(codec, None, "stop").line("𐍈" * 1100)
+    assert len(LongLines(codec, None, "truncate").line("𐍈" * 1100).read) == 4_000
 
 
 @pytest.mark.parametrize(

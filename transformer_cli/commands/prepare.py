@@ -12,7 +12,7 @@ from transformer_cli.commands.options import ConfigOption, JsonOption, LikeOptio
 from transformer_cli.commands.tables import table
 
 if TYPE_CHECKING:
-    from transformer_cli.data.prepare import Prepared
+    from transformer_cli.data.make_dataset import Prepared
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,8 @@ def prepare(
     if options and not files:
         raise typer.BadParameter(f"{next(iter(options.values()))[1]} is about FILEs; name them, or use --set")
     from transformer_cli.config.load import load_config
-    from transformer_cli.runs.prepare import commented, config_for, inherited, prepare, survey
+    from transformer_cli.runs.new_config import commented, config_for, inherited
+    from transformer_cli.runs.prepare import prepare, survey
     from transformer_cli.system.files import write_text
 
     place = None

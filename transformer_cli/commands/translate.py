@@ -233,7 +233,7 @@ class _Work:
 
     def _say_if_paragraphs(self, lines: Sequence[str], name: str) -> None:
         """Warn if many of the first lines have several sentences, which are not translated one by one."""
-        from transformer_cli.data.sentences import sentences
+        from transformer_cli.documents.sentences import sentences
 
         language = self.translator.run.config.data.source
         n_several = sum(len(sentences(line, language)) > 1 for line in lines)

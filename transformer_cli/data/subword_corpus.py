@@ -16,7 +16,7 @@ from transformer_cli.data.corpora import Corpus
 from transformer_cli.data.lines import Pairs
 from transformer_cli.data.reading import lower, normalized
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION, learn_pieces
-from transformer_cli.data.workers import Pair, chunks
+from transformer_cli.data.word_cutting import Pair, chunks
 from transformer_cli.data.writer import writing
 from transformer_cli.errors import ConfigError
 from transformer_cli.system import progress

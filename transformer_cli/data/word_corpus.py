@@ -18,8 +18,8 @@ from transformer_cli.data.codec import SIDES, Codecs, WordCodec
 from transformer_cli.data.corpora import Corpus
 from transformer_cli.data.reading import lower, normalized
 from transformer_cli.data.vocabulary import SPECIALS, Vocabulary, import_torchtext
+from transformer_cli.data.word_cutting import Chunk, Pair, Texts, cutting
 from transformer_cli.data.words import SPACY_VERSION, Joins, learn_joins
-from transformer_cli.data.workers import Chunk, Pair, Texts, cutting
 from transformer_cli.data.writer import blocks, renumber, writing
 from transformer_cli.system.cores import available_cores
 

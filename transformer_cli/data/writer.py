@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from transformer_cli.data.codec import SIDES
 from transformer_cli.data.vocabulary import UNK
-from transformer_cli.data.workers import Texts
+from transformer_cli.data.word_cutting import Texts
 from transformer_cli.system import progress
 
 BLOCK = 1 << 20  # ids held in memory while they are counted or renumbered

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from transformer_cli.compute.devices import choose_device
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.batching import rows_within
-from transformer_cli.data.dataset import Dataset, EncodedSplit, Side
-from transformer_cli.data.find import find_dataset
+from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.lines import out_of_step, read_lines
 from transformer_cli.data.reading import main_code

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from transformer_cli.compute.memory import room_for
-from transformer_cli.data.fitting import Fitting
 from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
 from transformer_cli.decoding.decoder import mean_log_probs
+from transformer_cli.documents.long_lines import LongLines
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.translator import Translation, Translator
@@ -53,7 +53,7 @@ def translate_from(
     Raises DataError if the sentence is blank or too long, or if its translation cannot begin so.
     """
     read = (
-        Fitting(translator.run.codecs.source, translator.max_length, "stop", "split the sentence").line(sentence).read
+        LongLines(translator.run.codecs.source, translator.max_length, "stop", "split the sentence").line(sentence).read
     )
     if most_tokens is not None and len(read) > most_tokens:
         raise DataError(f"{len(read)} tokens, but at most {most_tokens} can be looked into; split the sentence")

@@ -10,7 +10,7 @@ from typing import Any
 
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import FileError
-from transformer_cli.runs.run import Opened
+from transformer_cli.runs.run import Translatable
 from transformer_cli.system.files import append_line
 from transformer_cli.system.reading import read_text
 
@@ -33,7 +33,7 @@ class Kept:
 
 
 def append_result(
-    run: Opened,
+    run: Translatable,
     result: Mapping[str, Any],
     *,
     checkpoint: str,

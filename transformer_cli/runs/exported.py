@@ -17,7 +17,7 @@ from pathlib import Path
 
 from transformer_cli.data.codec import Codecs
 from transformer_cli.errors import CheckpointError, DataError, FileError
-from transformer_cli.runs.run import EXPORTED, Identity, Opened, Run, read_config
+from transformer_cli.runs.run import EXPORTED, Identity, Run, Translatable, read_config
 from transformer_cli.system.files import write_json
 from transformer_cli.system.reading import read_json
 from transformer_cli.system.sums import check_files, write_sums
@@ -44,7 +44,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Exported(Opened):
+class Exported(Translatable):
     """An opened exported run."""
 
     facts: Facts
@@ -66,7 +66,7 @@ class Exported(Opened):
 
     @property
     def best_name(self) -> str:
-        """See `Opened`."""
+        """See `Translatable`."""
         return self.facts.checkpoint
 
 

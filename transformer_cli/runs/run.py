@@ -79,7 +79,7 @@ class Identity:
 
 
 @dataclass(frozen=True)
-class Opened(ABC):
+class Translatable(ABC):
     """All that translation needs of a folder, apart from the weights: an opened `Run`, or an `Exported` one."""
 
     folder: Path
@@ -105,7 +105,7 @@ class Opened(ABC):
 
 
 @dataclass(frozen=True)
-class Run(Opened):
+class Run(Translatable):
     """An opened run. Everything that translation needs is in its folder."""
 
     @staticmethod
@@ -140,7 +140,7 @@ class Run(Opened):
 
     @property
     def best_name(self) -> str:
-        """See `Opened`."""
+        """See `Translatable`."""
         return self.checkpoint("best").name
 
     def new_model(self) -> "Transformer":

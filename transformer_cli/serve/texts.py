@@ -7,11 +7,11 @@ from itertools import chain
 from typing import Any
 
 from transformer_cli.config.load import override_decoding
-from transformer_cli.data.fitting import readable
-from transformer_cli.data.held import Link
 from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.data.markup import Document
-from transformer_cli.data.sentences import Span, join
+from transformer_cli.documents.held import Link
+from transformer_cli.documents.long_lines import readable
+from transformer_cli.documents.markup import Document
+from transformer_cli.documents.sentences import Span, join
 from transformer_cli.errors import DataError
 from transformer_cli.serve.languages import AUTO, Directions
 from transformer_cli.serve.questions import Limits, TranslateQuestion, refuse_beyond

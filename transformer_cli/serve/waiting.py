@@ -20,9 +20,9 @@ from time import monotonic
 from typing import Any
 
 from transformer_cli.compute.threads import SideBySide
-from transformer_cli.data.fitting import Fitting, Line
 from transformer_cli.decoding.interface import BeforeStep
 from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.documents.long_lines import Line, LongLines
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.serve.questions import Limits
 from transformer_cli.translator import PARTS, Options, Translation, Translator
@@ -234,14 +234,14 @@ def _translate(slices: Sequence[_Slice], limits: Limits, check: BeforeStep) -> N
 
 def _read(job: _Lines, indices: range, limits: Limits) -> list[Line] | None:
     """Returns what the encoder reads of each line; None if the job's future has ended, or ends now with an error."""
-    fitting = Fitting(job.translator.run.codecs.source, job.translator.max_length, Options().on_error, SPLIT)
+    long_lines = LongLines(job.translator.run.codecs.source, job.translator.max_length, Options().on_error, SPLIT)
     read: list[Line] = []
     for index in indices:
         if job.future.done():
             return None
         try:
             text = job.lines[index]
-            line = fitting.cut(text, limits.tokens) if job.are_sentences else fitting.line(text)
+            line = long_lines.cut(text, limits.tokens) if job.are_sentences else long_lines.line(text)
             if (n_tokens := max(len(unit.read) for unit in line.units)) > limits.tokens:
                 raise DataError(f"{n_tokens} tokens, but this server takes at most {limits.tokens}; {SPLIT}")
         except DataError as error:

@@ -33,7 +33,7 @@ from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.data.batching import PaddedBatch, collate, parts_by_length, target_tokens
 from transformer_cli.data.dataset import EncodedSplit
 from transformer_cli.data.lengths import Rows
-from transformer_cli.data.sampling import mixed_seed
+from transformer_cli.data.sampled_text import mixed_seed
 from transformer_cli.model.fast.dropout import FastDropout, drawing_from
 from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.loss import token_losses

@@ -13,8 +13,7 @@ from transformer_cli.compute.devices import choose_lanes, choose_precision, fast
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences, settings_by_key
 from transformer_cli.config.schema import Config, DataConfig, Shapes, is_file, keys_that_shape
-from transformer_cli.data.dataset import Dataset, read_manifest
-from transformer_cli.data.find import find_dataset, is_text_of
+from transformer_cli.data.dataset import Dataset, find_dataset, is_text_of, read_manifest
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last

@@ -28,7 +28,7 @@ from transformer_cli.data.batching import plan_epoch, rows_within, target_tokens
 from transformer_cli.data.codec import SIDES
 from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.lengths import Rows
-from transformer_cli.data.sampling import CutAhead, SampledText
+from transformer_cli.data.sampled_text import CutAhead, SampledText
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
 from transformer_cli.evaluation.losses import corpus_losses, perplexity_text
 from transformer_cli.model.transformer import count_frozen, count_parameters

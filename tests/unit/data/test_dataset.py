@@ -11,9 +11,8 @@ import pytest
 
 from sealed import edit_sealed, reseal
 from transformer_cli.config.schema import Config, DataConfig
-from transformer_cli.data.dataset import Dataset, read_manifest
-from transformer_cli.data.find import find_dataset, settings
-from transformer_cli.data.prepare import prepare
+from transformer_cli.data.dataset import Dataset, find_dataset, read_manifest, shaping_settings
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.data.vocabulary import UNK
 from transformer_cli.errors import DataError
 
@@ -29,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / split).write_text(text)
         files[split] = {"source": folder / split, "target": folder / split}
     data = DataConfig.model_validate({"corpus": "files", "source": "en", "min_freq": 1, "files": files})
-    return prepare(Config(data=data), data_dir=folder / "data").folder
+    return make_dataset(Config(data=data), data_dir=folder / "data").folder
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def test_lines_are_the_text(made: Path) -> None:
 @pytest.mark.parametrize(("tokens", "own"), [("words", {"min_freq"}), ("subwords", {"tokens", "subwords"})])
 def test_settings_are_those_of_the_chosen_corpus_and_tokens(corpus: str, tokens: str, own: set[str]) -> None:
     asked = {"corpus": corpus, "tokens": tokens, "fingerprint": "12345678", "codec": "runs/other"}
-    found = settings(DataConfig.model_validate(asked))
+    found = shaping_settings(DataConfig.model_validate(asked))
     common = {"corpus", "source", "target", "lowercase", "joint_vocabulary", "skip_empty"}
     assert set(found) == common | own | ({corpus} - {"multi30k"})
     assert found["lowercase"] is (tokens == "words")
@@ -196,7 +195,7 @@ def test_the_dataset_prepared_last_is_found(folder: Path) -> None:
     older = add_version(folder, "files.en-en-00000000", age_s=60, fingerprint="00000000")
     newer = add_version(folder, "files.en-en-11111111", age_s=-60, fingerprint="11111111")
     assert find_dataset(data, folder.parent) == newer
-    prepared = prepare(Config(data=data), data_dir=folder.parent)  # which makes it the newest
+    prepared = make_dataset(Config(data=data), data_dir=folder.parent)  # which makes it the newest
     assert (prepared.folder, prepared.created) == (folder, False)
     assert find_dataset(data, folder.parent) == folder
     assert find_dataset(data_config(folder, fingerprint="00000000"), folder.parent) == older

@@ -7,7 +7,7 @@ import pytest
 
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data.corpora import read_captions
-from transformer_cli.data.prepare import prepare
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import DataError
 
 Sides = tuple[list[str], list[str]]
@@ -29,7 +29,7 @@ def warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Warned:
                 path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         data = DataConfig.model_validate({"corpus": "files", "files": files, "min_freq": 1})
         caplog.clear()
-        prepare(Config(data=data), data_dir=tmp_path / "data")
+        make_dataset(Config(data=data), data_dir=tmp_path / "data")
         return caplog.messages
 
     return run
@@ -84,4 +84,4 @@ def test_prepare_carriage_returns_without_a_newline_is_an_error(n_lines: int, wa
     }
     config = Config(data=DataConfig.model_validate({"corpus": "files", "files": data}))
     with pytest.raises(DataError, match=r"train\.source: carriage returns \(CR\) and no newlines \(LF\)"):
-        prepare(config, data_dir=tmp_path / "data")
+        make_dataset(config, data_dir=tmp_path / "data")

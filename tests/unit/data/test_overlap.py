@@ -8,7 +8,7 @@ import pytest
 
 from transformer_cli.data.codec import Codecs, WordCodec
 from transformer_cli.data.corpora import read_captions
-from transformer_cli.data.prepare import count_overlap, warn_of_overlap
+from transformer_cli.data.make_dataset import count_overlap, warn_of_overlap
 from transformer_cli.data.vocabulary import Vocabulary
 from transformer_cli.data.words import Joins
 

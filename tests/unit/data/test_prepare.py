@@ -12,10 +12,10 @@ import pytest
 
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DataConfig
-from transformer_cli.data import prepare as module
-from transformer_cli.data import word_corpus, workers, writer
+from transformer_cli.data import make_dataset as module
+from transformer_cli.data import word_corpus, word_cutting, writer
 from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.prepare import Prepared, prepare
+from transformer_cli.data.make_dataset import Prepared, make_dataset
 from transformer_cli.data.vocabulary import SPECIALS, Vocabulary
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import ConfigError, DataError
@@ -57,7 +57,7 @@ class Workshop:
         return Config(data=DataConfig.model_validate({"corpus": "files", "files": files, **settings}))
 
     def prepare(self, **settings: Any) -> Prepared:
-        return prepare(self.config(**settings), data_dir=self.data_dir)
+        return make_dataset(self.config(**settings), data_dir=self.data_dir)
 
     def datasets(self) -> list[str]:
         return sorted(path.name for path in self.data_dir.iterdir())
@@ -65,7 +65,7 @@ class Workshop:
 
 @pytest.fixture(autouse=True)
 def _tokenizers_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
+    monkeypatch.setattr(word_cutting, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
 
 
 @pytest.fixture
@@ -172,13 +172,13 @@ def test_a_joint_vocabulary_counts_both_sides_together(workshop: Workshop) -> No
 def test_any_number_of_processes_makes_the_same_files(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "CHUNK", 9)
+    monkeypatch.setattr(word_cutting, "CHUNK", 9)
     monkeypatch.setattr(word_corpus, "FEW", 20)
     config = load_config(corpus / "tiny.yaml")
     made = {}
     for cores in (1, 2):
         monkeypatch.setattr(word_corpus, "available_cores", lambda cores=cores: cores)
-        folder = prepare(config, data_dir=tmp_path / str(cores)).folder
+        folder = make_dataset(config, data_dir=tmp_path / str(cores)).folder
         made[cores] = {path.relative_to(tmp_path / str(cores)): path.read_bytes() for path in folder.iterdir()}
     assert made[1] == made[2]
 
@@ -224,7 +224,7 @@ def test_held_out_text_in_the_training_text_is_warned_of_at_every_call(
     )
     for created in (True, False):
         assert workshop.prepare().created is created
-        assert caplog.record_tuples == [("transformer_cli.data.prepare", logging.WARNING, message)]
+        assert caplog.record_tuples == [("transformer_cli.data.make_dataset", logging.WARNING, message)]
         caplog.clear()
 
 

@@ -12,7 +12,7 @@ import pytest
 from transformer_cli.data import dataset
 from transformer_cli.data.codec import Codec
 from transformer_cli.data.dataset import EncodedSplit, MappedLines, Side
-from transformer_cli.data.sampling import SampledText
+from transformer_cli.data.sampled_text import SampledText
 from transformer_cli.errors import DataError
 
 LINES = {"source": ["ab", "abab", "b", "aabb", "ababab", "bbb"], "target": ["ba", "a", "abab", "bbaa", "aab", "bab"]}

@@ -9,12 +9,11 @@ import pytest
 
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DataConfig
-from transformer_cli.data import prepare as module
+from transformer_cli.data import make_dataset as module
 from transformer_cli.data import subword_corpus
 from transformer_cli.data.codec import SubwordCodec, codec_sums
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.find import find_dataset
-from transformer_cli.data.prepare import Prepared, prepare
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.make_dataset import Prepared, make_dataset
 from transformer_cli.data.subword_corpus import sample
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION, learn_pieces
 from transformer_cli.errors import ConfigError, DataError
@@ -40,7 +39,7 @@ def make(config: Callable[..., Config], tmp_path: Path) -> Make:
     def make(*overrides: str) -> Prepared:
         wanted = config(*overrides)
         codec_dir = Path(wanted.data.codec) if wanted.data.codec else None
-        return prepare(wanted, data_dir=tmp_path / "data", codec_dir=codec_dir)
+        return make_dataset(wanted, data_dir=tmp_path / "data", codec_dir=codec_dir)
 
     return make
 
@@ -130,7 +129,7 @@ def test_pairs_that_are_left_out_are_said_once(corpus: Path, tmp_path: Path, cap
             path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             files.setdefault(split, {})[side] = str(path)
     settings = {"corpus": "files", "files": files, "tokens": "subwords", "subwords": {"size": 330}, "skip_empty": True}
-    made = prepare(Config.model_validate({"data": settings}), data_dir=tmp_path)
+    made = make_dataset(Config.model_validate({"data": settings}), data_dir=tmp_path)
     assert caplog.text.count("pairs with an empty side left out: 1") == 3
     assert made.manifest["splits"]["train"]["sentences"] == 200
 

@@ -12,7 +12,7 @@ from sealed import set_config
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.data.codec import WordCodec
-from transformer_cli.data.prepare import prepare
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.data.vocabulary import UNK
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import DataError
@@ -105,7 +105,7 @@ def test_a_dataset_without_test_sets_asks_for_a_split(corpus: Path, tmp_path: Pa
     config = load_config(corpus / "tiny.yaml")
     files = {name: pair for name, pair in (config.data.files or {}).items() if name != "test"}
     data = config.data.model_copy(update={"files": files, "fingerprint": None})
-    dataset = prepare(config.model_copy(update={"data": data}), data_dir=tmp_path / "data")
+    dataset = make_dataset(config.model_copy(update={"data": data}), data_dir=tmp_path / "data")
     run = shutil.copytree(tiny.folder, tmp_path / "run")
     pinned = data.model_copy(update={"fingerprint": dataset.manifest["fingerprint"]})
     set_config(run, tiny.config.model_copy(update={"data": pinned}))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.data.fitting import Line
+from transformer_cli.documents.long_lines import Line
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.serve import waiting

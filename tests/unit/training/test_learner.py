@@ -10,7 +10,7 @@ import torch
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.lengths import Rows
-from transformer_cli.data.sampling import mixed_seed
+from transformer_cli.data.sampled_text import mixed_seed
 from transformer_cli.data.vocabulary import PAD
 from transformer_cli.errors import MemoryShortage
 from transformer_cli.model.fast.dropout import use_fast_dropout

@@ -9,8 +9,8 @@ import torch
 
 from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.data.find import find_dataset
-from transformer_cli.data.prepare import prepare
+from transformer_cli.data.dataset import find_dataset
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
 from transformer_cli.training.opening import ReadyToTrain, open_run
@@ -72,7 +72,7 @@ def test_a_run_does_not_go_on_with_text_that_was_changed_where_it_lies(moved: Pa
     for side in ("de", "en"):
         path = moved / f"train.{side}"
         path.write_bytes(path.read_bytes() + b"One more.\n")
-    prepare(config(moved), data_dir=moved / "data")
+    make_dataset(config(moved), data_dir=moved / "data")
     with (
         pytest.raises(ConfigError, match=r" was made before the text of data\.files was changed; give "),
         resume(moved, config(moved)),
@@ -87,7 +87,7 @@ def test_a_run_does_not_go_on_with_text_that_was_changed_where_it_lies(moved: Pa
 
 
 def test_a_dataset_is_made_once_wherever_its_text_lies(moved: Path) -> None:
-    prepared = prepare(config(moved), data_dir=moved / "data")
+    prepared = make_dataset(config(moved), data_dir=moved / "data")
     assert not prepared.created
     assert find_dataset(config(moved).data, moved / "data") == prepared.folder
 

@@ -14,9 +14,8 @@ from torch import Tensor
 from kinds import TrainTiny
 from transformer_cli.config.load import load_config
 from transformer_cli.data.codec import Codec
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.find import find_dataset
-from transformer_cli.data.prepare import prepare
+from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.data.vocabulary import PAD, SPECIALS
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
@@ -154,7 +153,7 @@ def test_both_sides_of_one_vocabulary_may_be_one_frozen_matrix(corpus: Path, tmp
     overrides = [*SHORT, "data.joint_vocabulary=true", "model.tie_embeddings=all", FREEZE]
     overrides += [f"model.vectors.{side}={path}" for side in ("source", "target")]
     config = load_config(corpus / "tiny.yaml", overrides)
-    prepare(config, data_dir=tmp_path / "data")
+    make_dataset(config, data_dir=tmp_path / "data")
     run = train(config, data_dir=tmp_path / "data", runs_dir=tmp_path / "runs")
     ids = run.codecs.target.encode("hund dog").ids
     rows = embedding(run, "target")[ids]

@@ -10,8 +10,7 @@ import torch
 from outcomes import PowerCut, outcome
 from transformer_cli.config.load import load_config
 from transformer_cli.data.batching import target_tokens
-from transformer_cli.data.dataset import Dataset, EncodedSplit
-from transformer_cli.data.find import find_dataset
+from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.runs.run import Run
 from transformer_cli.system import progress

@@ -15,8 +15,7 @@ from torch import Tensor
 from kinds import TrainTiny
 from oracles.draws import Draws
 from outcomes import PowerCut, outcome
-from transformer_cli.data.dataset import Dataset, EncodedSplit
-from transformer_cli.data.find import find_dataset
+from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer_cli.data.corpora import CAPTIONS
-from transformer_cli.data.sentences import join, pieces, sentences
+from transformer_cli.documents.sentences import join, pieces, sentences
 
 Paragraph = tuple[str, list[str]]
 """A language and sentences"""

@@ -5,8 +5,8 @@ import unicodedata
 import pytest
 
 from transformer_cli.data.codec import SubwordCodec
-from transformer_cli.data.fitting import Fitting
 from transformer_cli.data.subwords import learn_pieces
+from transformer_cli.documents.long_lines import LongLines
 from transformer_cli.translator import Translator
 
 SENTENCE = "Der kleine Hund läuft im Park."
@@ -35,17 +35,17 @@ def test_characters_of_no_training_text_are_read_as_those_they_mean(
 def test_characters_of_the_training_text_are_read_as_they_are() -> None:
     text = ["1\N{NO-BREAK SPACE}000 Hasen", "zwei Igel"] * 20
     codec = SubwordCodec(False, learn_pieces(text, size=290, algorithm="bpe"))
-    fitting = Fitting(codec, None, "stop")
+    long_lines = LongLines(codec, None, "stop")
     for line in text:
-        assert fitting.line(line).read == codec.encode(line)
-    assert fitting.line("ein\N{NARROW NO-BREAK SPACE}Igel").read == codec.encode("ein Igel")
+        assert long_lines.line(line).read == codec.encode(line)
+    assert long_lines.line("ein\N{NARROW NO-BREAK SPACE}Igel").read == codec.encode("ein Igel")
 
 
 def test_a_space_that_is_rare_in_the_training_text_is_read_as_a_space() -> None:
     text = [*["zwei Igel", "drei Hasen"] * 20, "3\N{NO-BREAK SPACE}km"]
     codec = SubwordCodec(False, learn_pieces(text, size=290, algorithm="bpe"))
     assert "\N{NO-BREAK SPACE}" in codec.pieces.raw
-    found = Fitting(codec, None, "stop").line("drei\N{NO-BREAK SPACE}Igel")
+    found = LongLines(codec, None, "stop").line("drei\N{NO-BREAK SPACE}Igel")
     assert found.read == codec.encode("drei Igel")
 
 
@@ -63,4 +63,4 @@ def test_a_line_without_a_letter_stays_as_it_is(translator: Translator) -> None:
 
 def test_text_without_letters_is_translated_by_a_model_of_such_text() -> None:
     codec = SubwordCodec(False, learn_pieces(["1 2 3", "3 2 1"] * 20, size=265, algorithm="bpe"))
-    assert Fitting(codec, None, "stop").line("2 1").read == codec.encode("2 1")
+    assert LongLines(codec, None, "stop").line("2 1").read == codec.encode("2 1")

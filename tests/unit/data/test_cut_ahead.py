@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from transformer_cli.data import sampling, workers
+from transformer_cli.data import sampled_text
 from transformer_cli.data.codec import SubwordCodec
 from transformer_cli.data.dataset import EncodedSplit, MappedLines, Side
 from transformer_cli.data.lengths import Rows
-from transformer_cli.data.sampling import Cut, CutAhead, SampledText
+from transformer_cli.data.sampled_text import Cut, CutAhead, SampledText
 from transformer_cli.data.subwords import learn_pieces
+from transformer_cli.system import workers
 
 LINES = [f"{'low ' * (number % 3)}lower newest wi{'d' * number}est" for number in range(12)]
 BATCHES: list[Rows] = [np.array(rows) for rows in ([3, 1], [0, 7, 2], [11], [4, 5])]
@@ -35,7 +36,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[list["subprocess.Popen[b
         started.append(workers.start(module, settings))
         return started[-1]
 
-    monkeypatch.setattr(sampling, "start", start)
+    monkeypatch.setattr(sampled_text, "start", start)
     yield started
     assert all(each.poll() is not None for each in started)
 

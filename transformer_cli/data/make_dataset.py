@@ -13,8 +13,7 @@ from typing import Any
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data.codec import SIDES, Codecs, codec_sums
 from transformer_cli.data.corpora import Corpus, open_corpus
-from transformer_cli.data.dataset import FORMAT_VERSION, Dataset, read_manifest
-from transformer_cli.data.find import settings, shape
+from transformer_cli.data.dataset import FORMAT_VERSION, Dataset, read_manifest, shaping_settings, without_places
 from transformer_cli.data.gathering import TEXT
 from transformer_cli.data.lines import byte_lines
 from transformer_cli.data.notices import warn_of_text
@@ -40,7 +39,7 @@ class Prepared:
     created: bool
 
 
-def prepare(
+def make_dataset(
     config: Config, *, source_dir: Path | None = None, data_dir: Path = Path("data"), codec_dir: Path | None = None
 ) -> Prepared:
     """Make the dataset that `config.data` describes, unless it exists already.
@@ -59,7 +58,7 @@ def prepare(
     library, version = ("spaCy", SPACY_VERSION) if data.tokens == "words" else ("SentencePiece", SENTENCEPIECE_VERSION)
     shaped_by = {
         "format": FORMAT_VERSION,
-        "settings": shape(settings(data)),
+        "settings": without_places(shaping_settings(data)),
         "sums": corpus.sums,
         library.lower(): version,  # another one may cut text in other ways
         **given,
@@ -105,7 +104,7 @@ def _write_dataset(
     codecs.save(folder)
     manifest = {
         "format_version": FORMAT_VERSION,
-        "settings": settings(data),
+        "settings": shaping_settings(data),
         "sources": corpus.sums,
         "vocabulary": {"source": len(codecs.source), "target": len(codecs.target)},
         "splits": {name: count(folder, name) for name in corpus.splits},

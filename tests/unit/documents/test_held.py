@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_cli.data.held import Link, put_back
 from transformer_cli.data.reading import Held
+from transformer_cli.documents.held import Link, put_back
 
 
 def linked(source: str, text: str, *pairs: tuple[int, int]) -> list[Link]:

@@ -11,9 +11,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from transformer_cli.data.held import Link, Span, place_of, spaces, word_end, word_start, words
 from transformer_cli.data.lines import has_letter
 from transformer_cli.data.reading import Held, gap, is_word, main_code
+from transformer_cli.documents.held import Link, Span, place_of, spaces, word_end, word_start, words
 
 
 def _names(of_elements: str) -> frozenset[str]:

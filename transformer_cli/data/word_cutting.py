@@ -1,36 +1,29 @@
 """Cuts sentence pairs into words chunk by chunk, in order: in this process, or in worker processes on several cores.
 
-A worker is a Python process that reads chunks of text from its standard input and writes their tokens to its standard
-output. It is not forked, because the caller may run threads (torch does), and a fork of a process with threads may
-hang. `multiprocessing` is not used either: without fork it runs the caller's script again in every worker. loky does
-neither; docs/decisions/libraries.md says why it is not used. Knows nothing of vocabularies or files.
+Knows nothing of vocabularies or files.
 """
 
-import marshal
-import os
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from itertools import islice
 from queue import SimpleQueue
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.system.workers import answer_requests, ask, end, start
 
 CHUNK = 1_000  # pairs that a worker gets at once; it tokenises them in a tenth of a second
 WAITING = 2  # chunks that are handed out per worker before the first result is needed
-START = (
-    "import sys; from importlib import import_module; sys.path[:] = sys.argv[2:]; import_module(sys.argv[1]).serve()"
-)
 
 Pair = tuple[str, str]
 Settings = tuple[str, str, bool]  # language of the source, of the target, whether to lower-case
@@ -118,7 +111,7 @@ def cutting(settings: Settings, processes: int) -> Iterator[Callable[[Iterable[P
         idle.put(worker)
     threads = ThreadPoolExecutor(processes)
 
-    def ask(texts: Texts) -> Chunk:
+    def cut_one(texts: Texts) -> Chunk:
         worker = idle.get()
         try:
             return Chunk(texts, _answer(worker, texts))
@@ -128,7 +121,7 @@ def cutting(settings: Settings, processes: int) -> Iterator[Callable[[Iterable[P
     def cut(pairs: Iterable[Pair]) -> Iterator[Chunk]:
         begun: deque[Future[Chunk]] = deque()
         for texts in chunks(pairs):
-            begun.append(threads.submit(ask, texts))
+            begun.append(threads.submit(cut_one, texts))
             if len(begun) == WAITING * processes:
                 yield begun.popleft().result()
         while begun:
@@ -158,50 +151,6 @@ def serve() -> None:
     answer_requests(opened)
 
 
-def answer_requests(open_: Callable[[Any], Callable[[Any], Any]]) -> None:
-    """Run a worker: read what `open_` needs, then one request after another, until the input ends."""
-    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keeps whatever a library prints out of the answers
-    try:
-        answer = open_(_receive(requests))
-        while True:
-            _send(answers, answer(_receive(requests)))
-    except ConfigError as error:
-        _send(answers, str(error))
-    except (EOFError, BrokenPipeError):
-        os._exit(0)  # the caller is gone: end at once, without writing what is left
-
-
-def start(module: str, settings: Any) -> "subprocess.Popen[bytes]":
-    """Start a worker, which calls `serve` of the module. However its caller ends, its input ends with it, and so it.
-
-    settings: what `answer_requests` reads first. The worker has a session of its own, so that a terminal does not send
-    it Ctrl-C too.
-    """
-    worker = subprocess.Popen(
-        [sys.executable, "-c", START, module, *sys.path],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # NumPy would start one per core
-        start_new_session=True,
-    )
-    _request(worker, settings)
-    return worker
-
-
-def end(worker: "subprocess.Popen[bytes]") -> None:
-    """End a worker that was killed or is at rest, and close its pipes."""
-    with suppress(BrokenPipeError), worker:  # from data that could not be sent
-        pass
-
-
-def ask(worker: "subprocess.Popen[bytes]", value: Any) -> Any:
-    """Returns a worker's answer. Raises EOFError if it is dead or dies."""
-    _request(worker, value)
-    assert worker.stdout
-    return _receive(worker.stdout)
-
-
 def _answer(worker: "subprocess.Popen[bytes]", texts: Texts) -> list[CutSide]:
     """Returns both sides of a chunk. Raises DataError if the worker is dead or dies, ConfigError if it says so."""
     try:
@@ -221,30 +170,8 @@ def _answer(worker: "subprocess.Popen[bytes]", texts: Texts) -> list[CutSide]:
     ]
 
 
-def _request(worker: "subprocess.Popen[bytes]", value: Any) -> None:
-    assert worker.stdin
-    with suppress(BrokenPipeError):  # the worker has ended; its answer, or the lack of one, says why
-        _send(worker.stdin, value)
-
-
 def chunks(pairs: Iterable[Pair]) -> Iterator[Texts]:
     """Yield the source texts and the target texts of CHUNK pairs at a time."""
     pairs = iter(pairs)
     while chunk := list(islice(pairs, CHUNK)):
         yield tuple(zip(*chunk, strict=True))
-
-
-def _send(file: IO[bytes], value: Any) -> None:
-    """Write `value` as marshal encodes it, after its length in 8 bytes. Raises BrokenPipeError if nobody reads."""
-    content = marshal.dumps(value)
-    file.write(len(content).to_bytes(8, "little") + content)
-    file.flush()
-
-
-def _receive(file: IO[bytes]) -> Any:
-    """Read a value that `_send` wrote. Raises EOFError if the sender is gone."""
-    length = int.from_bytes(file.read(8), "little")
-    content = file.read(length)
-    if not length or len(content) < length:
-        raise EOFError
-    return marshal.loads(content)

@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
-from transformer_cli.data import workers
+from transformer_cli.data import word_cutting
+from transformer_cli.data.word_cutting import Chunk, cutting
 from transformer_cli.data.words import Tokenizer
-from transformer_cli.data.workers import Chunk, cutting
 from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.system import workers
 from transformer_cli.system.cores import available_cores
 
 WORDS = ("de", "en", True)
 ENDLESS = """
 import os, sys
 from itertools import repeat
-from transformer_cli.data.workers import cutting
+from transformer_cli.data.word_cutting import cutting
 try:
     with cutting(("xx", "xx", True), processes=2) as tokenize:
         for chunk in tokenize(repeat(("Ein Hund.", "A dog."))):
@@ -62,7 +63,7 @@ def tokens(chunks: list[Chunk]) -> list[tuple[list[str], list[str]]]:
 def test_chunks_come_in_order_with_their_tokens_and_no_more_is_read_than_is_needed(
     processes: int, started: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "CHUNK", 4)
+    monkeypatch.setattr(word_cutting, "CHUNK", 4)
     chosen = list(islice(pairs(), 30))
     with cutting(WORDS, processes=processes) as tokenize:
         chunks = list(tokenize(iter(chosen)))
@@ -70,7 +71,7 @@ def test_chunks_come_in_order_with_their_tokens_and_no_more_is_read_than_is_need
         assert tokens(list(tokenize(chosen[:1]))) == tokens(chunks)[:1]  # as often as one likes
         source = pairs()
         next(tokenize(source))
-        assert next(source)[0] == f"Wort{4 * (1 if processes == 1 else 2 * workers.WAITING)} Hund, Haus-Tür."
+        assert next(source)[0] == f"Wort{4 * (1 if processes == 1 else 2 * word_cutting.WAITING)} Hund, Haus-Tür."
         with pytest.raises(DataError, match=r"^line 11$"):
             list(tokenize(broken()))
     assert [process.poll() is None for process in started] == ([] if processes == 1 else [False, False])

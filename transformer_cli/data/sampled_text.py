@@ -19,7 +19,7 @@ import numpy as np
 from transformer_cli.data.codec import Codec, SubwordCodec, WordCodec
 from transformer_cli.data.dataset import EncodedSplit, MappedLines, Side
 from transformer_cli.data.lengths import Rows, fits
-from transformer_cli.data.workers import answer_requests, ask, end, start
+from transformer_cli.system.workers import answer_requests, ask, end, start
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class CutAhead:
 
     def __enter__(self) -> "CutAhead":
         self._worker = start(__name__, list(map(astuple, self.text.codecs)))
-        self._there = replace(self.text, worker=self._worker)
+        self._worker_text = replace(self.text, worker=self._worker)
         self._thread = ThreadPoolExecutor(1)  # which waits for the worker
         return self
 
@@ -109,7 +109,7 @@ class CutAhead:
         is_begun = begun and begun[0] == epoch and list(map(id, begun[1])) == list(map(id, batches))
         found = begun[2].result() if begun and is_begun else self.text.cut(batches, epoch=epoch, first=first)
         if self._worker and len(following):
-            job = self._thread.submit(self._there.cut, following, epoch=epoch, first=first + len(batches))
+            job = self._thread.submit(self._worker_text.cut, following, epoch=epoch, first=first + len(batches))
             self._begun = epoch, following, job
         return found
 

@@ -11,8 +11,8 @@ from typing import Literal
 
 from transformer_cli.data.codec import Codec, Encoded
 from transformer_cli.data.lines import LONGEST_LINE, TOO_LONG, has_letter, is_too_long
-from transformer_cli.data.sentences import Span, pieces, sentences
 from transformer_cli.data.vocabulary import MARKERS
+from transformer_cli.documents.sentences import Span, pieces, sentences
 from transformer_cli.errors import DataError
 
 OnError = Literal["stop", "blank", "copy", "truncate"]
@@ -53,7 +53,7 @@ def readable(text: str, language: str) -> list[Span]:
 
 
 @dataclass(frozen=True)
-class Fitting:
+class LongLines:
     """Makes lines fit for translation."""
 
     codec: Codec
@@ -79,22 +79,26 @@ class Fitting:
             return replace(self.encoded(sentence, self.codec.encode(sentence)), was_too_long=True)
         return Line(sentence, NO_TOKENS, was_too_long=True, is_copied=self.on_error == "copy")
 
-    def encoded(self, sentence: str, read: Encoded) -> Line:
+    def encoded(self, sentence: str, encoded_text: Encoded) -> Line:
         """The same for a line that has been encoded.
 
         One without a letter is not translated, unless there is none in the training text either. Nor is one of which
         nothing is read.
         """
-        if not read or not (has_letter(read.reading.text) or not has_letter(self.codec.characters)):
+        if not encoded_text or not (has_letter(encoded_text.reading.text) or not has_letter(self.codec.characters)):
             return Line(sentence, NO_TOKENS, is_copied=bool(sentence.strip()))
         most = self.most_tokens
-        if len(read) <= most:
-            return Line(sentence, read)
+        if len(encoded_text) <= most:
+            return Line(sentence, encoded_text)
         if self.on_error == "stop":
             why = "" if self.max_length is None else f" (its {self.max_length} positions minus <sos> and <eos>)"
-            raise DataError(f"{len(read)} tokens, but the model takes at most {most}{why}; {self.remedy}")
+            raise DataError(f"{len(encoded_text)} tokens, but the model takes at most {most}{why}; {self.remedy}")
         if self.on_error == "truncate":
-            return Line(sentence, Encoded(read.tokens[:most], read.ids[:most], read.reading), was_too_long=True)
+            return Line(
+                sentence,
+                Encoded(encoded_text.tokens[:most], encoded_text.ids[:most], encoded_text.reading),
+                was_too_long=True,
+            )
         return Line(sentence, NO_TOKENS, was_too_long=True, is_copied=self.on_error == "copy")
 
     def split(self, line: str, language: str) -> Line:

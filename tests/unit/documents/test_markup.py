@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_cli.data.held import Link, word_links
-from transformer_cli.data.markup import Block, Document
+from transformer_cli.documents.held import Link, word_links
+from transformer_cli.documents.markup import Block, Document
 
 Translated = tuple[str, list[Link]]
 
