@@ -6,7 +6,7 @@ job does. Gradients travel by nccl between GPUs and by gloo between CPUs, everyt
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,7 +19,6 @@ from transformer_cli.errors import DistributedError, Interrupted, TfmError
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # torchrun sets all four
 PATIENCE = timedelta(minutes=30)  # for what one process does while the others wait, such as a large save
@@ -151,14 +150,14 @@ class World:
         """Wait until all processes have reached this point."""
         self.gather(0)  # a value is needed: gloo waits for nobody if there is nothing to sum
 
-    def copy_from_first(self, module: "nn.Module") -> None:
-        """Copy the first process's parameters and buffers into the module of every process."""
+    def copy_from_first(self, tensors: Iterable["torch.Tensor"]) -> None:
+        """Copy the first process's tensors into those of every process, which have the same shapes."""
         if self.size == 1:
             return
         import torch.distributed as dist
 
         with self._watched():
-            for tensor in (*module.parameters(), *module.buffers()):
+            for tensor in tensors:
                 dist.broadcast(tensor.detach(), src=0)
 
     def add_up(self, tensors: Sequence["torch.Tensor"]) -> None:

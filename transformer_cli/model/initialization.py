@@ -38,7 +38,7 @@ def draw_embedding(weight: Tensor, pad_id: int) -> None:
 class UninitializedWeights(TorchFunctionMode):
     """Inside the block a new model draws no weights: they are whatever was in memory, and have to be loaded.
 
-    Everything else is as usual: buffers have their values, tied weights are one tensor, frozen rows get no gradient.
+    Everything else is as usual: buffers have their values, tied weights are one tensor.
     Random states are not touched, and other threads draw as usual.
 
         with UninitializedWeights():

@@ -34,9 +34,8 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.pad_id = pad_id
-        frozen_sides = config.pretrained if config.vectors.freeze else {}
-        self.source_embedding = Embedding(config, source_vocabulary, may_freeze="source" in frozen_sides)
-        self.target_embedding = Embedding(config, target_vocabulary, may_freeze="target" in frozen_sides)
+        self.source_embedding = Embedding(config, source_vocabulary)
+        self.target_embedding = Embedding(config, target_vocabulary)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
         self.output = nn.Linear(config.d_model, target_vocabulary)
@@ -45,8 +44,6 @@ class Transformer(nn.Module):
             self.source_embedding.tokens.weight = self.target_embedding.tokens.weight
         if config.tie_embeddings != "none":
             self.output.weight = self.target_embedding.tokens.weight  # section 3.4
-        self.source_embedding.hold_frozen_rows()  # of the final matrices, after they have been tied
-        self.target_embedding.hold_frozen_rows()
         self.apply(initialize)
         if config.embedding_init == "normal":
             draw_embedding(self.target_embedding.tokens.weight, pad_id)
@@ -103,37 +100,18 @@ class Transformer(nn.Module):
 class Embedding(nn.Module):
     """Token vectors × √d_model (3.4), plus position vectors (3.5), then dropout (5.4)."""
 
-    frozen: Tensor | None
-
-    def __init__(self, config: ModelConfig, vocabulary: int, *, may_freeze: bool) -> None:
-        """may_freeze: rows can be frozen. Which rows are frozen, at first none, is saved with the weights."""
+    def __init__(self, config: ModelConfig, vocabulary: int) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, config.d_model)
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.positions = _positions(config)
         self.dropout = nn.Dropout(config.dropout)
-        self.register_buffer("frozen", torch.zeros(vocabulary, dtype=torch.bool) if may_freeze else None)
 
     def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
         """ids int64 (…, length). Returns (…, length, d_model). positions: int64, one per id (None: 0 … length-1)."""
         if positions is None:
             positions = torch.arange(ids.shape[-1], device=ids.device)
         return self.dropout(self.tokens(ids) * self.scale + self.positions(positions))
-
-    @torch.no_grad()
-    def load_vectors(self, rows: Tensor, values: Tensor) -> None:
-        """Replace rows, n ids, by values, float32 (n, d_model), and freeze these rows if the embedding may freeze.
-
-        Both may be on the CPU, wherever the embedding is.
-        """
-        self.tokens.weight[rows] = values.to(self.tokens.weight.device)
-        if self.frozen is not None:
-            self.frozen[rows] = True
-
-    def hold_frozen_rows(self) -> None:
-        """Give frozen rows no gradient from now on: Adam, without weight decay, leaves them unchanged bit for bit."""
-        if self.frozen is not None:
-            self.tokens.weight.register_hook(lambda gradient: gradient.masked_fill(self.frozen[:, None], 0.0))
 
 
 class Encoder(nn.Module):
@@ -197,14 +175,8 @@ def look_ahead_mask(length: int, device: torch.device) -> Tensor:
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Returns how many trainable numbers there are. A tied matrix counts once; frozen rows are included."""
+    """Returns how many trainable numbers there are. A tied matrix counts once; rows that are held are included."""
     return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-
-
-def count_frozen(model: Transformer) -> int:
-    """Returns how many numbers are in the frozen rows of the embeddings."""
-    masks = (model.source_embedding.frozen, model.target_embedding.frozen)
-    return sum(int(mask.sum()) for mask in masks if mask is not None) * model.config.d_model
 
 
 def _positions(config: ModelConfig) -> nn.Module:

@@ -2,7 +2,7 @@
 
 checkpoints/step-0004540/           -unvalidated is added if steps have been taken since the last validation
     model.safetensors               the weights
-    state.safetensors               the optimiser's moments, under the names of the weights
+    state.safetensors               the optimiser's moments, under the names of the weights, and the rows that are held
     state.json                      the TrainingState
     SHA256SUMS                      the sums of these files
 with `training.average: 5` (section 6.1) also
@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 from safetensors import SafetensorError
@@ -45,6 +46,7 @@ from transformer_cli.system.files import delete, new_folder, write_json
 from transformer_cli.system.sums import check_file, sum_of, write_sums
 
 WEIGHTS = "model.safetensors"
+HELD = "held."
 VALIDATION = re.compile(r"validation-(\d{4}|[1-9]\d{4,})")
 
 log = logging.getLogger(__name__)
@@ -57,6 +59,8 @@ class Checkpoint:
     model: Transformer
     moments: dict[str, Tensor] = field(default_factory=dict)
     """what the optimiser keeps for each weight, named as in state.safetensors; empty before the first step"""
+    held: dict[str, Tensor] = field(default_factory=dict)
+    """embedding → which of its rows are pretrained vectors that stay as they are, bool (vocabulary,)"""
     state: TrainingState = field(default_factory=TrainingState)
 
 
@@ -97,10 +101,11 @@ def load_last(run: Run) -> Checkpoint:
     try:
         # load_file maps the file. Without a copy the file would stay open as long as training runs, and NFS cannot
         # delete a folder in which a file is open.
-        moments = {name: value.clone() for name, value in load_file(path).items()}
+        tensors = {name: value.clone() for name, value in load_file(path).items()}
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path}: the training state cannot be read: {_one_line(error)}; {RESTORE}") from None
-    return Checkpoint(model, moments, load_state(run))
+    held = {name.removeprefix(HELD): tensors.pop(name) for name in list(tensors) if name.startswith(HELD)}
+    return Checkpoint(model, tensors, held, load_state(run))
 
 
 def set_moments(optimizer: torch.optim.Optimizer, model: Transformer, moments: Mapping[str, Tensor]) -> None:
@@ -111,7 +116,13 @@ def set_moments(optimizer: torch.optim.Optimizer, model: Transformer, moments: M
         optimizer.state[parameters[name]][key] = moment.to(parameters[name].device)
 
 
-def save(run: Run, model: Transformer, optimizer: torch.optim.Optimizer, state: TrainingState) -> None:
+def save(
+    run: Run,
+    model: Transformer,
+    optimizer: torch.optim.Optimizer,
+    state: TrainingState,
+    held: Mapping[str, Tensor] = MappingProxyType({}),
+) -> None:
     """Write a checkpoint, point `last` (and `best`, if it is) at it, and delete checkpoints that nothing points to.
 
     A step that is saved before and after its validation has two names: a save never takes the place of the last one.
@@ -124,7 +135,8 @@ def save(run: Run, model: Transformer, optimizer: torch.optim.Optimizer, state: 
             for name, parameter in model.named_parameters()
             for key, value in optimizer.state.get(parameter, {}).items()
         }
-        _save_tensors(moments, folder / "state.safetensors")
+        rows = {f"{HELD}{name}": rows for name, rows in held.items()}
+        _save_tensors(moments | rows, folder / "state.safetensors")
         history = sum_of(first_lines(run, state.validations))
         write_json(folder / "state.json", asdict(replace(state, history=history)))
     run.point("last", name)

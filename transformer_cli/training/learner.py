@@ -15,10 +15,11 @@ is formed by one thread. On a GPU a process has one lane.
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -57,9 +58,15 @@ class Learner:
     """A model together with everything that changes its weights, on one device, in one of the world's processes."""
 
     def __init__(
-        self, model: Transformer, training: TrainingConfig, device: torch.device, world: World = ALONE
+        self,
+        model: Transformer,
+        training: TrainingConfig,
+        device: torch.device,
+        world: World = ALONE,
+        *,
+        held: Mapping[str, Tensor] = MappingProxyType({}),
     ) -> None:
-        """Moves the model to the device. training: `precision` must be resolved, not auto.
+        """Moves the model to the device. training: `precision` must be resolved, not auto. held: see `Checkpoint`.
 
         Raises DistributedError if another process has ended, MemoryShortage if the device cannot hold the model.
         """
@@ -79,6 +86,7 @@ class Learner:
         self.workers = SideBySide(n_workers, threads=1) if is_cpu else IN_CALLER
         self.optimizer = make_optimizer(self.model, training, self.workers)
         self._weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        self.held = {name: rows.to(device) for name, rows in held.items()}
         self._is_warm = False
 
     @property
@@ -110,6 +118,9 @@ class Learner:
         del found  # `add_up` needs memory
         loss = BatchLoss(sum(nll for (nll,) in self.world.gather(nll)), tokens)
         self.world.add_up([weight.grad for weight in self._weights if weight.grad is not None])
+        for name, rows in self.held.items():
+            if (gradient := self.model.get_parameter(name).grad) is not None:
+                gradient[rows] = 0.0  # so Adam, without weight decay, leaves these vectors as they are, bit for bit
         return loss
 
     def update(self) -> bool:

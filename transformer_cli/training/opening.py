@@ -22,7 +22,7 @@ from transformer_cli.runs.run import Run, follow_latest, free_name, is_new, trai
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import sweep
 from transformer_cli.system.locks import exclusive
-from transformer_cli.training.pretrained import Initial, read_initial
+from transformer_cli.training.pretrained import Initial, nothing_held, read_initial
 
 log = logging.getLogger(__name__)
 
@@ -130,9 +130,10 @@ def join_run(folder: Path, data_dir: Path) -> ReadyToTrain:
 
 def new_run(run: Run, dataset: Dataset, initial: Initial | None = None) -> ReadyToTrain:
     """Returns a run with a model that has learned nothing yet. initial: what replaces its random weights."""
-    start = Checkpoint(run.new_model())
+    model = run.new_model()
+    start = Checkpoint(model, held=nothing_held(model))
     if initial:
-        initial.fill(start.model)
+        initial.fill(start)
     return ReadyToTrain(run, dataset, start)
 
 

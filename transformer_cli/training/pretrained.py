@@ -19,9 +19,10 @@ from transformer_cli.data.vectors import Vectors, read_vectors
 from transformer_cli.data.vocabulary import SPECIALS
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.checkpoints import load_named_best
+from transformer_cli.runs.checkpoints import Checkpoint, load_named_best
 from transformer_cli.runs.run import Run, find_run, free_name
 
+EMBEDDING = "{}_embedding.tokens.weight"  # the name of a side's token vectors
 N_NAMED = 8  # how many missed words the log line about coverage names
 
 log = logging.getLogger(__name__)
@@ -37,15 +38,23 @@ class Initial:
     """a model of the same shape, whose weights it begins with"""
 
     @torch.no_grad()
-    def fill(self, model: Transformer) -> None:
-        """Copy it into a model that has random weights."""
-        embeddings = {"source": model.source_embedding, "target": model.target_embedding}
+    def fill(self, start: Checkpoint) -> None:
+        """Copy it into a model that has random weights, on the CPU, and hold the rows of vectors that are to stay."""
         for side, (rows, values) in self.vectors.items():
-            embeddings[side].load_vectors(rows, values)
+            name = EMBEDDING.format(side)
+            start.model.get_parameter(name)[rows] = values
+            if name in start.held:
+                start.held[name][rows] = True
         if self.model is not None:
             weights = dict(self.model.named_parameters())
-            for name, parameter in model.named_parameters():
+            for name, parameter in start.model.named_parameters():
                 parameter.copy_(weights[name])
+
+
+def nothing_held(model: Transformer) -> dict[str, Tensor]:
+    """Returns what `Checkpoint.held` is before any vectors have been read."""
+    names = map(EMBEDDING.format, model.config.pretrained if model.config.vectors.freeze else ())
+    return {name: torch.zeros(len(model.get_parameter(name)), dtype=torch.bool) for name in names}
 
 
 def read_initial(config: Config, dataset: Dataset, runs_dir: Path) -> Initial:

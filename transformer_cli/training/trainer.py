@@ -31,7 +31,7 @@ from transformer_cli.data.lengths import Rows
 from transformer_cli.data.sampled_text import CutAhead, SampledText
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
 from transformer_cli.evaluation.losses import corpus_losses, perplexity_text
-from transformer_cli.model.transformer import count_frozen, count_parameters
+from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.checkpoints import (
     forget_validated,
     keep_average,
@@ -114,9 +114,10 @@ class Trainer:
         with world.all_or_none():
             self.train_sentences = training_sentences(run, dataset)
             self.valid_sentences = usable_sentences(dataset, "valid", run.config.model.max_length)
-        self.learner = Learner(start.model, self.training, device, world)
+        self.learner = Learner(start.model, self.training, device, world, held=start.held)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
-        world.copy_from_first(self.learner.model)  # it alone may have read vectors, or another run's weights
+        first = (*self.learner.model.parameters(), *self.learner.model.buffers(), *self.learner.held.values())
+        world.copy_from_first(first)  # it alone may have read vectors, or another run's weights
         self.state = start.state
         self.validations = list(ready.validations)
         self._event_file: EventFile | None = None
@@ -138,8 +139,8 @@ class Trainer:
         unit, number = config.training.end
         pairs = len(self.train_sentences.rows)
         parameters = f"{count_parameters(model):,} parameters"
-        if n_in_vectors := count_frozen(model):
-            parameters += f", {n_in_vectors:,} of them in frozen vectors"
+        if n_held := sum(int(rows.sum()) for rows in self.learner.held.values()):
+            parameters += f", {n_held * config.model.d_model:,} of them in frozen vectors"
         if n_frozen := sum(each.numel() for each in model.parameters() if not each.requires_grad):
             parameters += f" and {n_frozen:,} frozen ones ({', '.join(self.training.freeze)})"
         log.info(
@@ -395,7 +396,7 @@ class Trainer:
         """Save what has been done since the last save, if anything."""
         if self._saved != self._progress():
             if self.world.is_first:
-                save(self.run, self.learner.model, self.learner.optimizer, self.state)
+                save(self.run, self.learner.model, self.learner.optimizer, self.state, self.learner.held)
             self._saved, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
         # torchrun ends all as soon as one has ended: none may end while rank 0 is writing, so all wait here

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from oracles.variants import VARIANTS
 from small_model import SMALL, SOURCE, TARGET
-from transformer_cli.config.schema import ModelConfig, TrainingConfig, VectorsConfig
+from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.data.vocabulary import PAD
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.fast.dropout import FastDropout, use_fast_dropout
 from transformer_cli.model.loss import token_losses
-from transformer_cli.model.transformer import Transformer, count_frozen, count_parameters
+from transformer_cli.model.transformer import Transformer, count_parameters
 from transformer_cli.training.optimisers import make_optimizer
 
 TIES = ["none", "target+output", "all"]
@@ -78,20 +78,6 @@ def test_every_weight_gets_a_gradient_and_moves(variant: dict[str, Any]) -> None
         for part in parameter.grad.chunk(3) if name.endswith("qkv.weight") else [parameter.grad]:
             assert part.count_nonzero() > 0, name
         assert not parameter.equal(before[name]), name
-
-
-def test_frozen_rows_are_saved_where_there_may_be_some_and_counted_once() -> None:
-    plain = make_model().state_dict().keys()
-    assert make_model(vectors=VectorsConfig(source="a.vec")).state_dict().keys() == plain
-    for given, ties in (({"source"}, "none"), ({"target"}, "target+output"), ({"source", "target"}, "none")):
-        vectors = VectorsConfig.model_validate({**dict.fromkeys(given, "a.vec"), "freeze": True})
-        model = make_model(vectors=vectors, tie_embeddings=ties)
-        assert model.state_dict().keys() - plain == {f"{side}_embedding.frozen" for side in given}
-        assert count_frozen(model) == 0
-        model.source_embedding.load_vectors(torch.tensor([5, 6]), torch.zeros(2, 16))
-        model.target_embedding.load_vectors(torch.tensor([7]), torch.zeros(1, 16))
-        assert count_frozen(model) == 16 * (2 * ("source" in given) + ("target" in given))
-        assert count_parameters(model) == count_parameters(make_model(tie_embeddings=ties))
 
 
 @pytest.mark.parametrize(("scaled", "scale"), [(True, 4.0), (False, 1.0)])

@@ -18,6 +18,7 @@ from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.data.vocabulary import PAD, SPECIALS
 from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.runs.checkpoints import load_weights
 from transformer_cli.runs.run import Run
 from transformer_cli.training import pretrained as module
 from transformer_cli.training.pretrained import read_pretrained
@@ -116,10 +117,11 @@ def test_rows_begin_as_the_file_says_and_the_others_at_random(
 
 @pytest.mark.parametrize("freeze", ["true", "false"])
 def test_only_frozen_vectors_stay_and_all_else_learns(
-    train_tiny: TrainTiny, tmp_path: Path, source_vectors: dict[str, NDArray[np.float32]], freeze: str
+    train_tiny: TrainTiny, tmp_path: Path, tiny: Run, source_vectors: dict[str, NDArray[np.float32]], freeze: str
 ) -> None:
     where = f"model.vectors.source={tmp_path / 'de.vec'}"
     run = train_tiny(tmp_path / "runs", *SHORT, where, f"model.vectors.freeze={freeze}")
+    assert load_weights(run, run.checkpoint("last")).state_dict().keys() == tiny.new_model().state_dict().keys()
     ids, values = expected_rows(run, "source", source_vectors)
     trained, random = embedding(run, "source"), initial(run)
     unchanged = [row for row, value in zip(ids, values, strict=True) if trained[row].equal(value)]
@@ -158,7 +160,7 @@ def test_both_sides_of_one_vocabulary_may_be_one_frozen_matrix(corpus: Path, tmp
     ids = run.codecs.target.encode("hund dog").ids
     rows = embedding(run, "target")[ids]
     assert rows.equal(torch.tensor([[0.5], [-0.5]]).expand(2, D_MODEL))
-    frozen = load_file(run.checkpoint("last") / "model.safetensors")["source_embedding.frozen"]
+    frozen = load_file(run.checkpoint("last") / "state.safetensors")["held.source_embedding.tokens.weight"]
     assert frozen.nonzero().flatten().tolist() == sorted(ids)
 
 
