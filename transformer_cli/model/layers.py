@@ -4,8 +4,8 @@ Knows vectors. Knows neither tokens nor masks nor how many layers there are: who
 that a layer is given.
 """
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Sequence
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -33,7 +33,10 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """LayerNorm(x + Dropout(Sublayer(x))) as in the paper, or x + Dropout(Sublayer(LayerNorm(x))) with norm: pre."""
+    """What surrounds a sublayer: LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4).
+
+    With norm: pre it is x + Dropout(Sublayer(LayerNorm(x))) instead.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -41,11 +44,14 @@ class Residual(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.norm_first = config.norm == "pre"
 
-    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """x (…, d_model). Returns a tensor shaped like x."""
-        if self.norm_first:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
+    def before(self, x: Tensor) -> Tensor:
+        """Returns what the sublayer reads of x (…, d_model)."""
+        return self.norm(x) if self.norm_first else x
+
+    def forward(self, x: Tensor, found: Tensor) -> Tensor:
+        """Returns x (…, d_model) with what the sublayer found, which is shaped like x."""
+        x = x + self.dropout(found)
+        return x if self.norm_first else self.norm(x)
 
 
 class EncoderLayer(nn.Module):
@@ -55,12 +61,13 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.self_attention = _attention(config)
         self.feed_forward = FeedForward(config)
-        self.residuals = nn.ModuleList(Residual(config) for _ in range(2))
+        self.residuals = _residuals(config, 2)
 
     def forward(self, x: Tensor, attend: Attend) -> Tensor:
         """x (…, source, d_model). Returns a tensor shaped like x."""
-        x = self.residuals[0](x, partial(self.self_attention, memory=None, attend=attend))
-        return self.residuals[1](x, self.feed_forward)
+        first, second = self.residuals
+        x = first(x, self.self_attention(first.before(x), None, attend))
+        return second(x, self.feed_forward(second.before(x)))
 
 
 class DecoderLayer(nn.Module):
@@ -71,16 +78,17 @@ class DecoderLayer(nn.Module):
         self.self_attention = _attention(config)
         self.cross_attention = _attention(config)
         self.feed_forward = FeedForward(config)
-        self.residuals = nn.ModuleList(Residual(config) for _ in range(3))
+        self.residuals = _residuals(config, 3)
 
     def forward(self, x: Tensor, memory: KeysValues, attend_to_target: Attend, attend_to_source: Attend) -> Tensor:
         """x (…, target, d_model). Returns a tensor shaped like x.
 
         memory: `cross_attention.keys_values` of the encoder's output, each (…, heads, source, depth).
         """
-        x = self.residuals[0](x, partial(self.self_attention, memory=None, attend=attend_to_target))
-        x = self.residuals[1](x, partial(self.cross_attention, memory=memory, attend=attend_to_source))
-        return self.residuals[2](x, self.feed_forward)
+        first, second, third = self.residuals
+        x = first(x, self.self_attention(first.before(x), None, attend_to_target))
+        x = second(x, self.cross_attention(second.before(x), memory, attend_to_source))
+        return third(x, self.feed_forward(third.before(x)))
 
 
 def _attention(config: ModelConfig) -> MultiHeadAttention:
@@ -91,3 +99,7 @@ def _attention(config: ModelConfig) -> MultiHeadAttention:
         qkv_bias=config.qkv_bias,
         dropout=config.dropout if config.attention_dropout is None else config.attention_dropout,
     )
+
+
+def _residuals(config: ModelConfig, number: int) -> Sequence[Residual]:
+    return cast(Sequence[Residual], nn.ModuleList(Residual(config) for _ in range(number)))

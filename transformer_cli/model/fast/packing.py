@@ -115,8 +115,10 @@ def in_groups(target: Packed, source: Packed, *, look_ahead: bool = False) -> At
         masks = [mask & look_ahead_mask(mask.shape[-1], mask.device) for mask in masks]
 
     def attend(queries: Tensor, keys: Tensor, values: Tensor, dropout: nn.Dropout) -> Tensor:
-        groups = zip(target.pad(queries), source.pad(keys), source.pad(values), masks, strict=True)
-        return target.unpad([attention(q, k, v, dropout, may_attend=mask) for q, k, v, mask in groups])
+        found = []
+        for q, k, v, mask in zip(target.pad(queries), source.pad(keys), source.pad(values), masks, strict=True):
+            found.append(attention(q, k, v, dropout, may_attend=mask))
+        return target.unpad(found)
 
     return attend
 
