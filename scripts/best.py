@@ -14,6 +14,8 @@ import argparse
 import itertools
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -43,6 +45,7 @@ from transformer_cli.translator import Translator
 CONFIGS = tuple(Path(__file__).parents[1] / f"configs/multi30k-best{twin}.yaml" for twin in ("", "-en-de"))
 SEEDS = [0]
 TESTS = ("test_2016_flickr", "test_2017_flickr")
+SHARE = 0.5  # of the training of one of the others: that of a model of diversify.py
 THREADS = torch.get_num_threads()
 TOKEN = re.compile(r"\w+|[^\w\s]")
 
@@ -70,12 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.diverse:
         if options.config or options.seeds != SEEDS:
             parser.error("--diverse is about the shipped configs and seeds: leave out --config and --seeds")
-        import diversify  # which imports this module
-
-        work = [
-            (config, trainings + diversify.SHARE * left(options.runs / diversify.diverse(config)))
-            for config, trainings in work
-        ]
+        work = [(config, trainings + SHARE * left(options.runs / diverse(config))) for config, trainings in work]
     say_how_long(work, options.data)
     for path, config in configs.items():
         runs = {seed: trained(config, seed, options.data, options.runs).folder for seed in options.seeds}
@@ -88,7 +86,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.diverse:
         folders = ["--runs", str(options.runs), "--data", str(options.data)]
         for one, other in (CONFIGS, CONFIGS[::-1]):
-            diversify.main(["--config", str(one), "--reverse", str(other), *folders, "--judge", *options.judge])
+            script = [sys.executable, str(Path(__file__).with_name("diversify.py"))]
+            ways = ["--config", str(one), "--reverse", str(other), "--judge", *options.judge]
+            if code := subprocess.run([*script, *ways, *folders], check=False).returncode:
+                sys.exit(code)
+
+
+def diverse(config: Config) -> str:
+    """Returns the name of the run that diversify.py makes with a config."""
+    return f"{config.run_name}-diverse"
 
 
 def judged_texts(config: Config, splits: Sequence[str], data_dir: Path) -> Sequence[ParallelText]:

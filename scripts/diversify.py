@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from best import CONFIGS, TESTS, judged_texts, rows, trained
+from best import CONFIGS, SHARE, TESTS, diverse, judged_texts, rows, trained
 from measure.figures import as_program
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
@@ -32,7 +32,6 @@ from transformer_cli.translator import Translator
 
 SEEDS = (0,)  # of the models that translate
 DROPOUT = 0.2  # of the new model, which has more to learn
-SHARE = 0.5  # of the training of one of the others
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -64,11 +63,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     translator = Translator.load(train(config, data_dir=options.data, runs_dir=options.runs).folder)
     for row in rows(translator, texts):
         print(json.dumps({"config": config.run_name, "translations_of_seeds": options.seeds, **row}), flush=True)
-
-
-def diverse(config: Config) -> str:
-    """Returns the name of the new model's run."""
-    return f"{config.run_name}-diverse"
 
 
 def write_corpus(
