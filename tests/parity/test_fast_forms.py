@@ -10,7 +10,7 @@ from transformer_cli.model.fast import fused_loss, packing
 from transformer_cli.model.fast.fused_loss import projected_losses
 from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.loss import TokenLosses, token_losses
-from transformer_cli.model.transformer import Transformer
+from transformer_cli.model.transformer import Output, Transformer
 
 PAD = 1
 CPU = torch.device("cpu")
@@ -75,7 +75,7 @@ def test_a_packed_batch_has_the_losses_and_the_gradient_of_a_padded_one(
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
 def test_the_loss_in_chunks_is_torchs_cross_entropy(label_smoothing: float) -> None:
-    output, gold = nn.Linear(6, 40), torch.randint(0, 40, (18,))
+    output, gold = Output(6, 40), torch.randint(0, 40, (18,))
     hidden = torch.randn(18, 6, requires_grad=True)
     found = []
     for fast in (True, False):

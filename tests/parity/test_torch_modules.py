@@ -19,7 +19,7 @@ SHAPE = ModelConfig(
 VARIANTS = [
     pytest.param({"norm": norm, "activation": activation, "final_norm": norm == "pre"}, id=f"{norm}-{activation}")
     for norm in ("post", "pre")
-    for activation in ("relu", "gelu")
+    for activation in ("relu", "gelu", "swish")
 ]
 TORCH_NAMES = {
     "self_attention.": "self_attn.",
@@ -143,7 +143,7 @@ def torch_layer(config: ModelConfig, kind: type[nn.Module]) -> nn.Module:
         config.num_heads,
         config.d_ff,
         dropout=0.0,
-        activation=config.activation,
+        activation=nn.functional.silu if config.activation == "swish" else config.activation,
         batch_first=True,
         norm_first=config.norm == "pre",
     )

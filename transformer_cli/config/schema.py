@@ -282,16 +282,19 @@ class ModelConfig(Section):
     """layers of the decoder's stack"""
     d_ff: Width = 512
     """inner width of the position-wise feed-forward network"""
-    activation: Literal["relu", "gelu"] = "relu"
+    activation: Literal["relu", "gelu", "swish"] = "relu"
     """the function between the feed-forward network's two projections"""
     norm: Literal["post", "pre"] = "post"
     """LayerNorm after each residual sum (the paper) or before each sublayer"""
     final_norm: bool = False
     """one more LayerNorm at the end of both stacks (usual with norm: pre)"""
-    positions: Literal["learned", "sinusoidal"] = "learned"
-    """position vectors: a learned table, or the paper's sines and cosines"""
+    start_token: bool = True
+    """whether <sos> is read and predicted as other tokens are; false, as in Marian: the source has none, the target
+    begins with its vector, which is zero in Marian, and neither <pad> nor <sos> has a probability"""
+    positions: Literal["learned", "sinusoidal", "marian"] = "learned"
+    """position vectors: a learned table, the paper's sines and cosines, or Marian's, which have other frequencies"""
     max_length: Annotated[int, Field(ge=3, le=1_000_000)] | None = 100
-    """the most positions that a sentence may take, <sos> and <eos> included (null: no limit; sinusoidal only)"""
+    """the most positions that a sentence may take, <sos> and <eos> included (null: no limit; not with learned)"""
     scale_embeddings: bool = True
     """multiply token embeddings by √d_model (section 3.4)"""
     tie_embeddings: Literal["none", "target+output", "all"] = "none"
@@ -327,8 +330,10 @@ class ModelConfig(Section):
             )
         if self.max_length is None and self.positions == "learned":
             raise ValueError("max_length: null needs positions: sinusoidal; a learned table has a last position")
-        if self.positions == "sinusoidal" and self.d_model % 2:
-            raise ValueError(f"d_model: sinusoidal positions come in pairs of sine and cosine; {self.d_model} is odd")
+        if self.positions != "learned" and self.d_model % 2:
+            raise ValueError(
+                f"d_model: {self.positions} positions come in pairs of sine and cosine; {self.d_model} is odd"
+            )
         source, target = self.vectors.source, self.vectors.target
         if self.tie_embeddings == "all" and source and target and source != target:
             raise ValueError("vectors: with tie_embeddings: all both embeddings are one matrix; give source or target")
@@ -498,7 +503,7 @@ class Config(Section):
         if training.initialize_from is not None and model.pretrained:
             raise ValueError("training.initialize_from: its embeddings would replace model.vectors; name only one")
         frozen: set[str] = set(training.freeze)
-        if "output" in frozen and model.positions == "sinusoidal":  # then tied embeddings have no weights of their own
+        if "output" in frozen and model.positions != "learned":  # then tied embeddings have no weights of their own
             frozen |= {"target_embedding"} if model.tie_embeddings != "none" else set()
             frozen |= {"source_embedding"} if model.tie_embeddings == "all" else set()
         if frozen == set(get_args(Part)):

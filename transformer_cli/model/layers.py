@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.attention import Attend, KeysValues, MultiHeadAttention
 
-ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU}
+ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "swish": nn.SiLU}
 
 
 class FeedForward(nn.Module):

@@ -33,6 +33,9 @@ def token_losses(model: Transformer, source: Tensor, target: Tensor, *, label_sm
     hidden = model.decode(target[:, :-1], model.encode(source), source)
     logits = model.output(hidden[mask]).float()  # (tokens, vocabulary)
     gold = labels[mask]
+    if never := model.output.never:  # label smoothing gives nothing to these either
+        written = torch.tensor([index for index in range(logits.shape[1]) if index not in never], device=gold.device)
+        logits, gold = logits[:, written], torch.searchsorted(written, gold)
     if not label_smoothing:
         nll = nn.functional.cross_entropy(logits, gold, reduction="none")
         return TokenLosses(nll.sum(), nll.detach())

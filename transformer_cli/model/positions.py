@@ -20,18 +20,19 @@ class LearnedPositions(nn.Module):
 
 
 class SinusoidalPositions(nn.Module):
-    """The paper's sines and cosines, without weights and without a last position."""
+    """Sines and cosines, without weights and without a last position: the paper's, or of other frequencies."""
 
     frequencies: Tensor
 
-    def __init__(self, d_model: int) -> None:
+    def __init__(self, frequencies: Tensor) -> None:
+        """frequencies: float32 (d_model/2,)."""
         super().__init__()
-        self.register_buffer("frequencies", frequencies(d_model), persistent=False)
+        self.register_buffer("frequencies", frequencies, persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
         """positions int64 (…), from 0. Returns their vectors (…, d_model).
 
-        With d_model = 4 the frequencies are 1 and 1/100, and the vector of position 3 is
+        With d_model = 4 the paper's frequencies are 1 and 1/100, and the vector of position 3 is
         [sin 3, cos 3, sin 0.03, cos 0.03].
         """
         angles = positions[..., None] * self.frequencies  # (…, d_model/2)
@@ -45,3 +46,12 @@ def frequencies(d_model: int) -> Tensor:
     """
     two_i = torch.arange(0, d_model, 2, dtype=torch.float64)
     return (10000.0 ** (-two_i / d_model)).float()
+
+
+def marian_frequencies(d_model: int) -> Tensor:
+    """Returns 1 / 10000^(i/(d_model/2-1)) for i = 0 … d_model/2-1, float32 (d_model/2,), as Marian has them.
+
+    The last one is 1/10000, which the paper's never reach.
+    """
+    i = torch.arange(d_model // 2, dtype=torch.float64)
+    return (10000.0 ** (-i / max(1, d_model // 2 - 1))).float()

@@ -16,7 +16,7 @@ from transformer_cli.model.attention import Attend, AttentionRecord, KeysValues,
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.initialization import draw_embedding, initialize
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
-from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions
+from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions, frequencies, marian_frequencies
 
 
 class Transformer(nn.Module):
@@ -30,15 +30,16 @@ class Transformer(nn.Module):
         target_vocabulary: int,
         pad_id: int,
     ) -> None:
-        """source_vocabulary, target_vocabulary: sizes. pad_id: the id of <pad> in both vocabularies."""
+        """source_vocabulary, target_vocabulary: sizes. pad_id: the id of <pad> in both vocabularies, which that of
+        <sos> follows."""
         super().__init__()
         self.config = config
         self.pad_id = pad_id
-        self.source_embedding = Embedding(config, source_vocabulary)
+        self.source_embedding = Embedding(config, source_vocabulary, first=0 if config.start_token else 1)
         self.target_embedding = Embedding(config, target_vocabulary)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
-        self.output = nn.Linear(config.d_model, target_vocabulary)
+        self.output = Output(config.d_model, target_vocabulary, () if config.start_token else (pad_id, pad_id + 1))
         if config.tie_embeddings == "all":
             assert source_vocabulary == target_vocabulary, "one matrix needs one vocabulary"
             self.source_embedding.tokens.weight = self.target_embedding.tokens.weight
@@ -61,7 +62,7 @@ class Transformer(nn.Module):
     def encode(self, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
         """Returns the encoder's output, (batch, source, d_model). source int64 (batch, source), padded at the end."""
         x = self.source_embedding(source)
-        return self.encoder(x, masked(self._mask(source), record.encoder_self if record else None))
+        return self.encoder(x, masked(self._source_mask(source), record.encoder_self if record else None))
 
     def decode(self, target: Tensor, encoded: Tensor, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
         """Returns the decoder's output, (batch, target, d_model), before `output` turns it into logits.
@@ -71,15 +72,16 @@ class Transformer(nn.Module):
         encoded: what `encode` returned for the same source, (batch, source, d_model).
         """
         x = self.target_embedding(target)
-        # Padding is at the end, so look_ahead_mask alone would hide it from all tokens; recorded weights show both.
+        # Padding is at the end, so look_ahead_mask alone hides it from all tokens. The padding mask changes only the
+        # rows of padding itself, which no loss reads, but a record shows.
         may_attend = self._mask(target) & look_ahead_mask(target.shape[1], target.device)
         attend_to_target = masked(may_attend, record.decoder_self if record else None)
-        attend_to_source = masked(self._mask(source), record.cross if record else None)
+        attend_to_source = masked(self._source_mask(source), record.cross if record else None)
         return self.decoder(x, self.decoder.keys_values(encoded), attend_to_target, attend_to_source)
 
     def start(self, source: Tensor) -> Cache:
         """Encode once, and return the cache for decoding. source int64 (sentences, source), padded at the end."""
-        return Cache(self.decoder.keys_values(self.encode(source)), self._mask(source))
+        return Cache(self.decoder.keys_values(self.encode(source)), self._source_mask(source))
 
     def read(self, tokens: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
         """Returns logits for each hypothesis's next token, (hypotheses, vocabulary).
@@ -96,22 +98,47 @@ class Transformer(nn.Module):
         """Returns the padding mask, True where a position holds a token: (batch, 1, 1, length)."""
         return (ids != self.pad_id)[:, None, None, :]
 
+    def _source_mask(self, source: Tensor) -> Tensor:
+        """The same for the source, where nothing attends to <sos> if the model does not know it."""
+        mask = self._mask(source)
+        mask[..., : self.source_embedding.first] = False
+        return mask
+
 
 class Embedding(nn.Module):
     """Token vectors × √d_model (3.4), plus position vectors (3.5), then dropout (5.4)."""
 
-    def __init__(self, config: ModelConfig, vocabulary: int) -> None:
+    def __init__(self, config: ModelConfig, vocabulary: int, *, first: int = 0) -> None:
+        """first: the column of ids that has position 0; what stands before it has none."""
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, config.d_model)
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.positions = _positions(config)
+        self.first = first
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
-        """ids int64 (…, length). Returns (…, length, d_model). positions: int64, one per id (None: 0 … length-1)."""
+        """ids int64 (…, length). Returns (…, length, d_model). positions: int64, one per id (None: from `first`
+        on)."""
         if positions is None:
-            positions = torch.arange(ids.shape[-1], device=ids.device)
+            positions = (torch.arange(ids.shape[-1], device=ids.device) - self.first).clamp_(min=0)
         return self.dropout(self.tokens(ids) * self.scale + self.positions(positions))
+
+
+class Output(nn.Linear):
+    """The projection to logits (3.4). Words that are never written have the logit -inf, so no share of the loss."""
+
+    def __init__(self, d_model: int, vocabulary: int, never: Sequence[int] = ()) -> None:
+        """never: the ids of these words."""
+        super().__init__(d_model, vocabulary)
+        self.never = list(never)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (…, d_model). Returns logits (…, vocabulary)."""
+        logits = super().forward(x)
+        if self.never:
+            logits[..., self.never] = float("-inf")
+        return logits
 
 
 class Encoder(nn.Module):
@@ -180,9 +207,9 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def _positions(config: ModelConfig) -> nn.Module:
-    if config.positions == "sinusoidal":
-        return SinusoidalPositions(config.d_model)
-    assert config.positions == "learned"
+    if config.positions != "learned":
+        found = {"sinusoidal": frequencies, "marian": marian_frequencies}[config.positions]
+        return SinusoidalPositions(found(config.d_model))
     assert config.max_length is not None  # the config ensures it
     return LearnedPositions(config.max_length, config.d_model)
 

@@ -31,8 +31,13 @@ log = logging.getLogger(__name__)
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int16", "int8")
 TABLE = LONGEST_LINE + MARKERS  # positions that are written for sinusoids, which have no last one
-WRITTEN = {"activation": ("relu", "gelu"), "norm": ("post", "pre"), "positions": ("learned", "sinusoidal")}
+WRITTEN = {
+    "activation": ("relu", "gelu", "swish"),
+    "norm": ("post", "pre"),
+    "positions": ("learned", "sinusoidal", "marian"),
+}
 """the values that the format has a word for, of the keys whose other values it could not follow"""
+NEVER = -1e4  # the logit of a word without a probability; float16 can hold it
 EPSILON = 1e-5  # torch's, in each LayerNorm
 
 
@@ -192,6 +197,8 @@ def write_model(
     decoder.embeddings.weight = weight("target_embedding.tokens.weight")
     stack(decoder, "decoder", model.target_embedding.positions)
     linear(decoder.projection, "output")
+    decoder.projection.bias = decoder.projection.bias.copy()
+    decoder.projection.bias[model.output.never] = NEVER
     for index, layer in enumerate(decoder.layer):
         ours = f"decoder.layers.{index}"
         inner = model.decoder.layers[index].cross_attention.inner  # W_Q has so many rows, W_K and W_V follow
@@ -206,7 +213,7 @@ def write_model(
     spec.register_target_vocabulary(list(target))
     spec.config.unk_token, spec.config.eos_token = SPECIALS[UNK], SPECIALS[EOS]
     spec.config.bos_token = spec.config.decoder_start_token = SPECIALS[SOS]
-    spec.config.add_source_bos = spec.config.add_source_eos = True
+    spec.config.add_source_bos, spec.config.add_source_eos = config.start_token, True
     spec.config.layer_norm_epsilon = EPSILON
     spec.validate()
     spec.optimize(quantization)

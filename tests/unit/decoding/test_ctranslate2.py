@@ -113,7 +113,12 @@ def test_each_shape_of_the_family_translates_and_scores_as_ours_or_is_refused(sh
 
 
 @pytest.mark.parametrize(
-    ("key", "known"), [("activation", "relu or gelu"), ("norm", "post or pre"), ("positions", "learned or sinusoidal")]
+    ("key", "known"),
+    [
+        ("activation", "relu or gelu or swish"),
+        ("norm", "post or pre"),
+        ("positions", "learned or sinusoidal or marian"),
+    ],
 )
 def test_export_unknown_choice_is_refused(key: str, known: str, opened: Open) -> None:
     model = make_model()

@@ -5,17 +5,25 @@ import math
 import pytest
 import torch
 
-from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions
+from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions, frequencies, marian_frequencies
 
 
 @pytest.mark.parametrize("position", [0, 1, 7, 99, 511])
 def test_sinusoidal_positions_are_the_papers(position: int) -> None:
     d_model = 12
-    found = SinusoidalPositions(d_model)(torch.tensor(position))
+    found = SinusoidalPositions(frequencies(d_model))(torch.tensor(position))
     for i in range(d_model // 2):
         angle = position / 10000 ** (2 * i / d_model)
         assert found[2 * i].item() == pytest.approx(math.sin(angle), abs=1e-4)
         assert found[2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-4)
+
+
+def test_marians_frequencies_end_at_one_ten_thousandth() -> None:
+    """As in marian-dev's tensor_operators.cpp: each is the last one × exp(-ln 10000 / (d/2 - 1))."""
+    found = marian_frequencies(12).tolist()
+    assert found == pytest.approx([math.exp(-math.log(10000) / 5 * i) for i in range(6)], rel=1e-6)
+    assert found[-1] == pytest.approx(1e-4)
+    assert marian_frequencies(2).tolist() == [1.0]
 
 
 def learned(max_length: int) -> LearnedPositions:
@@ -24,7 +32,7 @@ def learned(max_length: int) -> LearnedPositions:
     return positions
 
 
-@pytest.mark.parametrize("positions", [SinusoidalPositions(8), learned(20)], ids=["sinusoidal", "learned"])
+@pytest.mark.parametrize("positions", [SinusoidalPositions(frequencies(8)), learned(20)], ids=["sinusoidal", "learned"])
 def test_each_position_has_a_vector_of_its_own(positions: SinusoidalPositions | LearnedPositions) -> None:
     table = positions(torch.arange(20))
     assert table.shape == (20, 8)
@@ -40,4 +48,4 @@ def test_learned_positions_end() -> None:
 
 
 def test_sinusoidal_positions_are_not_part_of_a_checkpoint() -> None:
-    assert not SinusoidalPositions(8).state_dict()
+    assert not SinusoidalPositions(frequencies(8)).state_dict()

@@ -80,6 +80,27 @@ def test_every_weight_gets_a_gradient_and_moves(variant: dict[str, Any]) -> None
         assert not parameter.equal(before[name]), name
 
 
+def test_without_a_start_token_the_source_begins_with_its_first_word() -> None:
+    """What stands in the place of <sos> changes nothing, and nothing attends to it."""
+    model, record = make_model(start_token=False).eval(), AttentionRecord()
+    other = SOURCE.clone()
+    other[:, 0] = 11
+    assert model(other, TARGET).equal(model(SOURCE, TARGET))
+    model.decode(TARGET, model.encode(SOURCE, record), SOURCE, record)
+    assert all(not each.weights[..., 0].any() for each in (*record.encoder_self, *record.cross))
+    words = model.source_embedding(SOURCE)[:, 1:] - model.source_embedding.positions(torch.arange(4))
+    torch.testing.assert_close(words, model.source_embedding.tokens(SOURCE[:, 1:]) * 4.0)
+
+
+def test_without_a_start_token_all_probability_is_that_of_words_and_the_end() -> None:
+    model = make_model(start_token=False)
+    probabilities = model(SOURCE, TARGET).softmax(dim=-1)
+    assert not probabilities[..., [PAD, PAD + 1]].any()
+    objective = token_losses(model, SOURCE, TARGET, label_smoothing=0.1).objective
+    (gradient,) = torch.autograd.grad(objective, model.output.bias)
+    assert [index for index, value in enumerate(gradient.tolist()) if value == 0] == [PAD, PAD + 1]
+
+
 @pytest.mark.parametrize(("scaled", "scale"), [(True, 4.0), (False, 1.0)])
 def test_token_vectors_are_scaled_or_not_and_position_vectors_never(scaled: bool, scale: float) -> None:
     embedding = make_model(scale_embeddings=scaled).source_embedding

@@ -8,33 +8,34 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from transformer_cli.model.loss import TokenLosses
+from transformer_cli.model.transformer import Output
 
 CHUNK = 512  # tokens
 LARGE_CHUNK = 4096  # on other devices than the CPU, which want few large products
 ALIGNED = 16  # numbers; MKL is half again as fast at writing rows that begin at a multiple of 64 bytes
 
 
-def projected_losses(hidden: Tensor, output: nn.Linear, gold: Tensor, *, label_smoothing: float = 0.0) -> TokenLosses:
+def projected_losses(hidden: Tensor, output: Output, gold: Tensor, *, label_smoothing: float = 0.0) -> TokenLosses:
     """Returns the losses of the labels `gold` int64 (tokens,) under softmax(output(hidden)); hidden (tokens, d_model).
 
     Under autocast, products are computed in its type; sums, losses and the gradients of the weights are float32.
     """
-    objective, nll = _ProjectedLosses.apply(hidden, output.weight, output.bias, gold, label_smoothing)
+    objective, nll = _ProjectedLosses.apply(hidden, output.weight, output.bias, gold, label_smoothing, output.never)
     return TokenLosses(objective, nll)
 
 
 class _ProjectedLosses(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, label_smoothing: float
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, gold: Tensor, label_smoothing: float, never: list[int]
     ) -> tuple[Tensor, Tensor]:
         device = hidden.device.type
         autocasts = torch.is_autocast_enabled(device)
         dtype = torch.get_autocast_dtype(device) if autocasts else hidden.dtype
-        vocabulary = len(bias)
+        vocabulary, n_written = len(bias), len(bias) - len(never)
         with torch.autocast(device, enabled=False):
             hidden_gradient = torch.empty_like(hidden)
             weight_gradient, bias_gradient = torch.zeros_like(weight), torch.zeros_like(bias)
@@ -51,13 +52,18 @@ class _ProjectedLosses(torch.autograd.Function):
                 logits = torch.mm(x, narrow.t(), out=space[: len(x)]).float().add_(bias)
                 logits -= logits.amax(dim=1, keepdim=True)  # softmax does not change
                 wanted, mean = logits.gather(1, labels), logits.mean(dim=1, keepdim=True)
+                if never:
+                    mean = (logits.sum(dim=1, keepdim=True) - logits[:, never].sum(dim=1, keepdim=True)) / n_written
+                    logits[:, never] = float("-inf")
                 gradient = logits.exp_()
                 z = gradient.sum(dim=1, keepdim=True)
                 gradient /= z  # softmax
                 log_z = z.log()
                 nll[chunk] = (log_z - wanted)[:, 0]
                 smoothed += (log_z - mean).sum()
-                gradient -= label_smoothing / vocabulary
+                gradient -= label_smoothing / n_written
+                if never:
+                    gradient[:, never] = 0.0
                 gradient.scatter_add_(1, labels, torch.full_like(z, label_smoothing - 1.0))
                 bias_gradient += gradient.sum(dim=0)
                 gradient = gradient.to(dtype)
@@ -70,4 +76,4 @@ class _ProjectedLosses(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, bias = ctx.saved_tensors
-        return hidden * gradients[0], weight * gradients[0], bias * gradients[0], None, None
+        return hidden * gradients[0], weight * gradients[0], bias * gradients[0], None, None, None

@@ -40,6 +40,7 @@ def packed_token_losses(
     source int64 (batch, source), target int64 (batch, target): each row from <sos> to <eos>, then padding. Both may be
     on the CPU, wherever the model is.
     """
+    source = source[:, model.source_embedding.first :]
     labels = target[:, 1:]
     mask = labels != model.pad_id
     device = model.output.weight.device
