@@ -19,10 +19,11 @@ class Constraints:
     """ids that each translation begins with"""
 
     def __bool__(self) -> bool:
+        """Whether anything is ruled out: a search asks nothing else if not, so each field is named here."""
         return bool(self.no_repeat_ngram or self.prefix)
 
     def restrict(self, logits: Tensor, tokens: Tensor) -> None:
-        """Set the logits (rows, vocabulary) of all tokens that may not follow to -inf, in place; <eos> always may.
+        """Set the logits (rows, vocabulary) of all tokens that may not follow to -inf, in place. After the prefix <eos> always may.
 
         tokens int64 (rows, length): the tokens so far.
         """

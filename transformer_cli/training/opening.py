@@ -214,7 +214,7 @@ def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
     if begun.is_planned_to_the_end and (unit, number) != begun.end:
         over = f"{begun.end[1]} {begun.end[0]}"
         raise ConfigError(
-            f"training.{unit}: {number}, but the {begun.schedule} schedule of {run.folder} falls to 0 "
+            f"training.{unit}: {number}, but the {begun.schedule} schedule of {run.folder} is planned "
             f"over {over}; give that to go on, --set name={free_name(run.folder)} to train another "
             "run, or --fresh to begin anew"
         )

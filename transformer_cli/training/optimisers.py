@@ -60,7 +60,8 @@ def learning_rate(training: TrainingConfig, step: int, progress: float) -> float
         return training.learning_rate * min(step / warmup, math.sqrt(warmup / step))
     rate = training.learning_rate * min(1.0, step / warmup if warmup else 1.0)
     if training.schedule == "cosine":
-        rate *= (1.0 + math.cos(math.pi * progress)) / 2
+        return rate * (1.0 + math.cos(math.pi * progress)) / 2
+    assert training.schedule == "constant", training.schedule
     return rate
 
 

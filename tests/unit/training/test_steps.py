@@ -129,7 +129,7 @@ def test_a_cosine_over_steps_falls_to_their_end_which_is_fixed(train_tiny: Train
     rates = [line["learning_rate"] for line in run.history()]
     assert rates[0] == run.config.training.learning_rate
     assert rates[4] == pytest.approx(rates[0] / 2)
-    message = r"^training\.steps: 9, but the cosine schedule of .*tiny falls to 0 over 8 steps; give that to go on"
+    message = r"^training\.steps: 9, but the cosine schedule of .*tiny is planned over 8 steps; give that to go on"
     with pytest.raises(ConfigError, match=message):
         train_tiny(tmp_path, *settings, "training.steps=9")
 
