@@ -322,13 +322,18 @@ class ModelConfig(Section):
             del given["target"]
         return given
 
+    @property
+    def has_position_table(self) -> bool:
+        """Whether position vectors are weights, of which there is a last one."""
+        return self.positions == "learned"
+
     @model_validator(mode="after")
     def _shapes_fit(self) -> "ModelConfig":
         if self.head_dim is None and self.d_model % self.num_heads:
             raise ValueError(
                 f"num_heads: {self.num_heads} does not divide d_model {self.d_model}; choose a divisor, or set head_dim"
             )
-        if self.max_length is None and self.positions == "learned":
+        if self.max_length is None and self.has_position_table:
             raise ValueError("max_length: null needs positions: sinusoidal; a learned table has a last position")
         if self.positions != "learned" and self.d_model % 2:
             raise ValueError(
@@ -503,7 +508,7 @@ class Config(Section):
         if training.initialize_from is not None and model.pretrained:
             raise ValueError("training.initialize_from: its embeddings would replace model.vectors; name only one")
         frozen: set[str] = set(training.freeze)
-        if "output" in frozen and model.positions != "learned":  # then tied embeddings have no weights of their own
+        if "output" in frozen and not model.has_position_table:  # then tied embeddings have no weights of their own
             frozen |= {"target_embedding"} if model.tie_embeddings != "none" else set()
             frozen |= {"source_embedding"} if model.tie_embeddings == "all" else set()
         if frozen == set(get_args(Part)):

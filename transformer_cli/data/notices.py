@@ -17,7 +17,7 @@ from transformer_cli.data.lines import byte_lines
 LOOKED_AT = 1_000  # lines of each side of each split
 MOST = 0.5  # the share of lines that makes one kind of text of it
 MANY_TIMES = 4  # the unknown words of training
-FORMATS = {
+LOOKS_LIKE = {
     "TMX or other XML": re.compile(r"\s*</?(?:\?xml|!DOCTYPE|tmx|header|body|tuv?|seg|prop|note)\b", re.IGNORECASE),
     "JSON": re.compile(r"\s*[\[{].*[\]}],?\s*\Z|\s*\"[^\"]*\"\s*:"),
     "TSV (columns between tabs)": re.compile(r"[^\t]*\S[^\t]*\t[^\t]*\S"),
@@ -35,7 +35,7 @@ def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
     texts = {(split, side): _first_lines(folder, split, side) for split in manifest["splits"] for side in SIDES}
     formats: dict[str, list[str]] = {}
     for (split, side), lines in texts.items():
-        for name, pattern in FORMATS.items():
+        for name, pattern in LOOKS_LIKE.items():
             if (n := sum(pattern.match(line) is not None for line in lines)) >= MOST * len(lines):
                 formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")
                 break

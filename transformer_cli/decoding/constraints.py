@@ -23,9 +23,9 @@ class Constraints:
         return bool(self.no_repeat_ngram or self.prefix)
 
     def restrict(self, logits: Tensor, tokens: Tensor) -> None:
-        """Set the logits (rows, vocabulary) of all tokens that may not follow to -inf, in place. After the prefix <eos> always may.
+        """Set the logits (rows, vocabulary) of all tokens that may not follow to -inf, in place.
 
-        tokens int64 (rows, length): the tokens so far.
+        tokens int64 (rows, length): the tokens so far. After the prefix <eos> always may follow.
         """
         position = tokens.shape[1]
         if position < len(self.prefix):

@@ -39,7 +39,10 @@ class Cache:
 
     @property
     def length(self) -> int:
-        """The number of target positions that are cached: until the last layer appends to it, the position of the token that is read."""
+        """The number of target positions that are cached.
+
+        It is the position of the token that is read, until the last layer has appended to it.
+        """
         past = self._past[-1]  # the last layer's grows when the token has been read
         return 0 if past is None else past.keys.shape[2]
 

@@ -23,7 +23,7 @@ def count_by_part(config: ModelConfig, source_vocabulary: int, target_vocabulary
     feed_forward = 2 * width * config.d_ff + config.d_ff + width
     norm = 2 * width
     final_norm = norm if config.final_norm else 0
-    table = config.max_length * width if config.positions == "learned" and config.max_length else 0
+    table = config.max_length * width if config.has_position_table and config.max_length else 0
     return {
         "source_embedding": 0 if config.tie_embeddings == "all" else source_vocabulary * width,
         "target_embedding": target_vocabulary * width,

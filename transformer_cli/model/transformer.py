@@ -1,4 +1,4 @@
-"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017), in the order of its section 3.
+"""The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): figure 1 first, then its parts.
 
 Knows ids and vectors, nothing of words, files or training. Built from layers.py (3.1, 3.3), attention.py (3.2) and
 positions.py (3.5).

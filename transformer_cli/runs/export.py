@@ -127,7 +127,7 @@ def positions_of(config: ModelConfig) -> int:
 
     CTranslate2 needs a table. Its own sinusoids begin at position 1 and put all sines before all cosines.
     """
-    if config.positions == "learned":
+    if config.has_position_table:
         assert config.max_length is not None  # the config ensures it
         return config.max_length
     return min(config.max_length or TABLE, TABLE)

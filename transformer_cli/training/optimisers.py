@@ -1,4 +1,4 @@
-"""Adam and its learning rate (section 5.3), and Muon for the matrices of the layers. Knows weights and gradients.
+"""Adam and the schedules of its learning rate (5.3), and Muon for the layers' matrices. Knows weights and gradients.
 
 A matrix of a layer acts on vectors, so the size of its update is measured by how far it moves a vector. Muon (Jordan et
 al. 2024) takes the momentum of the gradient, U·Σ·Vᵀ, and replaces all of its singular values by about 1: U·Vᵀ. Rare

@@ -106,7 +106,7 @@ def read_weights(config: Config, dataset: Dataset, runs_dir: Path) -> Transforme
             f"--set name={free_name(run.folder)}"
         )
     shape = keys_that_shape(Config, Shapes.MODEL)
-    if config.model.positions != "learned":
+    if not config.model.has_position_table:
         shape -= {"model.max_length"}  # there is no table of positions
     if changed := [each for each in differences(run.config, config) if each.partition(":")[0] in shape]:
         raise ConfigError(
