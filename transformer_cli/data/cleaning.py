@@ -67,9 +67,9 @@ def cleaned(
 
     held_out: `fingerprint` of each source sentence in the splits that have files of their own.
     """
-    rules = {TOO_LONG: _is_long, "empty": _is_empty, "copies": _is_copy, "markup": _is_markup}
+    rules = {TOO_LONG: _is_long, "copies": _is_copy, "markup": _is_markup}
     wanted = [(name, applies) for name, applies in rules.items() if name in (TOO_LONG, *data.clean)]
-    pairs = _filtered(pairs, wanted, leave_out)
+    pairs = _filtered(filled(pairs, data, leave_out, data.clean), wanted, leave_out)
     if "length" in data.clean:
         first = list(islice(pairs, LEARNED_FROM))
         lengths = [(len(source), len(target)) for source, target, _ in first if source and target]
@@ -84,6 +84,13 @@ def cleaned(
     if "language" in data.clean and (is_wrong := _wrong_language(data)):
         pairs = _filtered(pairs, [("language", is_wrong)], leave_out)
     return pairs
+
+
+def filled(
+    pairs: Iterator[Placed], data: DataConfig, leave_out: LeaveOut, rules: Sequence[str] = ()
+) -> Iterator[Placed]:
+    """Yield the pairs of which no side is empty, if `data.skip_empty` or the rule `empty` leaves the others out."""
+    return _filtered(pairs, [("empty", _is_empty)] if data.skip_empty or "empty" in rules else [], leave_out)
 
 
 def shaped_by(data: DataConfig) -> dict[str, Any]:

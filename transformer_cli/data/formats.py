@@ -51,25 +51,31 @@ class OneSided(DataError):
     """A file is plain text, with one side of each pair."""
 
 
-def read_text(text: FilePair | Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    """Yield the pairs of two aligned files, or of one file that holds both sides, each with where it stands.
+def read_texts(texts: Iterable[FilePair | Path], data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    """Yield the pairs of texts, one after another: of two aligned files, or of one file that holds both sides.
 
     leave_out: is told of what is no pair and no mistake either, such as units of other languages. Raises DataError,
     which names the file, the line or the unit, and how many pairs stood before.
     """
-    if isinstance(text, FilePair):
-        for path in (text.source, text.target):
-            refuse_as_side(path)
-        pairs = aligned(text.source, text.target)
-    else:
-        pairs = FORMATS[format_of(text, data)](text, data, leave_out)
-    n_pairs = 0
-    try:
-        for pair in pairs:
-            n_pairs += 1
-            yield pair
-    except DataError as error:
-        raise DataError(f"{error} ({counted(n_pairs, 'pair')} before that)") from None
+    for text in texts:
+        if isinstance(text, FilePair):
+            for path in (text.source, text.target):
+                refuse_as_side(path)
+            pairs = aligned(text.source, text.target)
+        else:
+            pairs = FORMATS[format_of(text, data)](text, data, leave_out)
+        n_pairs = 0
+        try:
+            for pair in pairs:
+                n_pairs += 1
+                yield pair
+        except DataError as error:
+            raise DataError(f"{error} ({counted(n_pairs, 'pair')} before that)") from None
+
+
+def count_pairs(texts: Iterable[FilePair | Path], data: DataConfig) -> int:
+    """Returns how many pairs there are in texts. Raises DataError as `read_texts` does."""
+    return sum(1 for _ in read_texts(texts, data, lambda *_: None))
 
 
 def format_of(path: Path, data: DataConfig) -> str:

@@ -65,36 +65,6 @@ Placed = tuple[str, str, Place]
 """A pair, and where it stands"""
 
 
-def read_pairs(source: Path, target: Path, skip_empty: bool, skip_long: bool, *, quiet: bool = False) -> Pairs:
-    """Yield the pairs of lines of two files, plain or packed. Raises DataError as `open_corpus` describes.
-
-    skip_empty, skip_long: leave out pairs of which a side is empty, or too long, and (unless quiet) count them in a
-    warning.
-    """
-    n_pairs = 0
-    left_out: dict[str, tuple[int, int]] = {}  # reason → how many pairs, and the line of the first
-    for *pair, place in aligned(source, target):
-        if any(map(is_too_long, pair)):
-            if not skip_long:
-                raise place.of_long_side(pair[0])
-            reason = f"a line of {TOO_LONG}"
-        elif not all(side.strip() for side in pair):
-            if not skip_empty:
-                raise place.of_empty_side(pair[0])
-            reason = "an empty side"
-        else:
-            n_pairs += 1
-            yield pair[0], pair[1]
-            continue
-        count, first = left_out.get(reason, (0, place.number))
-        left_out[reason] = (count + 1, first)
-    for reason, (count, first) in left_out.items() if not quiet else ():
-        what = "%s and %s: pairs with %s left out: %d, the first in line %d"
-        log.warning(what, source, target, reason, count, first)
-    if not n_pairs:
-        raise DataError(f"{source} and {target}: not one pair of sentences; a split needs at least one")
-
-
 def aligned(source: Path, target: Path) -> Iterator[Placed]:
     """Yield the lines of two files side by side, whatever is in them. Raises DataError if one of them ends first."""
     with closing(byte_lines(source)) as source_lines, closing(byte_lines(target)) as target_lines:
@@ -147,12 +117,6 @@ def unpacked(path: Path) -> Iterator[io.BufferedReader]:
         if packing is None or getattr(error, "errno", None) is not None:
             raise unreadable(path, error) from None
         raise DataError(f"{path}: not a whole {packing[0]} file ({error}); {remedy}") from None
-
-
-def is_packed(path: Path) -> bool:
-    """Whether a file is packed, so that it takes time to count its lines. Raises DataError."""
-    with unpacked(path) as file:
-        return not isinstance(file.raw, io.FileIO)
 
 
 def byte_lines(path: Path, most: int = MOST_BYTES) -> Generator[bytes, None, None]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from transformer_cli.config.schema import DataConfig, FilePair
-from transformer_cli.data.formats import WITHOUT, paired, read_text
+from transformer_cli.data.formats import WITHOUT, paired, read_texts
 from transformer_cli.data.lines import Place
 from transformer_cli.errors import DataError
 
@@ -49,7 +49,7 @@ def places(path: Path, left_out: list[tuple[str, str]] | None = None, **more: An
         if left_out is not None:
             left_out.append((rule, str(place)))
 
-    for source, target, place in read_text(path, settings(**more), leave_out):
+    for source, target, place in read_texts([path], settings(**more), leave_out):
         yield source, target, str(place).removeprefix(f"{path}: ")
 
 
@@ -179,7 +179,7 @@ def test_read_text_tmx_as_one_of_two_files_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.tmx"
     path.write_text(TMX.replace("ENC", "UTF-8"), encoding="utf-8")
     with pytest.raises(DataError, match=rf"^{path}: a TMX file has both sides; name it alone"):
-        list(read_text(FilePair(source=path, target=path), settings(), lambda *_: None))
+        list(read_texts([FilePair(source=path, target=path)], settings(), lambda *_: None))
 
 
 # Files of one side each
