@@ -9,6 +9,7 @@ import importlib.util
 import logging
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from importlib.metadata import version
 from itertools import chain, islice
 from statistics import median
 from typing import Any
@@ -25,10 +26,12 @@ TOO_LONG = "too long"  # what is left out whatever `data.clean` says
 LEARNED_FROM = 10_000  # pairs, by which the usual ratio of lengths is known
 MOST_TIMES = 4  # as long as its other side suggests: beyond that, and SLACK, a side is too long for the other
 SLACK = 20  # characters
-LIKELY, UNLIKELY = 0.5, 0.01  # another language is at least so likely, and the side's own at most so
+UNLIKELY = {True: 0.01, False: 1e-5}
+"""how likely a side's own language is at most, if the likeliest is that of the other side, or if it is a third one, for
+which names and titles are often taken"""
 LOOKED_AT = 500  # characters of a side, by which its language is known
 CHUNK = 10_000  # pairs that are compared with those before at once
-THRESHOLDS = [LEARNED_FROM, MOST_TIMES, SLACK, LIKELY, UNLIKELY, LOOKED_AT]
+THRESHOLDS = [LEARNED_FROM, MOST_TIMES, SLACK, *UNLIKELY.values(), LOOKED_AT]
 
 _MARKUP = re.compile(
     r"</?[A-Za-z][^<>]*>|<!--|&(?:[A-Za-z]{2,8}\d{0,2}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});|\{\\|\{\{|\}\}|\[\[|\]\]"
@@ -164,15 +167,11 @@ def _without_duplicates(pairs: Iterator[Placed], leave_out: LeaveOut) -> Iterato
 
 def _py3langid_version() -> str | None:
     """Returns the version of py3langid, or None if it is not installed."""
-    if importlib.util.find_spec("py3langid") is None:
-        return None
-    from importlib.metadata import version
-
-    return version("py3langid")
+    return version("py3langid") if importlib.util.find_spec("py3langid") else None
 
 
 def _wrong_language(data: DataConfig) -> Callable[[str, str], bool] | None:
-    """Returns the rule on languages; None, with a notice, if it cannot be applied to either side."""
+    """Returns the rule on languages; None, with a notice, if it cannot be applied."""
     if _py3langid_version() is None:
         log.info(
             "languages are not checked: py3langid is not installed; `pip install 'transformer-cli[clean]'` adds it"
@@ -183,16 +182,12 @@ def _wrong_language(data: DataConfig) -> Callable[[str, str], bool] | None:
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     known = {label for label in identifier.labels if len(label) == 2}  # no dialects, which names are taken for
     identifier.set_languages(known)
-    expected = [{"nb": "no"}.get(code := main_code(each), code) for each in (data.source, data.target)]
-    if unknown := [code for code in expected if code not in known]:
+    source, target = ({"nb": "no"}.get(code := main_code(each), code) for each in (data.source, data.target))
+    if unknown := [code for code in (source, target) if code not in known]:
         log.info("text in %s is not checked for its language: py3langid does not know it", " and ".join(unknown))
 
-    def is_wrong(side: str, language: str, known: Collection[str] = known) -> bool:
-        if language not in known:
-            return False
-        found, probability = identifier.classify(side[:LOOKED_AT])
-        if found == language or probability < LIKELY:
-            return False
-        return dict(identifier.rank(side[:LOOKED_AT]))[language] <= UNLIKELY
+    def is_wrong(side: str, own: str, other: str) -> bool:
+        found = identifier.classify(side[:LOOKED_AT])[0] if own in known else own
+        return found != own and dict(identifier.rank(side[:LOOKED_AT]))[own] <= UNLIKELY[found == other]
 
-    return lambda source, target: is_wrong(source, expected[0]) or is_wrong(target, expected[1])
+    return lambda one, other: is_wrong(one, source, target) or is_wrong(other, target, source)
