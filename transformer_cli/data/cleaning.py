@@ -8,7 +8,8 @@ import hashlib
 import importlib.util
 import logging
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from importlib.metadata import version
 from itertools import chain, islice
 from statistics import median
@@ -42,25 +43,12 @@ _NUMBER = re.compile(r"\d+")
 log = logging.getLogger(__name__)
 
 
-class Seen:
-    """Which numbers have been seen. Takes 8 bytes for each, and 16 while two of its sorted arrays become one."""
-
-    def __init__(self) -> None:
-        self._runs: list[NDArray[np.uint64]] = []  # each at least twice as long as the next
-
-    def first(self, numbers: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Returns which of these numbers are there for the first time, also among themselves."""
-        is_first = np.zeros(len(numbers), np.bool_)
-        is_first[np.unique(numbers, return_index=True)[1]] = True
-        for run in self._runs:
-            places = np.searchsorted(run, numbers)
-            is_first &= run[np.minimum(places, len(run) - 1)] != numbers
-        if is_first.any():
-            self._runs.append(np.sort(numbers[is_first]))
-        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
-            self._runs[-2:] = [np.concatenate(self._runs[-2:])]
-            self._runs[-1].sort()
-        return is_first
+RULES: dict[str, Callable[[str, str], bool]] = {
+    "empty": lambda source, target: not source.strip() or not target.strip(),
+    TOO_LONG: lambda source, target: is_too_long(source) or is_too_long(target),
+    "copies": lambda source, target: normalized(source).casefold() == normalized(target).casefold() != "",
+    "markup": lambda *pair: any(_MARKUP.search(side) or (side.strip() and not has_letter(side)) for side in pair),
+}
 
 
 def cleaned(
@@ -70,30 +58,32 @@ def cleaned(
 
     held_out: `fingerprint` of each source sentence in the splits that have files of their own.
     """
-    rules = {TOO_LONG: _is_long, "copies": _is_copy, "markup": _is_markup}
-    wanted = [(name, applies) for name, applies in rules.items() if name in (TOO_LONG, *data.clean)]
-    pairs = _filtered(filled(pairs, data, leave_out, data.clean), wanted, leave_out)
-    if "length" in data.clean:
+    wanted = {TOO_LONG, *data.clean, *(["empty"] if data.skip_empty else [])}
+    for rule, applies in RULES.items():
+        if rule in wanted:
+            pairs = without(rule, applies, pairs, leave_out)
+    if "length" in wanted:
         first = list(islice(pairs, LEARNED_FROM))
-        lengths = [(len(source), len(target)) for source, target, _ in first if source and target]
-        ratio = median(target / source for source, target in lengths) if lengths else 1.0
-        pairs = _filtered(chain(first, pairs), [("length", _out_of_length(ratio))], leave_out)
-    if "duplicates" in data.clean:
+        ratio = median([len(target) / len(source) for source, target, _ in first if source and target] or [1.0])
+        pairs = without("length", partial(_is_out_of_length, ratio), chain(first, pairs), leave_out)
+    if "duplicates" in wanted:
         pairs = _without_duplicates(pairs, leave_out)
-    if "held_out" in data.clean and held_out:
-        pairs = _filtered(
-            pairs, [("held_out", lambda source, _: fingerprint(source, data.source) in held_out)], leave_out
-        )
-    if "language" in data.clean and (is_wrong := _wrong_language(data)):
-        pairs = _filtered(pairs, [("language", is_wrong)], leave_out)
+    if "held_out" in wanted and held_out:
+        pairs = without("held_out", lambda one, _: fingerprint(one, data.source) in held_out, pairs, leave_out)
+    if "language" in wanted and (is_wrong := _wrong_language(data)):
+        pairs = without("language", is_wrong, pairs, leave_out)
     return pairs
 
 
-def filled(
-    pairs: Iterator[Placed], data: DataConfig, leave_out: LeaveOut, rules: Sequence[str] = ()
+def without(
+    rule: str, applies: Callable[[str, str], bool], pairs: Iterator[Placed], leave_out: LeaveOut
 ) -> Iterator[Placed]:
-    """Yield the pairs of which no side is empty, if `data.skip_empty` or the rule `empty` leaves the others out."""
-    return _filtered(pairs, [("empty", _is_empty)] if data.skip_empty or "empty" in rules else [], leave_out)
+    """Yield the pairs that a rule does not apply to."""
+    for source, target, place in pairs:
+        if applies(source, target):
+            leave_out(rule, source, target, place)
+        else:
+            yield source, target, place
 
 
 def shaped_by(data: DataConfig) -> dict[str, Any]:
@@ -113,45 +103,33 @@ def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def _filtered(
-    pairs: Iterator[Placed], rules: Sequence[tuple[str, Callable[[str, str], bool]]], leave_out: LeaveOut
-) -> Iterator[Placed]:
-    for source, target, place in pairs:
-        rule = next((name for name, applies in rules if applies(source, target)), None)
-        if rule is None:
-            yield source, target, place
-        else:
-            leave_out(rule, source, target, place)
-
-
-def _is_long(source: str, target: str) -> bool:
-    return is_too_long(source) or is_too_long(target)
-
-
-def _is_empty(source: str, target: str) -> bool:
-    return not source.strip() or not target.strip()
-
-
-def _is_copy(source: str, target: str) -> bool:
-    return normalized(source).casefold() == normalized(target).casefold() != ""
-
-
-def _is_markup(source: str, target: str) -> bool:
-    return any(_MARKUP.search(side) or (side.strip() and not has_letter(side)) for side in (source, target))
-
-
-def _out_of_length(ratio: float) -> Callable[[str, str], bool]:
-    """Returns the rule on lengths. ratio: how many characters of the target there usually are for one of the source.
+def _is_out_of_length(ratio: float, source: str, target: str) -> bool:
+    """The rule on lengths. ratio: how many characters of the target there usually are for one of the source.
 
     With a ratio of 1.2, a source of 50 characters suggests 60, so its target may have 260. A target of 60 may have a
     source of 220, which suggests 264.
     """
+    expected, found = len(source) * ratio, len(target)
+    return found > MOST_TIMES * expected + SLACK or expected > MOST_TIMES * found + SLACK * ratio
 
-    def applies(source: str, target: str) -> bool:
-        expected, found = len(source) * ratio, len(target)
-        return found > MOST_TIMES * expected + SLACK or expected > MOST_TIMES * found + SLACK * ratio
 
-    return applies
+class Seen:
+    """Which numbers have been seen. Takes 8 bytes for each, and 16 while two of its sorted arrays become one."""
+
+    def __init__(self) -> None:
+        self._runs: list[NDArray[np.uint64]] = []  # each at least twice as long as the next
+
+    def first(self, numbers: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Returns which of these numbers are there for the first time, also among themselves."""
+        is_first = np.zeros(len(numbers), np.bool_)
+        is_first[np.unique(numbers, return_index=True)[1]] = True
+        for run in self._runs:
+            is_first &= run[np.minimum(np.searchsorted(run, numbers), len(run) - 1)] != numbers
+        self._runs += [np.sort(numbers[is_first])] if is_first.any() else []
+        while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
+            self._runs[-2:] = [np.concatenate(self._runs[-2:])]
+            self._runs[-1].sort()  # in place
+        return is_first
 
 
 def _without_duplicates(pairs: Iterator[Placed], leave_out: LeaveOut) -> Iterator[Placed]:

@@ -57,7 +57,6 @@ _OTHERS = (  # how files begin that hold no plain text; several are ZIP archives
 )
 _ENTITY = re.compile(r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)")  # but of text
 _UTF_16 = re.compile(rb"^(<\?xml[^>]*?)\sencoding=[\"']utf-?16\w*[\"']", re.IGNORECASE)
-_SEP = re.compile(r"\s*sep=(.)\r?\n", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 _OF_TEXT = re.compile(r"[ _-]?(?:text|sentence|segment)$")
 _LINE_ENDS = re.compile(r"\s*[\r\n]+\s*")
@@ -104,11 +103,7 @@ def format_of(path: Path, data: DataConfig) -> str:
         raise DataError(f"{path}: XML or HTML, but not TMX; {EXPORT}")
     if _JSON.match(text):
         return "JSON lines"
-    if "\t" in text.lstrip().partition("\n")[0]:
-        return "TSV"
-    if data.columns or unpacked_name(path).lower().endswith(".csv") or _delimiter(text, data):
-        return "CSV"
-    return "one side"
+    return "table" if _delimiter(text, path, data) else "one side"
 
 
 def unpacked_name(path: Path) -> str:
@@ -154,27 +149,17 @@ def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
 # Formats
 
 
-def _tsv(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    return _table(path, data, "\t")
-
-
-def _csv(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    text = _beginning(path)
-    return _table(path, data, _delimiter(text, data) or _usual_delimiter(text))
-
-
-def _table(path: Path, data: DataConfig, delimiter: str) -> Iterator[Placed]:
-    """Yield two columns of a table: those that are named, those that its heading names, or the first two.
+def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    """Yield two columns of a TSV or CSV: those that are named, those that its heading names, or the first two.
 
     Between tabs, quotes are text, but not in UTF-16: there, Excel writes cells as in CSV.
     """
+    delimiter = _delimiter(_beginning(path), path, data) or ","
     with unpacked(path) as file:
         is_quoted = delimiter != "\t" or isinstance(file.raw, Recoded)
     csv.field_size_limit(WIDEST)
     lines = (line.rstrip("\r\n").replace("\r", " ") + "\n" for _, line in wide_lines(path))
-    rows = csv.reader(
-        lines, delimiter=delimiter, quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE, strict=True
-    )
+    rows = csv.reader(lines, delimiter=delimiter, strict=True, quotechar='"' if is_quoted else None)
     columns: tuple[int, int] | None = None
     begun = 1
     try:
@@ -202,17 +187,19 @@ def _table(path: Path, data: DataConfig, delimiter: str) -> Iterator[Placed]:
         raise DataError(f"{path}: line {begun}: not CSV: {error}; correct its quotes") from None
 
 
-def _delimiter(text: str, data: DataConfig) -> str | None:
-    """Returns what separates the cells of a CSV that says so, as Excel does, or whose heading names both sides."""
-    if found := _SEP.match(text):
-        return found[1]
-    heading = text.lstrip().partition("\n")[0].replace('"', "")
-    return next((each for each in ",;" if _sides(heading.split(each), data)), None)
+def _delimiter(text: str, path: Path, data: DataConfig) -> str | None:
+    """Returns what separates the cells of a table, by its first line; None if nothing does.
 
-
-def _usual_delimiter(text: str) -> str:
-    """Returns what separates the cells of another CSV: a comma, unless semicolons alone make its rows equally long."""
-    rows = text.splitlines()[:50]
+    Without a heading, a CSV is called so, and has commas, unless semicolons alone make its rows equally long.
+    """
+    first = text.lstrip().partition("\n")[0].replace('"', "")
+    if "\t" in first or first.startswith("sep="):
+        return "\t" if "\t" in first else first[4:5] or None
+    if named := next((each for each in ",;" if _sides(first.split(each), data)), None):
+        return named
+    if not data.columns and not unpacked_name(path).lower().endswith(".csv"):
+        return None
+    rows = text.replace("\0", "").splitlines()[:50]
     commas, semicolons = ({len(row) for row in csv.reader(rows, delimiter=each)} - {0} for each in ",;")
     return ";" if len(commas) > 1 == len(semicolons) or max(semicolons) > max(commas) == 1 else ","
 
@@ -316,8 +303,7 @@ def _text(element: Element) -> str:
 FORMATS: dict[str, Callable[[Path, DataConfig, LeaveOut], Iterator[Placed]]] = {
     "TMX": _tmx,
     "JSON lines": _json_lines,
-    "TSV": _tsv,
-    "CSV": _csv,
+    "table": _table,
     "one side": _one_side,
 }
 

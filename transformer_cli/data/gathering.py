@@ -4,16 +4,16 @@ What is left out goes to one writer, which counts it. Knows no formats and no to
 """
 
 import gzip
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from transformer_cli.config.schema import DataConfig, HeldOutConfig
-from transformer_cli.data.cleaning import cleaned, filled, fingerprint
+from transformer_cli.data.cleaning import RULES, cleaned, fingerprint, without
 from transformer_cli.data.codec import SIDES
-from transformer_cli.data.formats import WITHOUT, LeaveOut
+from transformer_cli.data.formats import LeaveOut
 from transformer_cli.data.lines import Pairs, Place, Placed, is_too_long
 from transformer_cli.errors import DataError
 from transformer_cli.system import progress
@@ -23,24 +23,6 @@ LEFT_OUT = "left-out.tsv.gz"
 N_EXAMPLES = 2
 WANTED, MOST_SHARE = 1_000, 0.02  # pairs of a held-out split, and the most that it may take
 ENOUGH = 1_000  # pairs, with which there is also a test split
-
-
-@dataclass
-class LeftOut:
-    """Counts what is left out and by which rule, and writes it to a file."""
-
-    file: gzip.GzipFile | None = None
-    counts: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def __call__(self, rule: str, source: str, target: str, place: Place) -> None:
-        """Note a pair."""
-        found = self.counts.setdefault(rule, {"pairs": 0, "examples": []})
-        found["pairs"] += 1
-        if len(found["examples"]) < N_EXAMPLES:
-            found["examples"].append([str(place), source, target])
-        if self.file:
-            cells = (rule, str(place.source), f"{place.unit} {place.number}", source, target)
-            self.file.write(("\t".join(cell.replace("\t", " ") for cell in cells) + "\n").encode())
 
 
 def gather(
@@ -53,13 +35,22 @@ def gather(
     pair, for an empty side that no rule leaves out, and for a held-out pair with a side that is too long.
     """
     splits = dict.fromkeys(["train", "valid", *corpus, *(name for name, share in data.held_out if share)], 0)
+    counts: dict[str, dict[str, Any]] = {}
+    held_out = set[int]()
     with ExitStack() as opened:
-        packed = opened.enter_context(open(folder / LEFT_OUT, "wb")) if folder else None
-        left_out = LeftOut(opened.enter_context(gzip.GzipFile("", "wb", fileobj=packed, mtime=0)) if packed else None)
-        files: dict[str, list[BinaryIO]] = {split: [] for split in splits}
-        for split in splits if folder else ():
-            assert folder
-            files[split] = [opened.enter_context(open(folder / f"{split}.{side}.txt", "wb")) for side in SIDES]
+
+        def new_file(name: str) -> BinaryIO:
+            return opened.enter_context(open(folder / name if folder else os.devnull, "wb"))
+
+        left_out = opened.enter_context(gzip.GzipFile("", "wb", fileobj=new_file(LEFT_OUT), mtime=0))
+        files = {split: [new_file(f"{split}.{side}.txt") for side in SIDES] for split in splits}
+
+        def leave_out(rule: str, source: str, target: str, place: Place) -> None:
+            found = counts.setdefault(rule, {"pairs": 0, "examples": []})
+            found["pairs"] += 1
+            found["examples"] += [[str(place), source, target]] if len(found["examples"]) < N_EXAMPLES else []
+            cells = (rule, str(place.source), f"{place.unit} {place.number}", source, target)
+            left_out.write(("\t".join(cell.replace("\t", " ") for cell in cells) + "\n").encode())
 
         def add(split: str, source: str, target: str, place: Place) -> None:
             if is_too_long(source) or is_too_long(target):
@@ -67,36 +58,31 @@ def gather(
             if not source.strip() or not target.strip():
                 raise place.of_empty_side(source)
             splits[split] += 1
-            for file, side in zip(files[split], (source, target), strict=False):
+            for file, side in zip(files[split], (source, target), strict=True):
                 file.write(f"{side}\n".encode())
 
-        held_out = set[int]()
+        def n_pairs() -> int:
+            return sum(splits.values()) + sum(found["pairs"] for found in counts.values())
+
         for split in [split for split in corpus if split != "train"]:
-            for source, target, place in filled(corpus[split](left_out), data, left_out):
+            pairs = corpus[split](leave_out)
+            for source, target, place in (
+                without("empty", RULES["empty"], pairs, leave_out) if data.skip_empty else pairs
+            ):
                 add(split, source, target, place)
                 if "held_out" in data.clean:
                     held_out.add(fingerprint(source, data.source))
-        n_read = 0
-
-        def read() -> Iterator[Placed]:
-            nonlocal n_read
-            with progress.bar("read train", None, " pairs") as bar:
-                for pair in corpus["train"](left_out):
-                    n_read += 1
-                    bar.update(1)
-                    yield pair
-
-        for pair in cleaned(read(), data, left_out, held_out):
-            add(split_of(pair[0], data), *pair)
-    if folder and not left_out.counts:
+        before = n_pairs()
+        with progress.bar("read train", None, " pairs") as bar:
+            for pair in cleaned(corpus["train"](leave_out), data, leave_out, held_out):
+                add(split_of(pair[0], data), *pair)
+                bar.update(1)
+    if folder and not counts:
         (folder / LEFT_OUT).unlink()
-    for split, n_pairs in splits.items():
-        if not n_pairs:
-            raise DataError(
-                _none_left(split, sum(splits.values()), left_out.counts, data, is_held_out=split not in corpus)
-            )
-    n_read += left_out.counts.get(WITHOUT, {}).get("pairs", 0)
-    return {"read": n_read, "left_out": left_out.counts, "splits": splits}
+    for split, size in splits.items():
+        if not size:
+            raise DataError(_none_left(split, sum(splits.values()), counts, data, is_held_out=split not in corpus))
+    return {"read": n_pairs() - before, "left_out": counts, "splits": splits}
 
 
 def gathered(folder: Path, split: str) -> Pairs:
