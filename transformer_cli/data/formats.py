@@ -180,7 +180,8 @@ def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed
             if not any(cells):  # a blank line
                 yield "", "", place
             elif len(cells) <= max(columns):
-                raise DataError(f"{place} has {counted(len(cells), 'column')}, but column {max(columns) + 1} is wanted")
+                found = f"{counted(len(cells), 'column')}, but column {max(columns) + 1} is wanted"
+                raise DataError(f"{place} has {found}; mend the line, or name other columns")
             else:
                 yield _on_one_line(cells[columns[0]]), _on_one_line(cells[columns[1]]), place
     except csv.Error as error:
@@ -223,7 +224,7 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[P
             raise DataError(f"{place}: no keys {wanted}; it has {_shown(keys)}; name two of them as data.columns")
         source, target = ("" if (side := found[keys[column]]) is None else side for column in columns)
         if not isinstance(source, str) or not isinstance(target, str):
-            raise DataError(f"{place}: a side is not text")
+            raise DataError(f"{place}: a side is not text; write both as strings")
         if _SURROGATE.search(source) or _SURROGATE.search(target):
             raise DataError(f"{place}: half a surrogate pair (such as \\ud83d alone), which is no character; mend it")
         yield _on_one_line(source), _on_one_line(target), place

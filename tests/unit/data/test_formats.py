@@ -71,6 +71,23 @@ def test_read_text_any_format_and_packing_gives_the_pairs(read: Read, content: s
     assert [pair for *pair, _ in read(pack(content.encode()))] == [list(pair) for pair in PAIRS]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("content", [TSV, CSV, NESTED, FLAT])
+def test_read_text_utf_16_of_any_format_gives_the_pairs(read: Read, content: str, encoding: str) -> None:
+    text = content.replace("\n", "\r\n").encode(encoding)
+    assert [pair for *pair, _ in read(text)] == [list(pair) for pair in PAIRS]
+    with pytest.raises(
+        DataError, match=r"not whole UTF-16 text \(truncated data\); copy it again, or .* \(\d pairs? bef"
+    ):
+        read(text[:-1])
+
+
+def test_read_text_unicode_text_of_excel_has_quoted_cells(read: Read) -> None:
+    content = 'de\ten\n"Ein ""Hund"", der"\t"a\nb"\n'
+    assert read(content.encode("utf-16")) == [('Ein "Hund", der', "a b", "line 2")]
+    assert read('"a" b\t"c"\n') == [('"a" b', '"c"', "line 1")]  # elsewhere, quotes between tabs are text
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
 def test_read_text_tmx_encodings_give_the_pairs_and_count_other_units(tmp_path: Path, encoding: str) -> None:
     path, left_out = tmp_path / "memory.xml", list[tuple[str, str]]()
@@ -80,6 +97,13 @@ def test_read_text_tmx_encodings_give_the_pairs_and_count_other_units(tmp_path: 
     assert left_out == [(WITHOUT, f"{path}: unit 2")]
 
 
+def test_read_text_tmx_with_a_style_sheet_another_encoding_and_entities_gives_the_pairs(read: Read) -> None:
+    content = TMX.replace("ENC", "UTF-16").replace("?>\n", "?>\n<?xml-stylesheet href='a.xsl'?>\n", 1)
+    content = content.replace('"tmx14.dtd"', '"tmx14.dtd" [<!ENTITY quot2 "&#34;"><!ENTITY hund "Hund">]')
+    content = content.replace(">Hund<", ">&hund;<").replace("A dog.", "A &quot2;dog.")
+    assert read(content)[0] == ("Ein Hund.", 'A "dog.', "unit 1")
+
+
 @pytest.mark.parametrize(
     ("content", "more"),
     [
@@ -87,11 +111,15 @@ def test_read_text_tmx_encodings_give_the_pairs_and_count_other_units(tmp_path: 
         ("target\tx\tsource\nc\ty\tb\n", {}),
         ("0.5\tb\tc\n", {"columns": [2, 3]}),
         ("score\tsrc_text\ttext\n0.5\tb\tc\n", {"columns": ["src_text", "text"]}),
-        ('"x"\n', {"name": "a.csv", "columns": [1, 1]}),
+        ("Source Text;x;target_text\nb;y;c\n", {}),
+        ("sep=;\r\nDE;EN\r\nb;c\r\n", {}),
+        ("b;c\n", {"name": "a.csv"}),
+        ("b,c\n", {"name": "a.csv"}),
+        ("b\n", {"name": "a.csv", "columns": [1, 1]}),
     ],
 )
 def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: str, more: dict[str, Any]) -> None:
-    expected = [("x", "x")] if "name" in more else [("b", "c")]
+    expected = [("b", "b" if more.get("columns") == [1, 1] else "c")]
     assert [(source, target) for source, target, _ in read(content, **more)] == expected
 
 
@@ -109,7 +137,7 @@ def test_read_text_csv_cells_with_quotes_and_line_breaks_come_on_one_line(read: 
         (b"%PDF-1.7", "a", "a PDF; export"),
         (b"<?xml version='1.0'?><xliff/>", "a", "XML or HTML, but not TMX"),
         (b"one column\n", "a", "text of one column"),
-        (b"a\tb\nc\n", "a", "line 2 has 1 column, but column 2 is wanted (1 pair before that)"),
+        (b"a\tb\nc\n", "a", "line 2 has 1 column, but column 2 is wanted; mend the line, or name other"),
         (b"a\tb\nc\td\xff\n", "a", "line 2: byte 4 of the line is 0xff, which is not UTF-8"),
         (b"a\tb\n" + b"c" * 1_100_000, "a", "line 2 has more than 1,048,576 bytes"),
         (b'de,en\na,b\n"c', "a", "line 3: not CSV: unexpected end of data; correct its quotes (1 pair before that)"),
