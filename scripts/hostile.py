@@ -6,16 +6,25 @@ curves, or the exported model translates. If a dataset or a run is not refused, 
 each kind to a file, the run goes on training too. Each of these is refused with one line, or gives the same result as
 without damage; anything else is missed, and the script fails. What a user may edit is followed: config.yaml, where its
 settings may change, and the pointers, which may name any checkpoint or run that is there; this is counted on its own.
+
+Files of training text in each format are damaged too, --texts times each: cut, with bytes changed, with parts of other
+formats and entities put in. Each of these gives pairs or one line within three seconds, and takes less than 64 MB.
 """
 
 import argparse
+import bz2
+import csv
+import gzip
 import io
 import json
+import lzma
 import os
 import random
 import shutil
 import sys
 import tempfile
+import time
+import tracemalloc
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -28,11 +37,13 @@ import numpy as np
 import torch
 
 from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data import words
 from transformer_cli.data.codec import SIDES
 from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.data.formats import count_pairs
 from transformer_cli.data.make_dataset import make_dataset
-from transformer_cli.errors import TfmError
+from transformer_cli.errors import DataError, TfmError
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.inspection import plots
 from transformer_cli.runs.export import export
@@ -267,6 +278,74 @@ def try_all(
     return tables
 
 
+UNIT = '<tu><tuv xml:lang="de"><seg>{}</seg></tuv><tuv xml:lang="en"><seg>{} <ph>x</ph></seg></tuv></tu>'
+TMX = '<?xml version="1.0"?><!DOCTYPE tmx SYSTEM "tmx14.dtd"><tmx version="1.4"><header/><body>{}</body></tmx>'
+LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
+INSERTED = [b"&l9;", f"<!DOCTYPE tmx [{LAUGHS}]>".encode(), b"<hi>" * 5_000, b"<!--", b"</tu>", b"a" * 5_000_000]
+INSERTED += [b'"', b'"\n' * 999, b"\t" * 100_000, b"[" * 100_000, b"\\ud83d", b"\r", b"\0", b"\xff\xfe", "😀".encode()]
+
+
+def texts_of_all_formats() -> dict[str, bytes]:
+    """Returns a file of training text in each format."""
+    pairs = [(f"Satz {n}, der Hund", f'Sentence {n}, the "dog"') for n in range(60)]
+    rows = io.StringIO()
+    csv.writer(rows).writerows([("de", "en"), *pairs])
+    tsv = "".join(f"{source}\t{target}\n" for source, target in pairs)
+    tmx = TMX.format("\n".join(UNIT.format(source, target) for source, target in pairs))
+    objects = ({"translation": {"de": source, "en": target}} for source, target in pairs)
+    return {
+        "TMX": tmx.encode(),
+        "UTF-16": tmx.encode("utf-16"),
+        "TSV": tsv.encode(),
+        "CSV": rows.getvalue().encode(),
+        "JSON": "".join(f"{json.dumps(each)}\n" for each in objects).encode(),
+        "gzip": gzip.compress(tsv.encode(), mtime=0),
+        "bzip2": bz2.compress(tmx.encode()),
+        "xz": lzma.compress(tmx.encode()),
+    }
+
+
+def damaged_text(content: bytes, chance: random.Random) -> bytes:
+    """Cut a text, or change some bytes, or put something in, or several of these."""
+    while True:
+        kind, place = chance.randrange(3), chance.randrange(len(content) + 1)
+        if kind == 0:
+            content = content[:place]
+        elif kind == 1:
+            content = content[:place] + chance.randbytes(chance.randint(1, 4)) + content[place + 2 :]
+        else:
+            content = content[:place] + chance.choice(INSERTED) + content[place:]
+        if chance.random() < 0.6:
+            return content
+
+
+def try_texts(folder: Path, n: int, seed: int = 0) -> dict[str, Table]:
+    """Read n damaged files of each format. Returns a table for each."""
+    path, tables, chance = folder / "text.csv", dict[str, Table](), random.Random(seed)
+    data = DataConfig(corpus="files", files={"train": path, "valid": path})
+    tracemalloc.start()
+    for name, content in texts_of_all_formats().items():
+        table = tables[name] = Table()
+        for number in range(n):
+            path.write_bytes(damaged_text(content, chance))
+            tracemalloc.reset_peak()
+            begun, outcome = time.process_time(), "harmless"
+            try:
+                count_pairs([path], data)
+            except DataError as error:
+                outcome = "refused" if "\n" not in str(error) else f"more than one line: {error}"
+                table.said.append(str(error))
+            except Exception as error:
+                outcome = f"{type(error).__name__}: {error}"
+            if time.process_time() - begun > 3 or tracemalloc.get_traced_memory()[1] > 64e6:
+                outcome = f"{time.process_time() - begun:.1f} s, {tracemalloc.get_traced_memory()[1]:,} bytes"
+            if outcome not in OUTCOMES:
+                table.missed.append(f"{name} {number}: {outcome}")
+            table.counts["cut", outcome if outcome in OUTCOMES else "missed"] += 1
+    tracemalloc.stop()
+    return tables
+
+
 def make_quick() -> None:
     """Leave out what takes time and changes nothing here: syncing, drawing, and making spaCy's tokenisers anew."""
     os.fsync = lambda fd: None
@@ -279,10 +358,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cuts", type=int, default=20)
     parser.add_argument("--bits", type=int, default=50)
+    parser.add_argument("--texts", type=int, default=200)
     options = parser.parse_args()
     make_quick()
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
+        for name, table in try_texts(Path(folder), options.texts).items():
+            print(f"text, {name}: {dict(table.counts)}", *table.missed, sep="\n", flush=True)
+            missed += len(table.missed)
         for tokens in TOKENS:
             with redirect_stderr(io.StringIO()):
                 tables = try_all(Path(folder), tokens, n_cuts=options.cuts, n_bits=options.bits)

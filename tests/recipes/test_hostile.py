@@ -16,6 +16,13 @@ def test_every_damage_is_refused_with_one_line_or_changes_nothing(tmp_path: Path
         assert all(line.count("\n") == 0 and ";" in line for line in table.said)
 
 
+def test_every_damaged_training_text_gives_pairs_or_one_line(tmp_path: Path) -> None:
+    for table in hostile.try_texts(tmp_path, 10).values():
+        assert table.missed == []
+        assert sum(table.counts.values()) == 10
+        assert all(line.count("\n") == 0 and ";" in line for line in table.said)
+
+
 def test_a_miss_is_counted(tmp_path: Path) -> None:
     (tmp_path / "some").mkdir()
     (tmp_path / "some/file").write_bytes(b"abcdefgh")

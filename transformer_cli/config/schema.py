@@ -165,7 +165,7 @@ class DataConfig(Section):
     codec: Annotated[Place | None, Shapes.PLACE] = None
     """encode the text with the codecs of this run (a name under runs/, or a folder), instead of learning new ones"""
     skip_empty: bool = False
-    """leave out pairs with an empty side, counted in a warning, instead of stopping at the first"""
+    """leave out pairs with an empty side, and count them, instead of stopping at the first"""
     files: Annotated[dict[SplitName, Texts] | None, Shapes.PLACE] = None
     """with corpus: files, the text for train, for valid and for each test set, under its name: the two files of its
     sides, a TMX, TSV, CSV or JSON lines file, or a list of these: {train: [{source: a.en, target: a.fr}, b.tmx, c.tsv],

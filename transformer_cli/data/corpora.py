@@ -7,8 +7,8 @@ the user's files is one in formats.py.
 import bz2
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,8 @@ from typing import Any
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.data import multi30k
 from transformer_cli.data.cleaning import shaped_by
-from transformer_cli.data.formats import refuse_as_side, require_files
-from transformer_cli.data.gathering import TEXT, gather
-from transformer_cli.data.lines import Pairs, count_lines, is_packed, read_pairs
+from transformer_cli.data.formats import LeaveOut, read_texts, require_files
+from transformer_cli.data.lines import Place, Placed
 from transformer_cli.system.files import sha256
 
 CAPTIONS = Path(__file__).with_name("captions.bz2")
@@ -34,30 +33,10 @@ class Corpus:
 
     sums: Mapping[str, str]
     """origin of the text → SHA-256: `train.de.gz` (Multi30k), `train.source` (files), `captions`; never a folder"""
-    splits: Mapping[str, Callable[..., Pairs]]
-    """train, valid, then test sets → a function that starts a new pass over the (source, target) lines, without line
-    ends; quiet=True: what there is to warn of was said in an earlier pass"""
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    """split → number of pairs, those with an empty side included; only if it is known before the split is read"""
+    splits: Mapping[str, Callable[[LeaveOut], Iterator[Placed]]]
+    """split → a function that starts a pass over its pairs, as `formats.read_texts` describes it"""
     rules: Mapping[str, Any] = field(default_factory=dict)
     """what decides on what is left out, beside the settings"""
-    gather: Callable[[Path | None], dict[str, Any]] | None = None
-    """writes the text below a folder, line by line, where it is not so yet (gathering.py); `splits` is empty then"""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """what `gather` has returned"""
-
-    def gathered(self, folder: Path) -> "Corpus":
-        """Returns the corpus with its splits, whose text `gather` has written below a folder. Raises DataError."""
-        if self.gather is None:
-            return self
-        facts = self.gather(folder)
-        splits = {
-            split: partial(
-                read_pairs, folder / TEXT / f"{split}.source", folder / TEXT / f"{split}.target", False, False
-            )
-            for split in facts["splits"]
-        }
-        return replace(self, splits=splits, sizes=facts["splits"], facts=facts)
 
 
 def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
@@ -66,9 +45,7 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
     source_dir: a folder with the files of Multi30k; for any other corpus it is ignored with a warning.
 
     Raises DataError if a file is missing or not the expected one, DownloadError if it could not be fetched, OSError if
-    it cannot be read. A pass over a split raises DataError for text that is not UTF-8, for an empty side (unless
-    `data.skip_empty`), for a side that is too long (in the training split, such a pair is left out), if the two sides
-    differ in their number of lines, if there is no pair at all, and for damaged gzip.
+    it cannot be read.
     """
     if data.corpus == "multi30k":
         return _open_multi30k(data, source_dir)
@@ -80,42 +57,30 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
 def _open_multi30k(data: DataConfig, source_dir: Path | None) -> Corpus:
     files = multi30k.find_files(data.source, data.target, source_dir)
     sums = {path.name: multi30k.SUMS[path.name] for pair in files.values() for path in pair}
-    splits = {split: partial(read_pairs, *pair, data.skip_empty, split == "train") for split, pair in files.items()}
-    return Corpus(sums, splits)
+    texts = {split: FilePair(source=source, target=target) for split, (source, target) in files.items()}
+    return Corpus(sums, {split: partial(read_texts, [pair], data) for split, pair in texts.items()})
 
 
 def _open_files(data: DataConfig) -> Corpus:
     assert data.files is not None  # the config ensures it
     require_files((f"data.files.{name}", path) for name, path in data.texts)
     sums = {name: sha256(path) for name, path in data.texts}
-    rules = shaped_by(data)
-    pairs = {split: pair for split, pair in data.files.items() if isinstance(pair, FilePair)}
-    if rules or len(pairs) < len(data.files):
-        return Corpus(sums, {}, rules=rules, gather=partial(gather, data))
-    splits, sizes = {}, {}
-    for split in dict.fromkeys(["train", "valid", *data.files]):
-        pair = pairs[split]
-        for path in (pair.source, pair.target):
-            refuse_as_side(path)
-        splits[split] = partial(read_pairs, pair.source, pair.target, data.skip_empty, split == "train")
-        if not is_packed(pair.source):  # such a file would have to be unpacked first
-            sizes[split] = count_lines(pair.source)
-    return Corpus(sums, splits, sizes)
+    texts = {split: text if isinstance(text, tuple) else (text,) for split, text in data.files.items()}
+    return Corpus(sums, {split: partial(read_texts, text, data) for split, text in texts.items()}, shaped_by(data))
 
 
 def _open_captions(data: DataConfig) -> Corpus:
     """Needs no network. The SHA-256 is taken over both languages, whichever of them is the source."""
-    total, splits, sizes = hashlib.sha256(), {}, {}
+    total, splits = hashlib.sha256(), {}
     for split, pairs in read_captions(data.captions.sentences).items():
         for german, english in pairs:
             total.update(f"{split}\t{german}\t{english}\n".encode())
         splits[split] = partial(_in_memory, pairs if data.source == "de" else [(en, de) for de, en in pairs])
-        sizes[split] = len(pairs)
-    return Corpus({"captions": total.hexdigest()}, splits, sizes)
+    return Corpus({"captions": total.hexdigest()}, splits)
 
 
-def _in_memory(pairs: list[tuple[str, str]], *, quiet: bool = False) -> Pairs:
-    return iter(pairs)
+def _in_memory(pairs: list[tuple[str, str]], leave_out: LeaveOut) -> Iterator[Placed]:
+    return ((*pair, Place(CAPTIONS, CAPTIONS, number, "pair")) for number, pair in enumerate(pairs, start=1))
 
 
 def read_captions(sentences: int) -> dict[str, list[tuple[str, str]]]:

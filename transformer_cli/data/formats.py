@@ -8,12 +8,24 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from xml.parsers import expat
+from typing import Any
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from transformer_cli.config.schema import DataConfig, FilePair
-from transformer_cli.data.lines import LONGEST_LINE, PACKED, Place, Placed, aligned, unpacked, wide_lines
+from transformer_cli.data.lines import (
+    LONGEST_LINE,
+    PACKED,
+    WIDEST,
+    Place,
+    Placed,
+    Recoded,
+    aligned,
+    unpacked,
+    wide_lines,
+)
 from transformer_cli.data.reading import main_code
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import kind_of
@@ -23,12 +35,13 @@ LeaveOut = Callable[[str, str, str, Place], None]
 """Notes a pair that is left out: why, its sides, and where it stands"""
 
 LOOKED_AT = 1 << 16  # bytes of a file, by which its format is known
-MOST_PENDING = 1 << 24  # bytes of TMX in which nothing ends
+READ = 1 << 14  # bytes of TMX at a time, whose elements are in memory
+LARGEST_UNIT, DEEPEST = 1 << 22, 100  # bytes of TMX, and elements inside each other
 ROLES = (("source", "src"), ("target", "tgt", "trg"))  # what a side is called where its language is not
 WITHOUT = "a unit without one of the languages"
 EXPORT = "export its text as TMX, TSV or CSV"
 
-_TMX = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*(?:<!DOCTYPE\s+tmx\b|<(?:\w+:)?tmx\b)", re.DOTALL)
+_TMX = re.compile(r"(?:\s|<\?[^>]*>|<!--(?:[^-]|-(?!->))*-->)*(?:<!DOCTYPE\s+tmx\b|<(?:\w+:)?tmx\b)")
 _XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|!--|html\b|xliff\b)", re.IGNORECASE)
 _JSON = re.compile(r"\s*[\[{]\s*[\[{\"]")
 _OTHERS = (  # how files begin that hold no plain text; several are ZIP archives
@@ -42,60 +55,55 @@ _OTHERS = (  # how files begin that hold no plain text; several are ZIP archives
     (re.compile(rb"PAR1"), "a Parquet file; write it as JSON lines"),
     (re.compile(rb"7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd"), "an archive of a kind that is not read; pack it as .gz or .xz"),
 )
+_ENTITY = re.compile(r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)")  # but of text
+_UTF_16 = re.compile(rb"^(<\?xml[^>]*?)\sencoding=[\"']utf-?16\w*[\"']", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
+_OF_TEXT = re.compile(r"[ _-]?(?:text|sentence|segment)$")
 _LINE_ENDS = re.compile(r"\s*[\r\n]+\s*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class OneSided(DataError):
-    """A file is plain text, with one side of each pair."""
-
-
-def read_text(text: FilePair | Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    """Yield the pairs of two aligned files, or of one file that holds both sides, each with where it stands.
+def read_texts(texts: Iterable[FilePair | Path], data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    """Yield the pairs of texts, one after another: of two aligned files, or of one file that holds both sides.
 
     leave_out: is told of what is no pair and no mistake either, such as units of other languages. Raises DataError,
     which names the file, the line or the unit, and how many pairs stood before.
     """
-    if isinstance(text, FilePair):
-        for path in (text.source, text.target):
-            refuse_as_side(path)
-        pairs = aligned(text.source, text.target)
-    else:
-        pairs = FORMATS[format_of(text, data)](text, data, leave_out)
-    n_pairs = 0
-    try:
-        for pair in pairs:
-            n_pairs += 1
-            yield pair
-    except DataError as error:
-        raise DataError(f"{error} ({counted(n_pairs, 'pair')} before that)") from None
+    for text in texts:
+        if isinstance(text, FilePair):
+            for path in (text.source, text.target):
+                if _TMX.match(_beginning(path)):
+                    alone = f"name it alone, as in data.files.train: [{path.name}]"
+                    raise DataError(f"{path}: a TMX file has both sides; {alone}")
+            pairs = aligned(text.source, text.target)
+        else:
+            pairs = FORMATS[format_of(text, data)](text, data, leave_out)
+        n_pairs = 0
+        try:
+            for pair in pairs:
+                n_pairs += 1
+                yield pair
+        except DataError as error:
+            raise DataError(f"{error} ({counted(n_pairs, 'pair')} before that)") from None
+
+
+def count_pairs(texts: Iterable[FilePair | Path], data: DataConfig) -> int:
+    """Returns how many pairs there are in texts. Raises DataError as `read_texts` does."""
+    return sum(1 for _ in read_texts(texts, data, lambda *_: None))
 
 
 def format_of(path: Path, data: DataConfig) -> str:
     """Returns which of FORMATS a file with both sides is in. Raises DataError, which says what it is otherwise."""
     text = _beginning(path)
-    first = text.lstrip().partition("\n")[0].rstrip("\r")
+    if not text.strip():
+        raise DataError(f"{path}: an empty file; name one with text")
     if _TMX.match(text):
         return "TMX"
     if _XML.match(text):
         raise DataError(f"{path}: XML or HTML, but not TMX; {EXPORT}")
     if _JSON.match(text):
         return "JSON lines"
-    if "\t" in first:
-        return "TSV"
-    if data.columns or unpacked_name(path).lower().endswith(".csv") or _delimiter(first, data):
-        return "CSV"
-    raise OneSided(
-        f"{path}: text of one column, but both sides of each pair are wanted; name the file of the other side too, as "
-        f"in NAME.{data.source} and NAME.{data.target}, or {{source: …, target: …}} in data.files"
-    )
-
-
-def refuse_as_side(path: Path) -> None:
-    """Raises DataError if a file has both sides, or no text at all, so that it cannot be one of two aligned files."""
-    if _TMX.match(_beginning(path)):
-        raise DataError(f"{path}: a TMX file has both sides; name it alone, as in data.files.train: [{path.name}]")
+    return "table" if _delimiter(text, path, data) else "one side"
 
 
 def unpacked_name(path: Path) -> str:
@@ -117,88 +125,87 @@ def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
     For example, b.de, a.en.gz, c.tmx, a.de.gz, b.en are b, a and c. Two plain files without languages in their names
     are source and target. Raises DataError for a side without the other.
     """
-    found: dict[object, dict[str, Path]] = {}
+    texts: dict[object, list[Path | None]] = {}  # both sides of each text, or one file
     for path in paths:
         stem, _, suffix = unpacked_name(path).removesuffix(".txt").rpartition(".")
-        ranks = {language: _rank(suffix, language) for language in (data.source, data.target)}
-        if not stem or not any(ranks.values()):
-            found[path] = {}
+        ranks = [_rank(suffix, language) for language in (data.source, data.target)]
+        if not stem or not any(ranks):
+            texts[path] = [path]
             continue
-        sides = found.setdefault((path.parent, stem), {})
-        side = max(ranks, key=lambda language: ranks[language])
-        if other := sides.get(side):
-            raise DataError(f"{path}: {other} is the same side of the same text; leave one of them out")
+        sides, side = texts.setdefault((path.parent, stem), [None, None]), ranks.index(max(ranks))
+        if sides[side]:
+            raise DataError(f"{path}: {sides[side]} is the same side of the same text; leave one of them out")
         sides[side] = path
-    if len(found) == 2 and not any(found.values()) and all(_is_one_sided(path, data) for path in paths):
+    if len(texts) == len(paths) == 2 and all(path in texts and format_of(path, data) == "one side" for path in paths):
         return [FilePair(source=paths[0], target=paths[1])]
-    texts: list[FilePair | Path] = []
-    for key, sides in found.items():
-        if missing := [each for each in (data.source, data.target) if sides and each not in sides]:
-            raise DataError(f"{next(iter(sides.values()))}: the same text in {missing[0]} is not given; name it too")
-        if sides:
-            texts.append(FilePair(source=sides[data.source], target=sides[data.target]))
-        elif isinstance(key, Path):
-            texts.append(key)
-    return texts
-
-
-def _is_one_sided(path: Path, data: DataConfig) -> bool:
-    try:
-        format_of(path, data)
-    except OneSided:
-        return True
-    return False
+    for sides in texts.values():
+        if None in sides:
+            missing = (data.source, data.target)[sides.index(None)]
+            raise DataError(f"{next(filter(None, sides))}: the same text in {missing} is not given; name it too")
+    found = [[side for side in sides if side] for sides in texts.values()]
+    return [FilePair(source=sides[0], target=sides[1]) if len(sides) == 2 else sides[0] for sides in found]
 
 
 # Formats
 
 
-def _tsv(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    rows = ((number, line.rstrip("\r\n").split("\t")) for number, line in wide_lines(path))
-    return _table(rows, path, data)
+def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    """Yield two columns of a TSV or CSV: those that are named, those that its heading names, or the first two.
+
+    Between tabs, quotes are text, but not in UTF-16: there, Excel writes cells as in CSV.
+    """
+    delimiter = _delimiter(_beginning(path), path, data) or ","
+    with unpacked(path) as file:
+        is_quoted = delimiter != "\t" or isinstance(file.raw, Recoded)
+    csv.field_size_limit(WIDEST)
+    lines = (line.rstrip("\r\n").replace("\r", " ") + "\n" for _, line in wide_lines(path))
+    rows = csv.reader(lines, delimiter=delimiter, strict=True, quotechar='"' if is_quoted else None)
+    columns: tuple[int, int] | None = None
+    begun = 1
+    try:
+        for cells in rows:
+            place, begun = Place(path, path, begun), rows.line_num + 1
+            if columns is None:
+                if [cell.lower() for cell in cells] == ["sep=", ""]:
+                    continue
+                named, wanted = _sides(cells, data), data.columns
+                if wanted and all(map(str.isdecimal, wanted)):
+                    columns = (int(wanted[0]) - 1, int(wanted[1]) - 1)
+                elif wanted:
+                    columns = named = _columns(wanted, cells, place)
+                else:
+                    columns = named or (0, 1)
+                if named:
+                    continue
+            if not any(cells):  # a blank line
+                yield "", "", place
+            elif len(cells) <= max(columns):
+                found = f"{counted(len(cells), 'column')}, but column {max(columns) + 1} is wanted"
+                raise DataError(f"{place} has {found}; mend the line, or name other columns")
+            else:
+                yield _on_one_line(cells[columns[0]]), _on_one_line(cells[columns[1]]), place
+    except csv.Error as error:
+        raise DataError(f"{path}: line {begun}: not CSV: {error}; correct its quotes") from None
 
 
-def _csv(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    first = _beginning(path).lstrip().partition("\n")[0]
-    lines = (line for _, line in wide_lines(path))
-    reader = csv.reader(lines, delimiter=_delimiter(first, data) or ",", strict=True)
+def _delimiter(text: str, path: Path, data: DataConfig) -> str | None:
+    """Returns what separates the cells of a table, by its first line; None if nothing does.
 
-    def rows() -> Iterator[tuple[int, list[str]]]:
-        begun = 1
-        try:
-            for row in reader:
-                yield begun, row
-                begun = reader.line_num + 1
-        except csv.Error as error:
-            raise DataError(f"{path}: line {begun}: not CSV: {error}; correct its quotes") from None
-
-    return _table(rows(), path, data)
-
-
-def _table(rows: Iterator[tuple[int, list[str]]], path: Path, data: DataConfig) -> Iterator[Placed]:
-    """Yield two columns of a table: those that are named, those that its heading names, or the first two."""
-    first = next(rows, None)
-    if first is None:
-        return
-    columns = _sides(first[1], data)
-    has_heading = columns is not None
-    if data.columns and all(map(str.isdecimal, data.columns)):
-        columns = [int(each) - 1 for each in data.columns]
-    elif data.columns:
-        columns, has_heading = [_column(each, first[1], path, first[0]) for each in data.columns], True
-    one, other = columns or (0, 1)
-    for number, cells in rows if has_heading else chain([first], rows):
-        place = Place(path, path, number)
-        if not any(cells):  # a blank line
-            yield "", "", place
-        elif len(cells) <= max(one, other):
-            raise DataError(f"{place} has {counted(len(cells), 'column')}, but column {max(one, other) + 1} is wanted")
-        else:
-            yield _on_one_line(cells[one]), _on_one_line(cells[other]), place
+    Without a heading, a CSV is called so, and has commas, unless semicolons alone make its rows equally long.
+    """
+    first = text.lstrip().partition("\n")[0].replace('"', "")
+    if "\t" in first or first.startswith("sep="):
+        return "\t" if "\t" in first else first[4:5] or None
+    if named := next((each for each in ",;" if _sides(first.split(each), data)), None):
+        return named
+    if not data.columns and not unpacked_name(path).lower().endswith(".csv"):
+        return None
+    rows = text.replace("\0", "").splitlines()[:50]
+    commas, semicolons = ({len(row) for row in csv.reader(rows, delimiter=each)} - {0} for each in ",;")
+    return ";" if len(commas) > 1 == len(semicolons) or max(semicolons) > max(commas) == 1 else ","
 
 
 def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    known: dict[tuple[str, ...], tuple[str, str]] = {}  # the keys of an object → those of its sides
     for number, line in wide_lines(path):
         if not line.strip():
             continue
@@ -210,121 +217,95 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[P
         found = found.get("translation", found) if isinstance(found, dict) else found
         if not isinstance(found, dict):
             raise DataError(f"{place}: not an object with a key for each side; write one on each line")
-        keys = tuple(found)
-        if keys not in known:
-            columns = _sides(keys, data)
-            if data.columns:
-                columns = [_column(each, keys, path, number) for each in data.columns]
-            if columns is None:
-                wanted = f"{data.source} and {data.target}, or source and target"
-                raise DataError(f"{place}: no keys {wanted}; it has {_shown(keys)}; name two of them as data.columns")
-            known = {keys: (keys[columns[0]], keys[columns[1]])}
-        source, target = ("" if found[key] is None else found[key] for key in known[keys])
+        keys = list(found)
+        columns = _columns(data.columns, keys, place) if data.columns else _sides(keys, data)
+        if columns is None:
+            wanted = f"{data.source} and {data.target}, or source and target"
+            raise DataError(f"{place}: no keys {wanted}; it has {_shown(keys)}; name two of them as data.columns")
+        source, target = ("" if (side := found[keys[column]]) is None else side for column in columns)
         if not isinstance(source, str) or not isinstance(target, str):
-            raise DataError(f"{place}: a side is not text")
+            raise DataError(f"{place}: a side is not text; write both as strings")
         if _SURROGATE.search(source) or _SURROGATE.search(target):
             raise DataError(f"{place}: half a surrogate pair (such as \\ud83d alone), which is no character; mend it")
         yield _on_one_line(source), _on_one_line(target), place
 
 
 def _tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
-    units, number = _Units(path), 0
-    known: dict[tuple[str, ...], list[int] | None] = {}  # the languages of a unit → which are the sides
+    for number, unit in enumerate(_units(path), start=1):
+        place = Place(path, path, number, "unit")
+        variants = [
+            (_language(each), seg) for each in unit if _tag(each) == "tuv" for seg in each if _tag(seg) == "seg"
+        ]
+        codes = [code for code, _ in variants]
+        if sides := _sides(codes, data):
+            source, target = (_on_one_line(_text(variants[side][1])) for side in sides)
+            yield source, target, place
+        else:
+            leave_out(WITHOUT, " ".join(codes[:8]), "", place)
+
+
+def _units(path: Path) -> Iterator[Element]:
+    """Yield the units of a TMX document; holds one of them. No entities may be declared but of short texts."""
+    if _ENTITY.search(_beginning(path)):
+        raise DataError(f"{path}: declares an entity that is more than a short text; TMX needs none: take it out")
+    parser: Any = XMLPullParser(("start", "end"))
+    around: list[Element] = []  # the elements that are open
+    unit: Element | None = None
+    size = 0  # bytes since something ended
     with unpacked(path) as file:
-        while True:
-            content = file.read(LOOKED_AT)
-            for variants in units.read(content):
-                number += 1
-                place = Place(path, path, number, "unit")
-                codes = tuple(code for code, _ in variants)
-                if codes not in known:
-                    known = {codes: _sides(codes, data)}
-                if sides := known[codes]:
-                    source, target = (_on_one_line(variants[side][1]) for side in sides)
-                    yield source, target, place
-                else:
-                    leave_out(WITHOUT, " ".join(codes[:8]), "", place)
-            if not content:
-                return
+        for content in chain(iter(lambda: file.read1(READ), b""), [b""]):
+            size += len(content)
+            try:
+                parser.feed(_UTF_16.sub(rb"\1", content)) if content else parser.close()
+                for event, element in parser.read_events():
+                    if event == "start":
+                        around.append(element)
+                        unit = element if unit is None and _tag(element) == "tu" else unit
+                        continue
+                    around.pop()
+                    if unit is not None and element is unit:
+                        yield unit
+                        unit = None
+                    if unit is None and around:
+                        around[-1].remove(element)
+                        size = 0
+            except (ParseError, LookupError, ValueError) as error:  # the last two are about encodings
+                what = "not XML" if content else "ends in its middle"
+                remedy = "mend it, or convert it to UTF-8" if content else "copy it again"
+                raise DataError(f"{path}: {what}: {error}; {remedy}") from None
+            if size > LARGEST_UNIT or len(around) > DEEPEST:
+                what = f"more than {LARGEST_UNIT:,} bytes in a unit, or {DEEPEST} elements inside each other"
+                raise DataError(f"{path}: {what}; mend it")
 
 
-class _Units:
-    """The units of a TMX document, as expat reports its elements. Holds one unit, of which each text is bounded.
+def _one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    raise DataError(
+        f"{path}: text of one column, but both sides of each pair are wanted; name the file of the other side too, as "
+        f"in NAME.{data.source} and NAME.{data.target}, or {{source: …, target: …}} in data.files"
+    )
 
-    A unit is a list of (language, text). Text is what stands in <seg> and in <hi> below it; what other inline elements
-    hold is not text but codes. Entities of a document's own are refused, and an external DTD is not read.
-    """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.found: list[list[tuple[str, str]]] = []
-        self.n_units = self.n_bytes = self.depth = self.codes = 0
-        self.variants: list[tuple[str, str]] = []
-        self.language = ""
-        self.text: str | None = None  # of the <seg> that is open
-        self.parser = parser = expat.ParserCreate()
-        parser.buffer_text = True
-        parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
-        parser.CharacterDataHandler = self._data
-        parser.EntityDeclHandler = lambda *_: self._refuse("declares an entity; TMX needs none: take it out")
-        parser.SkippedEntityHandler = lambda name, _: self._refuse(f"&{name[:30]}; is an unknown entity; write it out")
+def _tag(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
 
-    def read(self, content: bytes) -> list[list[tuple[str, str]]]:
-        """Returns the units that end in the next part of the document (b"": its end). Raises DataError."""
-        self.found = []
-        try:
-            self.parser.Parse(content, not content)
-        except expat.ExpatError as error:
-            reason = expat.errors.messages[error.code] if error.code in expat.errors.messages else str(error)
-            what = f"ends in its middle ({reason}); copy it again" if not content else f"not XML: {reason}; mend it"
-            raise DataError(f"{self.path}: line {error.lineno}: {what}") from None
-        except (LookupError, ValueError) as error:  # an unknown encoding
-            raise DataError(f"{self.path}: line 1: {error}; convert it to UTF-8") from None
-        self.n_bytes += len(content)
-        if self.n_bytes - self.parser.CurrentByteIndex > MOST_PENDING:
-            self._refuse(f"no element ends within {MOST_PENDING:,} bytes; mend it")
-        return self.found
 
-    def _refuse(self, reason: str) -> None:
-        raise DataError(f"{self.path}: line {self.parser.CurrentLineNumber}: {reason}")
+def _language(variant: Element) -> str:
+    return next((code for key, code in variant.items() if key.lower().rpartition("}")[2] == "lang"), "")
 
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        self.depth += 1
-        if self.depth > 100:
-            self._refuse("more than 100 elements inside each other; mend it")
-        name = name.rpartition(":")[2]
-        if self.text is not None:
-            self.codes += name != "hi" or self.codes > 0
-        elif name == "tu":
-            self.variants = []
-        elif name == "tuv":
-            codes = [code for key, code in attributes.items() if key.lower() in ("xml:lang", "lang")]
-            self.language = codes[0] if codes else ""
-        elif name == "seg":
-            self.text = ""
 
-    def _end(self, name: str) -> None:
-        self.depth -= 1
-        name = name.rpartition(":")[2]
-        if self.text is not None and name == "seg" and not self.codes:
-            if len(self.variants) < 1_000:
-                self.variants.append((self.language, self.text))
-            self.text = None
-        elif self.text is not None:
-            self.codes -= self.codes > 0
-        elif name == "tu":
-            self.found.append(self.variants)
-
-    def _data(self, text: str) -> None:
-        if self.text is not None and not self.codes and len(self.text) <= LONGEST_LINE:
-            self.text += text[: LONGEST_LINE + 1]
+def _text(element: Element) -> str:
+    """Returns what stands in a <seg>, and in <hi> below it; what other inline elements hold is not text but codes."""
+    parts = [element.text or ""]
+    for each in element:
+        parts += [_text(each) if _tag(each) == "hi" else "", each.tail or ""]
+    return "".join(parts)
 
 
 FORMATS: dict[str, Callable[[Path, DataConfig, LeaveOut], Iterator[Placed]]] = {
     "TMX": _tmx,
     "JSON lines": _json_lines,
-    "TSV": _tsv,
-    "CSV": _csv,
+    "table": _table,
+    "one side": _one_side,
 }
 
 
@@ -341,42 +322,35 @@ def _beginning(path: Path) -> str:
     for pattern, what in _OTHERS:
         if pattern.match(content):
             raise DataError(f"{path}: {what}")
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16", "replace")
-    wide = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}.get(content[:2], "utf-8-sig")
-    return content.decode(wide, "replace")
+    return content.decode("utf-8-sig", "replace")
 
 
-def _delimiter(heading: str, data: DataConfig) -> str | None:
-    """Returns what separates the cells of a CSV whose heading names both sides."""
-    heading = heading.removeprefix("\ufeff").rstrip("\r\n").replace('"', "")
-    return next((each for each in ",;" if _sides(heading.split(each), data)), None)
-
-
-def _sides(names: Sequence[str], data: DataConfig) -> list[int] | None:
+def _sides(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
     """Returns which of some names mean the source and the target: by their languages or their roles; None: not both."""
     found = []
     for language, roles in zip((data.source, data.target), ROLES, strict=True):
-        ranks = [1.5 if name.strip().lower() in roles else _rank(name.strip(), language) for name in names]
+        ranks = [1.5 if _OF_TEXT.sub("", name.strip().lower()) in roles else _rank(name, language) for name in names]
         best = max(ranks, default=0)
         found.append(ranks.index(best) if best else -1)
-    return None if -1 in found or found[0] == found[1] else found
+    return None if -1 in found or found[0] == found[1] else (found[0], found[1])
 
 
+@lru_cache(1_000)
 def _rank(code: str, language: str) -> int:
     """Returns how well a code means a language: 2 if it is the same, 1 if it begins so (de-DE for de), 0 if not."""
-    code = code.lower().replace("_", "-")
+    code = code.strip().lower().replace("_", "-")
     if code == language.lower().replace("_", "-"):
         return 2
     return int(_LANGUAGE.fullmatch(code) is not None and main_code(code) == main_code(language))
 
 
-def _column(name: str, names: Sequence[str], path: Path, number: int) -> int:
-    """Returns which column has a name."""
-    wanted = [index for index, each in enumerate(names) if each.strip().removeprefix("\ufeff") == name]
-    if not wanted:
-        raise DataError(f"{path}: line {number}: no column {name}; it has {_shown(names)}; correct data.columns")
-    return wanted[0]
+def _columns(wanted: Sequence[str], names: Sequence[str], place: Place) -> tuple[int, int]:
+    """Returns which columns have two names."""
+    names = [name.strip() for name in names]
+    for name in wanted:
+        if name not in names:
+            raise DataError(f"{place}: no column {name}; it has {_shown(names)}; correct data.columns")
+    return names.index(wanted[0]), names.index(wanted[1])
 
 
 def _shown(names: Sequence[str]) -> str:

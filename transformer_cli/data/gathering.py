@@ -1,94 +1,108 @@
-"""Text of one's own in any format → plain text, split by split: read, cleaned, and shared out between the splits.
+"""A corpus → plain text, split by split: read, cleaned, shared out between the splits, and written into a dataset.
 
-Pairs come from formats.py, go through the rules of cleaning.py, and are held out here. What is left out goes to one
-writer, which counts it. Knows no tokens and no datasets.
+What is left out goes to one writer, which counts it. Knows no formats and no tokens.
 """
 
 import gzip
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from transformer_cli.config.schema import DataConfig, HeldOutConfig
-from transformer_cli.data.cleaning import TOO_LONG, cleaned, fingerprint
-from transformer_cli.data.formats import WITHOUT, read_text
-from transformer_cli.data.lines import Place, Placed, is_too_long
+from transformer_cli.data.cleaning import RULES, cleaned, fingerprint, without
+from transformer_cli.data.codec import SIDES
+from transformer_cli.data.formats import LeaveOut
+from transformer_cli.data.lines import Pairs, Place, Placed, is_too_long
 from transformer_cli.errors import DataError
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted
 
-TEXT, LEFT_OUT = "text", "left-out.tsv.gz"
+LEFT_OUT = "left-out.tsv.gz"
 N_EXAMPLES = 2
 WANTED, MOST_SHARE = 1_000, 0.02  # pairs of a held-out split, and the most that it may take
 ENOUGH = 1_000  # pairs, with which there is also a test split
 
 
-@dataclass
-class LeftOut:
-    """Counts what is left out and by which rule, and writes it to a file."""
+def gather(
+    corpus: Mapping[str, Callable[[LeaveOut], Iterator[Placed]]], data: DataConfig, folder: Path | None
+) -> dict[str, Any]:
+    """Write {split}.source.txt and {split}.target.txt into a dataset's folder, and into LEFT_OUT what was left out.
 
-    file: gzip.GzipFile | None = None
-    counts: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def __call__(self, rule: str, source: str, target: str, place: Place) -> None:
-        """Note a pair."""
-        found = self.counts.setdefault(rule, {"pairs": 0, "examples": []})
-        found["pairs"] += 1
-        if len(found["examples"]) < N_EXAMPLES:
-            found["examples"].append([str(place), source, target])
-        if self.file:
-            cells = (rule, str(place.source), f"{place.unit} {place.number}", source, target)
-            self.file.write(("\t".join(cell.replace("\t", " ") for cell in cells) + "\n").encode())
-
-
-def gather(data: DataConfig, folder: Path | None) -> dict[str, Any]:
-    """Write {split}.source and {split}.target into TEXT below a folder, and what was left out into LEFT_OUT beside it.
-
-    folder: None writes nothing. Returns how many pairs were read of the training text, were left out (with examples)
-    and are in each split. Raises DataError as `read_text` does, for a split without a pair, and for a held-out pair
-    with a side that is empty or too long.
+    corpus: see `Corpus.splits`. folder: None writes nothing. Returns how many pairs were read of the training text,
+    were left out (with examples) and are in each split. Raises DataError as `read_texts` does, for a split without a
+    pair, for an empty side that no rule leaves out, and for a held-out pair with a side that is too long.
     """
-    assert data.files is not None
+    splits = dict.fromkeys(["train", "valid", *corpus, *(name for name, share in data.held_out if share)], 0)
+    counts: dict[str, dict[str, Any]] = {}
+    held_out = set[int]()
     with ExitStack() as opened:
-        packed = opened.enter_context(open(folder / LEFT_OUT, "wb")) if folder else None
-        left_out = LeftOut(opened.enter_context(gzip.GzipFile("", "wb", fileobj=packed, mtime=0)) if packed else None)
-        held_out = set[int]()
-        splits = dict.fromkeys(["train", "valid", *data.files, *(name for name, share in data.held_out if share)], 0)
-        write = {split: _writer(folder, split, opened) for split in splits}
-        for split in [split for split in data.files if split != "train"]:
-            for source, target, _ in _checked(_pairs(data, split, left_out), data, left_out, is_held_out=True):
-                write[split](source, target)
-                splits[split] += 1
-                held_out.add(fingerprint(source, data.source))
-        n_read = 0
 
-        def read() -> Iterator[Placed]:
-            nonlocal n_read
-            with progress.bar("read train", None, " pairs") as bar:
-                for pair in _pairs(data, "train", left_out):
-                    n_read += 1
-                    bar.update(1)
-                    yield pair
+        def new_file(name: str) -> BinaryIO:
+            return opened.enter_context(open(folder / name if folder else os.devnull, "wb"))
 
-        for source, target, _ in _checked(cleaned(read(), data, left_out, held_out), data, left_out):
-            split = split_of(source, data) if data.held_out.valid or data.held_out.test else "train"
-            write[split](source, target)
+        left_out = opened.enter_context(gzip.GzipFile("", "wb", fileobj=new_file(LEFT_OUT), mtime=0))
+        files = {split: [new_file(f"{split}.{side}.txt") for side in SIDES] for split in splits}
+
+        def leave_out(rule: str, source: str, target: str, place: Place) -> None:
+            found = counts.setdefault(rule, {"pairs": 0, "examples": []})
+            found["pairs"] += 1
+            found["examples"] += [[str(place), source, target]] if len(found["examples"]) < N_EXAMPLES else []
+            cells = (rule, str(place.source), f"{place.unit} {place.number}", source, target)
+            left_out.write(("\t".join(cell.replace("\t", " ") for cell in cells) + "\n").encode())
+
+        def add(split: str, source: str, target: str, place: Place) -> None:
+            if is_too_long(source) or is_too_long(target):
+                raise place.of_long_side(source)
+            if not source.strip() or not target.strip():
+                raise place.of_empty_side(source)
             splits[split] += 1
-    n_read += left_out.counts.get(WITHOUT, {}).get("pairs", 0)
-    for split, n_pairs in splits.items():
-        if not n_pairs:
-            raise DataError(_none_left(split, sum(splits.values()), left_out.counts, data))
-    return {"read": n_read, "left_out": left_out.counts, "splits": splits}
+            for file, side in zip(files[split], (source, target), strict=True):
+                file.write(f"{side}\n".encode())
+
+        def n_pairs() -> int:
+            return sum(splits.values()) + sum(found["pairs"] for found in counts.values())
+
+        for split in [split for split in corpus if split != "train"]:
+            pairs = corpus[split](leave_out)
+            for source, target, place in (
+                without("empty", RULES["empty"], pairs, leave_out) if data.skip_empty else pairs
+            ):
+                add(split, source, target, place)
+                if "held_out" in data.clean:
+                    held_out.add(fingerprint(source, data.source))
+        before = n_pairs()
+        with progress.bar("read train", None, " pairs") as bar:
+            for pair in cleaned(corpus["train"](leave_out), data, leave_out, held_out):
+                add(split_of(pair[0], data), *pair)
+                bar.update(1)
+    if folder and not counts:
+        (folder / LEFT_OUT).unlink()
+    for split, size in splits.items():
+        if not size:
+            raise DataError(_none_left(split, sum(splits.values()), counts, data, is_held_out=split not in corpus))
+    return {"read": n_pairs() - before, "left_out": counts, "splits": splits}
+
+
+def gathered(folder: Path, split: str) -> Pairs:
+    """Yield the pairs of a split that were written into a folder."""
+    with ExitStack() as opened:
+        source, target = (
+            opened.enter_context(open(folder / f"{split}.{side}.txt", encoding="utf-8", newline="\n")) for side in SIDES
+        )
+        for one, other in zip(source, target, strict=True):
+            yield one[:-1], other[:-1]
 
 
 def split_of(source: str, data: DataConfig) -> str:
-    """Returns the split that a pair is in. Its hash is between 0 and 1: valid takes the beginning, test the end.
+    """Returns the split that a training pair is in, by a hash between 0 and 1: valid has the beginning, test the end.
 
     For example, with valid 0.01 and test 0.02 a hash of 0.004 is valid, one of 0.985 is test, all others are train. A
     larger share takes the same sentences, and more.
     """
+    if not data.held_out.valid and not data.held_out.test:
+        return "train"
     place = fingerprint(source, data.source) / 2**64
     return "valid" if place < data.held_out.valid else "test" if place >= 1 - data.held_out.test else "train"
 
@@ -103,52 +117,13 @@ def shares_for(n_pairs: int, data: DataConfig) -> HeldOutConfig:
     )
 
 
-def count_pairs(data: DataConfig) -> int:
-    """Returns how many pairs the training text has. Raises DataError as `read_text` does."""
-    return sum(1 for _ in _pairs(data, "train", LeftOut()))
-
-
-def _pairs(data: DataConfig, split: str, left_out: LeftOut) -> Iterator[Placed]:
-    assert data.files is not None
-    texts = data.files[split]
-    for text in texts if isinstance(texts, tuple) else (texts,):
-        yield from read_text(text, data, left_out)
-
-
-def _checked(
-    pairs: Iterable[Placed], data: DataConfig, left_out: LeftOut, *, is_held_out: bool = False
-) -> Iterator[Placed]:
-    """Yield pairs. Raises DataError for what no rule has left out and a dataset cannot have."""
-    for source, target, place in pairs:
-        if is_too_long(source) or is_too_long(target):
-            assert is_held_out, TOO_LONG
-            raise place.of_long_side(source)
-        if source.strip() and target.strip():
-            yield source, target, place
-        elif data.skip_empty:
-            left_out("empty", source, target, place)
-        else:
-            raise place.of_empty_side(source)
-
-
-def _writer(folder: Path | None, split: str, opened: ExitStack) -> Any:
-    if folder is None:
-        return lambda source, target: None
-    (folder / TEXT).mkdir(exist_ok=True)
-    one, other = (opened.enter_context(open(folder / TEXT / f"{split}.{side}", "wb")) for side in ("source", "target"))
-
-    def write(source: str, target: str) -> None:
-        one.write(f"{source}\n".encode())
-        other.write(f"{target}\n".encode())
-
-    return write
-
-
-def _none_left(split: str, n_left: int, left_out: dict[str, dict[str, Any]], data: DataConfig) -> str:
+def _none_left(
+    split: str, n_left: int, left_out: dict[str, dict[str, Any]], data: DataConfig, *, is_held_out: bool
+) -> str:
     reasons = ", ".join(f"{rule} {found['pairs']:,}" for rule, found in left_out.items())
     of_rules = f" (left out: {reasons})" if reasons else ""
-    if split == "train" or split in (data.files or {}):
-        return f"data.files.{split}: not one pair of sentences{of_rules}; a split needs at least one"
+    if not is_held_out:
+        where = f"data.files.{split}" if data.files else split
+        return f"{where}: not one pair of sentences{of_rules}; a split needs at least one"
     share = f"{getattr(data.held_out, split):g} of {counted(n_left, 'pair')}"
-    remedy = f"raise it, or name files for {split}"
-    return f"data.held_out.{split}: {share}{of_rules} is not one pair; {remedy}"
+    return f"data.held_out.{split}: {share}{of_rules} is not one pair; raise it, or name files for {split}"

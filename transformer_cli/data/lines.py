@@ -1,4 +1,6 @@
-"""Reads lines of text from files, plain, .gz, .bz2 or .xz: UTF-8, split at "\\n" only. Knows nothing of their content.
+"""Reads lines of text from files, plain, .gz, .bz2 or .xz: split at "\\n" only. Knows nothing of their content.
+
+Text is UTF-8, or UTF-16 as Windows writes it.
 
 Never holds the text of a whole file in memory, nor a whole line that is longer than LONGEST_LINE.
 """
@@ -65,36 +67,6 @@ Placed = tuple[str, str, Place]
 """A pair, and where it stands"""
 
 
-def read_pairs(source: Path, target: Path, skip_empty: bool, skip_long: bool, *, quiet: bool = False) -> Pairs:
-    """Yield the pairs of lines of two files, plain or packed. Raises DataError as `open_corpus` describes.
-
-    skip_empty, skip_long: leave out pairs of which a side is empty, or too long, and (unless quiet) count them in a
-    warning.
-    """
-    n_pairs = 0
-    left_out: dict[str, tuple[int, int]] = {}  # reason → how many pairs, and the line of the first
-    for *pair, place in aligned(source, target):
-        if any(map(is_too_long, pair)):
-            if not skip_long:
-                raise place.of_long_side(pair[0])
-            reason = f"a line of {TOO_LONG}"
-        elif not all(side.strip() for side in pair):
-            if not skip_empty:
-                raise place.of_empty_side(pair[0])
-            reason = "an empty side"
-        else:
-            n_pairs += 1
-            yield pair[0], pair[1]
-            continue
-        count, first = left_out.get(reason, (0, place.number))
-        left_out[reason] = (count + 1, first)
-    for reason, (count, first) in left_out.items() if not quiet else ():
-        what = "%s and %s: pairs with %s left out: %d, the first in line %d"
-        log.warning(what, source, target, reason, count, first)
-    if not n_pairs:
-        raise DataError(f"{source} and {target}: not one pair of sentences; a split needs at least one")
-
-
 def aligned(source: Path, target: Path) -> Iterator[Placed]:
     """Yield the lines of two files side by side, whatever is in them. Raises DataError if one of them ends first."""
     with closing(byte_lines(source)) as source_lines, closing(byte_lines(target)) as target_lines:
@@ -129,30 +101,64 @@ def count_lines(path: Path) -> int:
     return sum(1 for _ in byte_lines(path))
 
 
+class Parts(io.RawIOBase):
+    """A stream of parts. What stands before a damaged place can be read."""
+
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self.parts, self.rest = parts, b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self.rest = self.rest or next(self.parts, b"")
+        part, self.rest = self.rest[: len(buffer)], self.rest[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
+class Recoded(Parts):
+    """UTF-16 as UTF-8."""
+
+
 @contextmanager
 def unpacked(path: Path) -> Iterator[io.BufferedReader]:
-    """Open a file, and unpack it if it is packed: its content says so, or else its name. Raises DataError.
+    """Open a file, and unpack it if it is packed: its content says so, or else its name. UTF-16 is read as UTF-8.
 
-    What is damaged or cut off is an error while it is read, inside the block.
+    Raises DataError. What is damaged or cut off is an error while it is read, inside the block.
     """
     packing, remedy = None, "copy it again"
+
+    def parts(file: Any) -> Iterator[bytes]:
+        return iter(lambda: file.read1(1 << 16), b"")
+
     try:
         with open_to_read(path) as file:
             beginning = file.peek(10)
             packing = next((each for each in PACKED.values() if each[1].match(beginning)), None)
             if packing is None and beginning and path.suffix in PACKED:
                 packing, remedy = PACKED[path.suffix], f"copy it again, or take {path.suffix} off its name"
-            yield io.BufferedReader(packing[2](file), 1 << 16) if packing else file  # GzipFile reads lines slowly
+            stream: io.BufferedReader[Any] = io.BufferedReader(Parts(parts(packing[2](file)))) if packing else file
+            if encoding := _wide(stream.peek(4)):
+                texts = codecs.iterdecode(parts(stream), encoding)
+                stream = io.BufferedReader(Recoded(text.encode() for text in texts))
+            yield stream
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: not whole UTF-16 text ({error.reason}); copy it again, or convert it to UTF-8"
+        ) from None
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         if packing is None or getattr(error, "errno", None) is not None:
             raise unreadable(path, error) from None
         raise DataError(f"{path}: not a whole {packing[0]} file ({error}); {remedy}") from None
 
 
-def is_packed(path: Path) -> bool:
-    """Whether a file is packed, so that it takes time to count its lines. Raises DataError."""
-    with unpacked(path) as file:
-        return not isinstance(file.raw, io.FileIO)
+def _wide(beginning: bytes) -> str | None:
+    """Returns the encoding of a file that begins as UTF-16 does: by its mark, or a zero beside each of two letters."""
+    if beginning[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "utf-16"
+    zeros = [byte == 0 for byte in beginning[:4]]
+    return "utf-16-le" if zeros == [False, True] * 2 else "utf-16-be" if zeros == [True, False] * 2 else None
 
 
 def byte_lines(path: Path, most: int = MOST_BYTES) -> Generator[bytes, None, None]:

@@ -5,17 +5,16 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from transformer_cli.config.schema import Config, DataConfig
-from transformer_cli.data.codec import SIDES, Codecs, codec_sums
+from transformer_cli.data.codec import Codecs, codec_sums
 from transformer_cli.data.corpora import Corpus, open_corpus
 from transformer_cli.data.dataset import FORMAT_VERSION, Dataset, read_manifest, shaping_settings, without_places
-from transformer_cli.data.gathering import TEXT
-from transformer_cli.data.lines import byte_lines
+from transformer_cli.data.gathering import gather, gathered
 from transformer_cli.data.notices import warn_of_text
 from transformer_cli.data.subword_corpus import encode_by_subwords
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
@@ -23,7 +22,7 @@ from transformer_cli.data.word_corpus import encode_by_words
 from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.data.writer import count
 from transformer_cli.errors import DataError
-from transformer_cli.system.files import delete, new_folder, sweep, write_json
+from transformer_cli.system.files import new_folder, sweep, write_json
 from transformer_cli.system.locks import exclusive
 from transformer_cli.system.sums import write_sums
 
@@ -98,22 +97,22 @@ def _write_dataset(
     folder: Path, data: DataConfig, corpus: Corpus, codec_dir: Path | None, identity: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Returns the manifest. identity: what it keeps of the fingerprint."""
-    corpus = corpus.gathered(folder)
+    facts_of_text = gather(corpus.splits, data, folder)
+    splits = facts_of_text["splits"]
     encode = encode_by_words if data.tokens == "words" else encode_by_subwords
-    codecs, facts = encode(folder, data, corpus, Codecs.load(codec_dir, data) if codec_dir else None)
+    codecs, facts = encode(folder, data, splits, Codecs.load(codec_dir, data) if codec_dir else None)
     codecs.save(folder)
     manifest = {
         "format_version": FORMAT_VERSION,
         "settings": shaping_settings(data),
         "sources": corpus.sums,
         "vocabulary": {"source": len(codecs.source), "target": len(codecs.target)},
-        "splits": {name: count(folder, name) for name in corpus.splits},
-        "overlap": count_overlap(folder, corpus.splits, codecs),
+        "splits": {name: count(folder, name) for name in splits},
+        "overlap": count_overlap(folder, splits, codecs),
         **facts,
-        **({"cleaning": corpus.facts} if corpus.facts else {}),
+        **({"cleaning": facts_of_text} if corpus.rules or facts_of_text["left_out"] else {}),
         **identity,
     }
-    delete(folder / TEXT)
     warn_of_overlap(manifest)
     warn_of_text(folder, manifest)
     write_json(folder / "manifest.json", manifest)
@@ -165,7 +164,5 @@ def warn_of_overlap(manifest: dict[str, Any]) -> None:
 
 def _contents(folder: Path, split: str, codecs: Codecs) -> Iterator[tuple[int, int]]:
     """Yield a hash of what is read of each side of a split's pairs."""
-    source, target = (byte_lines(folder / f"{split}.{side}.txt") for side in SIDES)
-    with closing(source), closing(target):
-        for one, other in zip(source, target, strict=True):
-            yield hash(codecs.source.content(one.decode())), hash(codecs.target.content(other.decode()))
+    for source, target in gathered(folder, split):
+        yield hash(codecs.source.content(source)), hash(codecs.target.content(target))

@@ -6,13 +6,12 @@ Looks at the first lines of each split. Knows no formats of files and no languag
 import logging
 import re
 from collections.abc import Mapping
-from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from transformer_cli.data.codec import SIDES
-from transformer_cli.data.lines import byte_lines
+from transformer_cli.data.gathering import gathered
 
 LOOKED_AT = 1_000  # lines of each side of each split
 MOST = 0.5  # the share of lines that makes one kind of text of it
@@ -32,7 +31,11 @@ def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
 
     folder, manifest: a dataset's.
     """
-    texts = {(split, side): _first_lines(folder, split, side) for split in manifest["splits"] for side in SIDES}
+    texts = {
+        (split, side): lines
+        for split in manifest["splits"]
+        for side, lines in zip(SIDES, zip(*islice(gathered(folder, split), LOOKED_AT), strict=True), strict=True)
+    }
     formats: dict[str, list[str]] = {}
     for (split, side), lines in texts.items():
         for name, pattern in LOOKS_LIKE.items():
@@ -71,11 +74,6 @@ def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
             if rates[split] > max(0.05, MANY_TIMES * rates["train"]):
                 what = "%s, %s: %.0f %% of the words are unknown, in train %.1f %%: is it text of the same kind?"
                 log.warning(what, split, side, 100 * rates[split], 100 * rates["train"])
-
-
-def _first_lines(folder: Path, split: str, side: str) -> list[str]:
-    with closing(byte_lines(folder / f"{split}.{side}.txt")) as found:
-        return [line.decode().rstrip("\n") for line in islice(found, LOOKED_AT)]
 
 
 def _shared(parts: set[str], others: set[str]) -> float:

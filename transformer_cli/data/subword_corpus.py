@@ -3,7 +3,7 @@
 The training split is read twice. Memory holds the sample, whose size is bounded.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.codec import Codecs, SubwordCodec
-from transformer_cli.data.corpora import Corpus
+from transformer_cli.data.gathering import gathered
 from transformer_cli.data.lines import Pairs
 from transformer_cli.data.reading import lower, normalized
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION, learn_pieces
@@ -26,33 +26,32 @@ MOST_CHARACTERS = 50_000_000  # the same, both sides together
 
 
 def encode_by_subwords(
-    folder: Path, data: DataConfig, corpus: Corpus, given: Codecs | None = None
+    folder: Path, data: DataConfig, splits: Mapping[str, int], given: Codecs | None = None
 ) -> tuple[Codecs, dict[str, Any]]:
-    """Learn both codecs from the training split, unless they are given, and write every split of the corpus.
+    """Learn both codecs from the training split, unless they are given, and write the ids of every split.
 
-    Returns the codecs, and what the manifest keeps of the tokenising. Raises ConfigError if SentencePiece cannot learn
+    splits: how many pairs each has, whose text `gather` has written into the folder. Returns the codecs, and what the
+    manifest keeps of the tokenising. Raises ConfigError if SentencePiece cannot learn
     so many pieces from the text, or so few.
     """
-    training = corpus.splits["train"]()
     if given is None:
-        source, target = _learn(sample(training, data, size=corpus.sizes.get("train")), data)
-        training = corpus.splits["train"](quiet=True)
+        source, target = _learn(sample(gathered(folder, "train"), data, size=splits["train"]), data)
     else:
         source, target = (codec for codec in (given.source, given.target) if isinstance(codec, SubwordCodec))
-    for name in corpus.splits:
-        with writing(folder, name, corpus.sizes.get(name)) as add:
-            for texts in chunks(training if name == "train" else corpus.splits[name]()):
+    for name, size in splits.items():
+        with writing(folder, name, size) as add:
+            for texts in chunks(gathered(folder, name)):
                 sides = [codec.encode_all(lines) for codec, lines in zip((source, target), texts, strict=True)]
                 ids = [np.fromiter(chain.from_iterable(side), np.int32) for side in sides]
-                add(texts, ids, [np.array([len(line) for line in side], np.int64) for side in sides])
+                add(ids, [np.array([len(line) for line in side], np.int64) for side in sides])
     tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION, "algorithm": data.subwords.algorithm}
     return Codecs(source, target), {"tokenizer": tokenizer}
 
 
-def sample(pairs: Pairs, data: DataConfig, *, size: int | None) -> list[Pair]:
+def sample(pairs: Pairs, data: DataConfig, *, size: int) -> list[Pair]:
     """Returns all pairs of a text as they are read, or if these are too many, every second one, every fourth one, …
 
-    size: about how many pairs there are, if that is known.
+    size: how many pairs there are.
     """
     kept: list[Pair] = []
     every, n_characters = 1, 0

@@ -5,9 +5,7 @@ counted, one pass over the ids on disk turns them into the final ones. Memory ho
 """
 
 import logging
-from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +13,10 @@ import numpy as np
 
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.codec import SIDES, Codecs, WordCodec
-from transformer_cli.data.corpora import Corpus
+from transformer_cli.data.gathering import gathered
 from transformer_cli.data.reading import lower, normalized
 from transformer_cli.data.vocabulary import SPECIALS, Vocabulary, import_torchtext
-from transformer_cli.data.word_cutting import Chunk, Pair, Texts, cutting
+from transformer_cli.data.word_cutting import Chunk, cutting
 from transformer_cli.data.words import SPACY_VERSION, Joins, learn_joins
 from transformer_cli.data.writer import blocks, renumber, writing
 from transformer_cli.system.cores import available_cores
@@ -32,35 +30,34 @@ JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; 
 
 
 def encode_by_words(
-    folder: Path, data: DataConfig, corpus: Corpus, given: Codecs | None = None
+    folder: Path, data: DataConfig, splits: Mapping[str, int], given: Codecs | None = None
 ) -> tuple[Codecs, dict[str, Any]]:
-    """Make both codecs from the training split, unless they are given, and write every split of the corpus.
+    """Make both codecs from the training split, unless they are given, and write the ids of every split.
 
-    Returns the codecs, and what the manifest keeps of the tokenising.
+    splits: how many pairs each has, whose text `gather` has written into the folder. Returns the codecs, and what the
+    manifest keeps of the tokenising.
     """
-    pairs = corpus.splits["train"]()
-    first = list(islice(pairs, FEW + 1))
-    processes = min(available_cores(), MOST_WORKERS) if len(first) > FEW else 1
+    processes = min(available_cores(), MOST_WORKERS) if splits["train"] > FEW else 1
     n_sentences = n_restored = 0
     with cutting((data.source, data.target, data.lowercased), processes) as cut:
-        training, left = chain(first, pairs), list(corpus.splits)
+        left = dict(splits)
         if given is None:
             import_torchtext()  # while the workers start
-            source, target = _learn(
-                folder, data, _cut(cut, training, normalized, normalized), corpus.sizes.get("train")
-            )
-            left.remove("train")
+            pairs = ((normalized(one), normalized(other)) for one, other in gathered(folder, "train"))
+            source, target = _learn(folder, data, cut(pairs), left.pop("train"))
         else:
             source, target = (codec for codec in (given.source, given.target) if isinstance(codec, WordCodec))
-        read = [lambda line, codec=codec: codec.reader.read(line).text for codec in (source, target)]
-        for name in left:
-            with writing(folder, name, corpus.sizes.get(name)) as add:
-                for texts, chunk in _cut(cut, training if name == "train" else corpus.splits[name](), *read):
+        for name, size in left.items():
+            pairs = (
+                (source.reader.read(one).text, target.reader.read(other).text) for one, other in gathered(folder, name)
+            )
+            with writing(folder, name, size) as add:
+                for chunk in cut(pairs):
                     ids = [
                         np.array(codec.vocabulary.encode(side.forms), np.int32)[side.ids]
                         for codec, side in zip((source, target), chunk.sides, strict=True)
                     ]
-                    add(texts, ids, [side.lengths for side in chunk.sides])
+                    add(ids, [side.lengths for side in chunk.sides])
                     if name == "valid":
                         n_sentences += len(chunk)
                         n_restored += sum(
@@ -73,36 +70,19 @@ def encode_by_words(
     }
 
 
-def _cut(
-    cut: Callable[[Iterable[Pair]], Iterator[Chunk]], pairs: Iterable[Pair], *read: Callable[[str], str]
-) -> Iterator[tuple[Texts, Chunk]]:
-    """Yield the texts of a chunk as they were written, and the chunk, whose texts are as two functions read them."""
-    written = deque[Pair]()
-
-    def as_read() -> Iterator[Pair]:
-        for pair in pairs:
-            written.append(pair)
-            yield read[0](pair[0]), read[1](pair[1])
-
-    for chunk in cut(as_read()):
-        yield tuple(zip(*(written.popleft() for _ in range(len(chunk))), strict=True)), chunk
-
-
-def _learn(
-    folder: Path, data: DataConfig, chunks: Iterable[tuple[Texts, Chunk]], size: int | None
-) -> tuple[WordCodec, WordCodec]:
+def _learn(folder: Path, data: DataConfig, chunks: Iterable[Chunk], size: int) -> tuple[WordCodec, WordCodec]:
     """Write the training split; returns the codecs learned from it, of the source and of the target."""
     known: list[dict[str, int]] = [{}, {}]  # for each side: word form → provisional id
     if data.joint_vocabulary:
         known[1] = known[0]
     neighbours, n_sentences = [], 0  # which target tokens stand side by side, by their provisional ids
     with writing(folder, "train", size) as add:
-        for texts, chunk in chunks:
+        for chunk in chunks:
             ids = [
                 np.array([forms.setdefault(form, len(forms)) for form in side.forms], np.int32)[side.ids]
                 for forms, side in zip(known, chunk.sides, strict=True)
             ]
-            add(texts, ids, [side.lengths for side in chunk.sides])
+            add(ids, [side.lengths for side in chunk.sides])
             ends = np.cumsum(chunk.sides[1].lengths[: JOIN_SENTENCES - n_sentences])
             if len(ends):
                 left = np.delete(np.arange(ends[-1]), ends - 1)  # all tokens but the last of each sentence

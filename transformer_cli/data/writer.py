@@ -1,6 +1,6 @@
-"""Writes the files that dataset.py reads: raw text, ids and offsets, chunk by chunk. Knows no vocabularies.
+"""Writes the ids and offsets that dataset.py reads, chunk by chunk. Knows no vocabularies.
 
-Never holds the text or the ids of a whole split in memory.
+Never holds the ids of a whole split in memory.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,33 +13,30 @@ from numpy.typing import NDArray
 
 from transformer_cli.data.codec import SIDES
 from transformer_cli.data.vocabulary import UNK
-from transformer_cli.data.word_cutting import Texts
 from transformer_cli.system import progress
 
 BLOCK = 1 << 20  # ids held in memory while they are counted or renumbered
 
-Add = Callable[[Texts, Sequence[NDArray[np.int32]], Sequence[NDArray[np.int64]]], None]
-"""Writes a chunk: its texts and, of each side, ids (tokens,), all sentences end to end, and lengths (sentences,)"""
+Add = Callable[[Sequence[NDArray[np.int32]], Sequence[NDArray[np.int64]]], None]
+"""Writes a chunk: of each side, its ids (tokens,), all sentences end to end, and lengths (sentences,)"""
 
 
 @contextmanager
-def writing(folder: Path, name: str, size: int | None) -> Iterator[Add]:
-    """Write a split; its files are whole when the block ends. size: about how many pairs there will be, if known."""
+def writing(folder: Path, name: str, size: int) -> Iterator[Add]:
+    """Write a split of `size` pairs; its files are whole when the block ends."""
     stems = [f"{folder / name}.{side}" for side in SIDES]
     all_lengths = [[np.zeros(1, np.int64)] for _ in SIDES]
     with ExitStack() as opened:
-        text_files = [opened.enter_context(open(f"{stem}.txt", "wb")) for stem in stems]
         id_files = [opened.enter_context(open(f"{stem}.ids.npy", "wb")) for stem in stems]
         bar = opened.enter_context(progress.bar(f"prepare {name}", size, " sentences"))
         for file in id_files:
             _write_header(file, 0)
 
-        def add(texts: Texts, ids: Sequence[NDArray[np.int32]], lengths: Sequence[NDArray[np.int64]]) -> None:
+        def add(ids: Sequence[NDArray[np.int32]], lengths: Sequence[NDArray[np.int64]]) -> None:
             for side in range(len(SIDES)):
-                text_files[side].write("".join(f"{text}\n" for text in texts[side]).encode())
                 id_files[side].write(ids[side].tobytes())
                 all_lengths[side].append(lengths[side])
-            bar.update(len(texts[0]))
+            bar.update(len(lengths[0]))
 
         yield add
         for stem, file, found in zip(stems, id_files, all_lengths, strict=True):

@@ -9,8 +9,8 @@ from transformer_cli.config.commented import as_commented_yaml
 from transformer_cli.config.load import load_config, with_paths_from
 from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Rule, Shapes, fields_that_shape
 from transformer_cli.data.codec import SIDES
-from transformer_cli.data.formats import paired, require_files, unpacked_name
-from transformer_cli.data.gathering import count_pairs, shares_for
+from transformer_cli.data.formats import count_pairs, paired, require_files, unpacked_name
+from transformer_cli.data.gathering import shares_for
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, find_run
 
@@ -81,7 +81,7 @@ def config_for(
     config = load()
     if not is_new:
         return config, place
-    n_pairs = count_pairs(config.data)
+    n_pairs = count_pairs(paired(files, data), config.data)
     shares = shares_for(n_pairs, config.data).model_dump()
     if like:
         of_run = Run.open(find_run(like, runs_dir)).config.data.held_out

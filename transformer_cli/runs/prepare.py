@@ -5,6 +5,7 @@ from typing import Any
 
 from transformer_cli.config.schema import Config, DataConfig
 from transformer_cli.data.corpora import open_corpus
+from transformer_cli.data.gathering import gather
 from transformer_cli.data.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, differing_codecs, find_run
@@ -21,13 +22,8 @@ def prepare(
 
 
 def survey(config: Config) -> dict[str, Any]:
-    """Returns what `gather` would read and leave out, and writes nothing. Raises as `open_corpus`; ConfigError if the
-    text is taken as it is.
-    """
-    gather = open_corpus(config.data).gather
-    if gather is None:
-        raise ConfigError("--dry-run shows what is left out of FILEs, or by data.clean; this text is taken as it is")
-    return gather(None)
+    """Returns what `gather` would read and leave out, and writes nothing. Raises as `open_corpus` and `gather`."""
+    return gather(open_corpus(config.data).splits, config.data, None)
 
 
 def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:

@@ -36,19 +36,26 @@ def dataset(folder: Path, out: str) -> Dataset:
     return Dataset.open(folder / out.split("\n")[0])
 
 
-def test_prepare_files_writes_a_config_with_which_training_goes_on(tfm: Tfm, files: Path) -> None:
+@pytest.mark.parametrize("name", ["memory.tsv", "memory.csv", "memory.jsonl"])
+def test_prepare_files_writes_a_config_with_which_training_goes_on(tfm: Tfm, files: Path, name: str) -> None:
+    pairs = [line.split("\t") for line in (files / "memory.tsv").read_text(encoding="utf-8").splitlines()]
+    if name == "memory.csv":
+        rows = "".join(f'"{source}";"{target}"\r\n' for source, target in [("Source", "Target"), *pairs])
+        (files / name).write_bytes(rows.encode("utf-16"))
+    elif name == "memory.jsonl":
+        objects = ({"translation": {"en": target, "de": source}} for source, target in pairs)
+        (files / name).write_text("".join(f"{json.dumps(each)}\n" for each in objects), encoding="utf-8")
     share = "data.held_out={valid: 0.1, test: 0.1}"
-    code, out, err = tfm("prepare", "memory.tsv", *LANGUAGES, *sets(share, *SMALL), cwd=files)
+    code, out, err = tfm("prepare", name, *LANGUAGES, *sets(share, *SMALL), cwd=files)
     assert code == 0, err
     assert out.endswith("wrote memory.yaml; next: tfm train --config memory.yaml\n")
     text = (files / "memory.yaml").read_text(encoding="utf-8")
-    assert "\n    train: [memory.tsv]\n" in text.replace("\n      - ", " [").replace("memory.tsv\n", "memory.tsv]\n")
+    assert f"\n    train: [{name}]\n" in text.replace("\n      - ", " [").replace(f"{name}\n", f"{name}]\n")
     assert str(files) not in text  # paths are relative, so the folder can be moved
     made = dataset(files, out)
     assert sum(made.manifest["cleaning"]["splits"].values()) == 200
-    assert (made.folder / "left-out.tsv.gz").is_file()
-    assert not (made.folder / "text").exists()
-    again = tfm("prepare", "memory.tsv", *LANGUAGES, cwd=files)
+    assert not (made.folder / "left-out.tsv.gz").exists()  # nothing was left out
+    again = tfm("prepare", name, *LANGUAGES, cwd=files)
     assert (again[0], again[1].split("\n")[0]) == (0, out.split("\n")[0])
     assert "nothing has changed" in again[2]
     assert (files / "memory.yaml").read_text(encoding="utf-8") == text
@@ -99,8 +106,8 @@ def test_prepare_files_dry_run_shows_the_funnel_and_writes_nothing(tfm: Tfm, fil
     assert sorted(files.iterdir()) == before
     code, out, _ = tfm("prepare", "memory.tsv", *LANGUAGES, *share, "--dry-run", "--json", cwd=files)
     assert json.loads(out)["left_out"]["markup"]["pairs"] == 2
-    code, _, err = tfm("prepare", "--dry-run", "--config", "demo-captions", cwd=files)
-    assert (code, "this text is taken as it is" in err) == (1, True)
+    code, out, err = tfm("prepare", "--dry-run", "--config", "demo-captions", cwd=files)
+    assert out.split() == ["12,000", "pairs", "read", "12,000", "train", "500", "valid", "500", "test"], err
 
 
 def test_prepare_config_with_lists_of_files_cleans_only_if_told(tfm: Tfm, files: Path) -> None:
@@ -115,6 +122,7 @@ def test_prepare_config_with_lists_of_files_cleans_only_if_told(tfm: Tfm, files:
     assert sizes == {"train": 231, "valid": 40, "third": 200}
     rules = sets("data.clean=[copies, held_out]")
     cleaned = dataset(files, tfm("prepare", "--config", "own.yaml", *rules, cwd=files)[1])
+    assert (cleaned.folder / "left-out.tsv.gz").is_file()
     left_out = {rule: found["pairs"] for rule, found in cleaned.manifest["cleaning"]["left_out"].items()}
     assert left_out == {"copies": 1, "held_out": 200}  # the third split is in the training text
     assert cleaned.manifest["overlap"] == {split: {"pairs": 0, "sources": 0} for split in ("valid", "third")}
@@ -129,7 +137,7 @@ def test_prepare_config_with_lists_of_files_cleans_only_if_told(tfm: Tfm, files:
         (["memory.tsv", *LANGUAGES, "--name", "a/b"], "--name a/b: name: 'a/b' cannot name a run"),
         (["memory.tsv", *LANGUAGES, "--name", "other"], "other.yaml is there already, and is about other"),
         (["none.tsv", *LANGUAGES], "FILE: none.tsv: no such file; correct the path; text is read several times"),
-        (["memory.tsv", *LANGUAGES, "--columns", "1,4"], ": line 1 has 2 columns, but column 4 is wanted (0 pairs"),
+        (["memory.tsv", *LANGUAGES, "--columns", "1,4"], ": line 1 has 2 columns, but column 4 is wanted; mend"),
         (["train.de", *LANGUAGES], "train.de: the same text in en is not given; name it too"),
         (["--columns", "1,2"], "--columns 1,2 is about FILEs; name them, or use --set"),
     ],

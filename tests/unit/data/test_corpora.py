@@ -11,6 +11,7 @@ import pytest
 
 from transformer_cli.config.schema import DataConfig, FilePair
 from transformer_cli.data.corpora import open_corpus, read_captions
+from transformer_cli.data.gathering import gather, gathered
 from transformer_cli.errors import DataError
 
 
@@ -27,24 +28,29 @@ def own(tmp_path: Path, *, skip_empty: bool = False, **contents: str | bytes) ->
 
 
 def read(data: DataConfig, split: str = "train") -> list[tuple[str, str]]:
-    return list(open_corpus(data).splits[split]())
+    return [(source, target) for source, target, _ in open_corpus(data).splits[split](lambda *_: None)]
+
+
+def write(data: DataConfig, folder: Path) -> dict[str, Any]:
+    return gather(open_corpus(data).splits, data, folder)
 
 
 def test_own_files_give_splits_in_order_and_sums_without_paths(tmp_path: Path) -> None:
     data = own(tmp_path, news_source="n\n", news_target="N\n", train_source="a\nb\n", train_target="A\nB\n")
     assert data.files is not None
     shuffled = {split: data.files[split] for split in ("news", "valid", "train")}
-    corpus = open_corpus(data.model_copy(update={"files": {**shuffled, "again": data.files["news"]}}))
-    assert {split: list(new_pass()) for split, new_pass in corpus.splits.items()} == {
+    data = data.model_copy(update={"files": {**shuffled, "again": data.files["news"]}})
+    corpus = open_corpus(data)
+    assert {split: read(data, split) for split in corpus.splits} == {
         "train": [("a", "A"), ("b", "B")],
         "valid": [("one", "one")],
         "news": [("n", "N")],
         "again": [("n", "N")],
     }
-    assert list(corpus.splits) == ["train", "valid", "news", "again"]
+    sizes = {"train": 2, "valid": 1, "news": 1, "again": 1}  # in this order, whatever that of the files is
+    assert list(write(data, tmp_path)["splits"].items()) == list(sizes.items())
     assert set(corpus.sums) == {f"{split}.{side}" for split in corpus.splits for side in ("source", "target")}
     assert corpus.sums["train.source"] == hashlib.sha256(b"a\nb\n").hexdigest()
-    assert corpus.sizes == {"train": 2, "valid": 1, "news": 1, "again": 1}
 
 
 def test_own_files_may_be_gzip_on_one_side(tmp_path: Path) -> None:
@@ -55,7 +61,6 @@ def test_own_files_may_be_gzip_on_one_side(tmp_path: Path) -> None:
     pair = FilePair(source=packed, target=tmp_path / "train.target")
     data = data.model_copy(update={"files": {**data.files, "train": pair}})
     assert read(data) == [("a", "A"), ("b", "B")]
-    assert set(open_corpus(data).sizes) == {"valid"}  # what is packed is not counted
 
 
 @pytest.mark.parametrize(("split", "side"), [("train", "source"), ("valid", "target"), ("news", "source")])
@@ -67,41 +72,35 @@ def test_an_own_file_that_is_not_there(tmp_path: Path, split: str, side: str) ->
         open_corpus(data)
 
 
-def test_an_empty_side_is_refused_or_skipped_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_side_is_refused_or_skipped_and_counted(tmp_path: Path) -> None:
     sides: dict[str, Any] = {"train_source": "a\n\nc\nd\n", "train_target": "A\nB\n \nD\n"}
     with pytest.raises(DataError, match=r"train\.source: line 2 is empty"):
-        read(own(tmp_path, **sides))
-    new_pass = open_corpus(own(tmp_path, skip_empty=True, **sides)).splits["train"]
-    assert list(new_pass()) == [("a", "A"), ("d", "D")]
-    source, target = tmp_path / "train.source", tmp_path / "train.target"
-    assert caplog.messages == [f"{source} and {target}: pairs with an empty side left out: 2, the first in line 2"]
+        write(own(tmp_path, **sides), tmp_path)
+    facts = write(own(tmp_path, skip_empty=True, **sides), tmp_path)
+    assert list(gathered(tmp_path, "train")) == [("a", "A"), ("d", "D")]
+    examples = [[f"{tmp_path}/train.source: line 2", "", "B"], [f"{tmp_path}/train.source: line 3", "c", " "]]
+    assert facts["left_out"] == {"empty": {"pairs": 2, "examples": examples}}
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_a_long_pair_is_left_out_of_training_and_refused_elsewhere(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, side: str
-) -> None:
-    contents: dict[str, Any] = {}
+def test_a_long_pair_is_left_out_of_training_and_refused_elsewhere(tmp_path: Path, side: str) -> None:
+    long, short = {side: f"one\n{'a' * 4001}\n"}, {"target" if side == "source" else "source": "one\ntwo\n"}
     for split in ("train", "valid", "news"):
-        contents[f"{split}_{side}"] = f"one\n{'a' * 4001}\n"
-        contents[f"{split}_{'target' if side == 'source' else 'source'}"] = "one\ntwo\n"
-    data = own(tmp_path, **contents)
-    assert read(data) == [("one", "one")]
-    assert caplog.messages == [
-        f"{tmp_path}/train.source and {tmp_path}/train.target: pairs with a line of more than 4,000 characters left "
-        "out: 1, the first in line 2"
-    ]
-    for split in ("valid", "news"):
+        contents: dict[str, Any] = {f"{split}_{name}": text for name, text in {**long, **short}.items()}
+        data = own(tmp_path, **contents)
+        if split == "train":
+            assert write(data, tmp_path)["left_out"]["too long"]["pairs"] == 1
+            assert list(gathered(tmp_path, "train")) == [("one", "one")]
+            continue
         with pytest.raises(DataError, match=rf"^{tmp_path}/{split}\.{side}: line 2 has more than 4,000 characters; "):
-            read(data, split)
+            write(data, tmp_path)
 
 
 @pytest.mark.parametrize(("split", "text"), [("train", ""), ("valid", ""), ("train", "\n \n")])
 def test_a_split_without_a_pair(tmp_path: Path, split: str, text: str) -> None:
     data = own(tmp_path, skip_empty=True, **{f"{split}_source": text, f"{split}_target": text})
-    message = rf"^{tmp_path}/{split}\.source and {tmp_path}/{split}\.target: not one pair of sentences; a split needs"
-    with pytest.raises(DataError, match=message):
-        read(data, split)
+    with pytest.raises(DataError, match=rf"^data\.files\.{split}: not one pair of sentences.*; a split needs"):
+        write(data, tmp_path)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
@@ -111,8 +110,8 @@ def test_a_pass_dropped_half_way_closes_its_files(tmp_path: Path, suffix: str) -
     path.write_bytes(gzip.compress(text) if suffix else text)
     pair = {"source": path, "target": path}
     data = DataConfig.model_validate({"corpus": "files", "files": {"train": pair, "valid": pair}})
-    pairs = open_corpus(data).splits["train"]()
-    assert next(pairs) == ("a", "a")
+    pairs = open_corpus(data).splits["train"](lambda *_: None)
+    assert next(pairs)[:2] == ("a", "a")
     del pairs
     gc.collect()  # an open file would be a ResourceWarning, and so an error
 
@@ -120,10 +119,10 @@ def test_a_pass_dropped_half_way_closes_its_files(tmp_path: Path, suffix: str) -
 def test_no_pass_holds_a_file_in_memory(tmp_path: Path) -> None:
     n_lines = 50_000
     data = own(tmp_path, train_source="a sentence of thirty letters...\n" * n_lines, train_target="b\n" * n_lines)
-    new_pass = open_corpus(data).splits["train"]
+    corpus = open_corpus(data)
     tracemalloc.start()
     try:
-        assert sum(1 for _ in new_pass()) == n_lines
+        assert gather(corpus.splits, data, tmp_path)["splits"]["train"] == n_lines
         assert tracemalloc.get_traced_memory()[1] < 1_000_000  # bytes; the file has 1.6 million
     finally:
         tracemalloc.stop()
@@ -140,13 +139,13 @@ def test_a_folder_for_multi30k_is_ignored_elsewhere_and_said(tmp_path: Path, cap
 @pytest.mark.parametrize(("source", "target"), [("de", "en"), ("en", "de")])
 def test_captions_come_in_either_direction_with_one_sum(source: str, target: str) -> None:
     settings = {"corpus": "captions", "source": source, "target": target, "captions": {"sentences": 100}}
-    corpus = open_corpus(DataConfig.model_validate(settings))
+    data = DataConfig.model_validate(settings)
+    corpus = open_corpus(data)
     written = read_captions(100)
     step = 1 if source == "de" else -1
-    assert [(split, list(new_pass())) for split, new_pass in corpus.splits.items()] == [
+    assert [(split, read(data, split)) for split in corpus.splits] == [
         (split, [pair[::step] for pair in written[split]]) for split in ("train", "valid", "test")
     ]
-    assert corpus.sizes == {split: len(pairs) for split, pairs in written.items()}
     text = "".join(f"{split}\t{de}\t{en}\n" for split, pairs in written.items() for de, en in pairs)
     assert corpus.sums == {"captions": hashlib.sha256(text.encode()).hexdigest()}
 

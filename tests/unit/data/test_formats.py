@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from transformer_cli.config.schema import DataConfig, FilePair
-from transformer_cli.data.formats import WITHOUT, paired, read_text
+from transformer_cli.data.formats import WITHOUT, paired, read_texts
 from transformer_cli.data.lines import Place
 from transformer_cli.errors import DataError
 
@@ -23,7 +23,7 @@ CSV = 'id;de;en\n1;Ein Hund.;"A dog."\n2;"Zwei  Männer 😀";Two men, one dog\n
 NESTED = "".join(json.dumps({"id": 1, "translation": {"en": en, "de": de}}) + "\n" for de, en in PAIRS)
 FLAT = "".join(json.dumps({"source": de, "target": en}, ensure_ascii=False) + "\n\n" for de, en in PAIRS)
 UNITS = """<tu><tuv xml:lang="EN-us"><seg>A dog.</seg></tuv><tuv xml:lang="fr"><seg>x</seg></tuv>
-<tuv XML:LANG="DE-DE"><prop type="p">y</prop>
+<tuv LANG="DE-DE"><prop type="p">y</prop>
 <seg>Ein <bpt i="1">&lt;b&gt;</bpt>Hund<ept i="1">&lt;/b&gt;</ept>.</seg></tuv></tu>
 <tu><tuv xml:lang="fr"><seg>x</seg></tuv><tuv xml:lang="de"><seg>y</seg></tuv></tu>
 <tu><tuv lang="de"><seg>Zwei  <hi>Männer</hi><ph>{0}<sub>z</sub></ph> &#x1F600;</seg></tuv>
@@ -49,7 +49,7 @@ def places(path: Path, left_out: list[tuple[str, str]] | None = None, **more: An
         if left_out is not None:
             left_out.append((rule, str(place)))
 
-    for source, target, place in read_text(path, settings(**more), leave_out):
+    for source, target, place in read_texts([path], settings(**more), leave_out):
         yield source, target, str(place).removeprefix(f"{path}: ")
 
 
@@ -71,6 +71,23 @@ def test_read_text_any_format_and_packing_gives_the_pairs(read: Read, content: s
     assert [pair for *pair, _ in read(pack(content.encode()))] == [list(pair) for pair in PAIRS]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("content", [TSV, CSV, NESTED, FLAT])
+def test_read_text_utf_16_of_any_format_gives_the_pairs(read: Read, content: str, encoding: str) -> None:
+    text = content.replace("\n", "\r\n").encode(encoding)
+    assert [pair for *pair, _ in read(text)] == [list(pair) for pair in PAIRS]
+    with pytest.raises(
+        DataError, match=r"not whole UTF-16 text \(truncated data\); copy it again, or .* \(\d pairs? bef"
+    ):
+        read(text[:-1])
+
+
+def test_read_text_unicode_text_of_excel_has_quoted_cells(read: Read) -> None:
+    content = 'de\ten\n"Ein ""Hund"", der"\t"a\nb"\n'
+    assert read(content.encode("utf-16")) == [('Ein "Hund", der', "a b", "line 2")]
+    assert read('"a" b\t"c"\n') == [('"a" b', '"c"', "line 1")]  # elsewhere, quotes between tabs are text
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
 def test_read_text_tmx_encodings_give_the_pairs_and_count_other_units(tmp_path: Path, encoding: str) -> None:
     path, left_out = tmp_path / "memory.xml", list[tuple[str, str]]()
@@ -80,6 +97,13 @@ def test_read_text_tmx_encodings_give_the_pairs_and_count_other_units(tmp_path: 
     assert left_out == [(WITHOUT, f"{path}: unit 2")]
 
 
+def test_read_text_tmx_with_a_style_sheet_another_encoding_and_entities_gives_the_pairs(read: Read) -> None:
+    content = TMX.replace("ENC", "UTF-16").replace("?>\n", "?>\n<?xml-stylesheet href='a.xsl'?>\n", 1)
+    content = content.replace('"tmx14.dtd"', '"tmx14.dtd" [<!ENTITY quot2 "&#34;"><!ENTITY hund "Hund">]')
+    content = content.replace(">Hund<", ">&hund;<").replace("A dog.", "A &quot2;dog.")
+    assert read(content)[0] == ("Ein Hund.", 'A "dog.', "unit 1")
+
+
 @pytest.mark.parametrize(
     ("content", "more"),
     [
@@ -87,11 +111,15 @@ def test_read_text_tmx_encodings_give_the_pairs_and_count_other_units(tmp_path: 
         ("target\tx\tsource\nc\ty\tb\n", {}),
         ("0.5\tb\tc\n", {"columns": [2, 3]}),
         ("score\tsrc_text\ttext\n0.5\tb\tc\n", {"columns": ["src_text", "text"]}),
-        ('"x"\n', {"name": "a.csv", "columns": [1, 1]}),
+        ("Source Text;x;target_text\nb;y;c\n", {}),
+        ("sep=;\r\nDE;EN\r\nb;c\r\n", {}),
+        ("b;c\n", {"name": "a.csv"}),
+        ("b,c\n", {"name": "a.csv"}),
+        ("b\n", {"name": "a.csv", "columns": [1, 1]}),
     ],
 )
 def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: str, more: dict[str, Any]) -> None:
-    expected = [("x", "x")] if "name" in more else [("b", "c")]
+    expected = [("b", "b" if more.get("columns") == [1, 1] else "c")]
     assert [(source, target) for source, target, _ in read(content, **more)] == expected
 
 
@@ -109,7 +137,7 @@ def test_read_text_csv_cells_with_quotes_and_line_breaks_come_on_one_line(read: 
         (b"%PDF-1.7", "a", "a PDF; export"),
         (b"<?xml version='1.0'?><xliff/>", "a", "XML or HTML, but not TMX"),
         (b"one column\n", "a", "text of one column"),
-        (b"a\tb\nc\n", "a", "line 2 has 1 column, but column 2 is wanted (1 pair before that)"),
+        (b"a\tb\nc\n", "a", "line 2 has 1 column, but column 2 is wanted; mend the line, or name other"),
         (b"a\tb\nc\td\xff\n", "a", "line 2: byte 4 of the line is 0xff, which is not UTF-8"),
         (b"a\tb\n" + b"c" * 1_100_000, "a", "line 2 has more than 1,048,576 bytes"),
         (b'de,en\na,b\n"c', "a", "line 3: not CSV: unexpected end of data; correct its quotes (1 pair before that)"),
@@ -119,10 +147,10 @@ def test_read_text_csv_cells_with_quotes_and_line_breaks_come_on_one_line(read: 
         (b'{"de": "\\ud83d", "en": "b"}\n', "a", "line 1: half a surrogate pair"),
         (b'[{"de": "a"}]', "a", "line 1: not an object"),
         (b'{"de": ' + b"[" * 100_000, "a", "line 1: not JSON: "),
-        (TMX.replace("ENC", "klingon").encode(), "a", "line 1: "),
-        (TMX.replace("ENC", "UTF-8").replace("A dog.", "A &dog;").encode(), "a", "line 4: &dog; is an unknown entity"),
-        (b"<tmx>" + b"<a>" * 1_000, "a", "line 1: more than 100 elements inside each other"),
-        (b"<tmx><!--" + b" " * (17 << 20), "a", "line 1: no element ends within 16,777,216 bytes"),
+        (TMX.replace("ENC", "klingon").encode(), "a", "not XML: unknown encoding: klingon; mend it, or convert"),
+        (TMX.replace("ENC", "UTF-8").replace("A dog.", "A &dog;").encode(), "a", "not XML: undefined entity &dog;: li"),
+        (b"<tmx>" + b"<a>" * 1_000, "a", "more than 4,194,304 bytes in a unit, or 100 elements inside each other"),
+        (b"<tmx><!--" + b" " * (5 << 20), "a", "more than 4,194,304 bytes in a unit, or"),
         (gzip.compress(TSV.encode() * 50, mtime=0)[:-9], "a", "not a whole gzip file (Compressed file ended"),
         (b"not gzip", "a.tsv.gz", "not a whole gzip file (Not a gzipped file"),
     ],
@@ -138,7 +166,7 @@ def test_read_text_entities_of_a_document_are_refused_before_they_grow(read: Rea
     laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
     unit = '<tu><tuv lang="de"><seg>&l11;</seg></tuv></tu>'
     bomb = f'<!DOCTYPE tmx [<!ENTITY l0 "ha">{laughs}]><tmx><body>{unit}</body></tmx>'
-    with pytest.raises(DataError, match=r"line 1: declares an entity; TMX needs none: take it out \(0 pairs"):
+    with pytest.raises(DataError, match=r"text: declares an entity that is more than a short text; TMX needs none"):
         read(bomb)
 
 
@@ -179,7 +207,7 @@ def test_read_text_tmx_as_one_of_two_files_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.tmx"
     path.write_text(TMX.replace("ENC", "UTF-8"), encoding="utf-8")
     with pytest.raises(DataError, match=rf"^{path}: a TMX file has both sides; name it alone"):
-        list(read_text(FilePair(source=path, target=path), settings(), lambda *_: None))
+        list(read_texts([FilePair(source=path, target=path)], settings(), lambda *_: None))
 
 
 # Files of one side each

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from transformer_cli.config.schema import DataConfig, Rule
+from transformer_cli.data import gathering
 from transformer_cli.data.cleaning import Seen, fingerprint
 from transformer_cli.data.corpora import open_corpus, read_captions
-from transformer_cli.data.gathering import LEFT_OUT, TEXT, gather, shares_for, split_of
+from transformer_cli.data.gathering import LEFT_OUT, gathered, shares_for, split_of
 from transformer_cli.errors import DataError
 
 Gathered = Callable[..., dict[str, Any]]
@@ -50,11 +51,8 @@ def config(tmp_path: Path) -> Callable[..., DataConfig]:
     return of_pairs
 
 
-def written(folder: Path, split: str) -> list[tuple[str, str]]:
-    sides = [
-        (folder / TEXT / f"{split}.{side}").read_text(encoding="utf-8").split("\n") for side in ("source", "target")
-    ]
-    return list(zip(*sides, strict=True))[:-1]
+def gather(data: DataConfig, folder: Path | None) -> dict[str, Any]:
+    return gathering.gather(open_corpus(data).splits, data, folder)
 
 
 def dirty() -> list[tuple[str, str]]:
@@ -73,7 +71,7 @@ def test_gather_each_rule_leaves_out_what_was_planted_for_it_and_nothing_else(
     assert counts == {rule: len(planted) for rule, planted in PLANTED.items()}
     assert facts["splits"] == {"train": len(GOOD), "valid": 1}
     assert facts["read"] == len(dirty())
-    assert written(tmp_path, "train") == GOOD
+    assert list(gathered(tmp_path, "train")) == GOOD
     place = dirty().index(PLANTED["markup"][0]) + 1
     assert facts["left_out"]["markup"]["examples"][0] == [f"{tmp_path}/train.tsv: line {place}", "<b>Hund</b>", "dog"]
     with gzip.open(tmp_path / LEFT_OUT, "rt", encoding="utf-8", newline="\n") as file:
@@ -146,7 +144,7 @@ def test_held_out_sentences_stay_when_text_grows_and_go_with_what_reads_the_same
     for n_pairs in (1_000, 3_000):
         upper = [(source.upper().replace(" ", "  "), target) for source, target in GOOD[:n_pairs]]
         facts = gather(config([*GOOD[:n_pairs], *upper], valid=None, held_out=shares), tmp_path)
-        splits[n_pairs] = {split: [source for source, _ in written(tmp_path, split)] for split in facts["splits"]}
+        splits[n_pairs] = {split: [source for source, _ in gathered(tmp_path, split)] for split in facts["splits"]}
         prints = [{fingerprint(source, "de") for source in found} for found in splits[n_pairs].values()]
         assert sum(map(len, prints)) == len(set.union(*prints)) == n_pairs
         assert [round(len(each) / n_pairs, 2) for each in prints[1:]] == pytest.approx(list(shares.values()), abs=0.02)

@@ -8,13 +8,13 @@ import pytest
 from transformer_cli.data.lines import (
     LONGEST_LINE,
     MOST_BYTES,
+    aligned,
     count_lines,
     cut_lines,
     decode_line,
     is_too_long,
     lines_of,
     read_lines,
-    read_pairs,
 )
 from transformer_cli.errors import DataError
 
@@ -80,7 +80,7 @@ def test_sides_out_of_step_are_counted(tmp_path: Path, n_source: int, n_target: 
     source, target = write(tmp_path / "s", b"a\n" * n_source), write(tmp_path / "t", b"b\n" * n_target)
     message = rf"^{source} has {n_source} lines, {target} has {n_target}; line n must translate line n$"
     with pytest.raises(DataError, match=message):
-        list(read_pairs(source, target, skip_empty=True, skip_long=False))
+        list(aligned(source, target))
 
 
 # Lines that are too long

@@ -121,8 +121,12 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache" / "tfm" / "multi30k"
 
 
+def read(corpus: Corpus, split: str) -> list[tuple[str, str]]:
+    return [(source, target) for source, target, _ in corpus.splits[split](lambda *_: None)]
+
+
 def everything(corpus: Corpus) -> dict[str, list[tuple[str, str]]]:
-    return {split: list(new_pass()) for split, new_pass in corpus.splits.items()}
+    return {split: read(corpus, split) for split in corpus.splits}
 
 
 # Multi30k from a folder
@@ -142,7 +146,7 @@ def test_multi30k_from_a_folder_gives_pairs_sums_and_the_order_of_splits(folder:
 
 def test_multi30k_in_the_other_direction_swaps_the_sides(folder: Path) -> None:
     corpus = open_corpus(DataConfig(source="en", target="de"), source_dir=folder)
-    assert list(corpus.splits["valid"]()) == [("A child .", "Ein Kind .")]
+    assert read(corpus, "valid") == [("A child .", "Ein Kind .")]
 
 
 def test_a_test_set_that_a_pair_does_not_have_is_not_missed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -167,9 +171,9 @@ def test_the_environment_names_the_folder_and_the_argument_outranks_it(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TFM_MULTI30K_DIR", str(folder))
-    assert list(open_corpus(DataConfig()).splits["valid"]()) == [("Ein Kind .", "A child .")]
+    assert read(open_corpus(DataConfig()), "valid") == [("Ein Kind .", "A child .")]
     monkeypatch.setenv("TFM_MULTI30K_DIR", str(tmp_path / "nowhere"))
-    assert list(open_corpus(DataConfig(), source_dir=folder).splits["valid"]()) == [("Ein Kind .", "A child .")]
+    assert read(open_corpus(DataConfig(), source_dir=folder), "valid") == [("Ein Kind .", "A child .")]
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +227,7 @@ def test_a_file_in_the_cache_is_checked_at_every_use_and_replaced_by_a_whole_one
     with pytest.raises(DownloadError):
         open_corpus(DataConfig())
     assert (cache / "val.de.gz").read_bytes() == b"damaged"
-    assert list(open_corpus(DataConfig()).splits["valid"]()) == [("Ein Kind .", "A child .")]
+    assert read(open_corpus(DataConfig()), "valid") == [("Ein Kind .", "A child .")]
     assert server.asked == ["val.de.gz"] * 2
     found, wanted = hashlib.sha256(b"damaged").hexdigest(), SUMS["val.de.gz"]
     assert caplog.messages == [f"{cache}/val.de.gz: SHA-256 is {found}, expected {wanted}; fetching it again"] * 2

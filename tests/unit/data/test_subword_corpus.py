@@ -59,14 +59,14 @@ def test_of_too_many_pairs_every_second_one_is_kept_again_and_again(
 ) -> None:
     monkeypatch.setattr(subword_corpus, "MOST_PAIRS", 4)
     pairs = [(f"s{number}", f"T{number}") for number in range(n)]
-    assert sample(iter(pairs), DataConfig(lowercase=False), size=None) == [pairs[number] for number in kept]
+    assert sample(iter(pairs), DataConfig(lowercase=False), size=0) == [pairs[number] for number in kept]
     assert sample(iter(pairs[:1]), DataConfig(lowercase=True), size=1) == [("s0", "t0")]
 
 
 def test_a_sample_is_bounded_in_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subword_corpus, "MOST_CHARACTERS", 8)
     pairs = [("a" * 6, "b" * 5), ("c", "d"), ("e", "f")]
-    assert sample(iter(pairs), DataConfig(lowercase=False), size=None) == pairs[:1]
+    assert sample(iter(pairs), DataConfig(lowercase=False), size=0) == pairs[:1]
 
 
 def test_a_size_that_one_side_cannot_reach_names_that_side(make: Make) -> None:
@@ -120,7 +120,7 @@ def test_the_manifest_says_what_cut_the_text(make: Make) -> None:
     assert {manifest["splits"][split][side]["unknown_rate"] for split in SPLITS for side in ("source", "target")} == {0}
 
 
-def test_pairs_that_are_left_out_are_said_once(corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_pairs_that_are_left_out_are_counted_once(corpus: Path, tmp_path: Path) -> None:
     files: dict[str, dict[str, str]] = {}
     for split in SPLITS:
         sides = {"source": [*text(corpus, split, "de"), " "], "target": [*text(corpus, split, "en"), "gone"]}
@@ -130,7 +130,7 @@ def test_pairs_that_are_left_out_are_said_once(corpus: Path, tmp_path: Path, cap
             files.setdefault(split, {})[side] = str(path)
     settings = {"corpus": "files", "files": files, "tokens": "subwords", "subwords": {"size": 330}, "skip_empty": True}
     made = make_dataset(Config.model_validate({"data": settings}), data_dir=tmp_path)
-    assert caplog.text.count("pairs with an empty side left out: 1") == 3
+    assert made.manifest["cleaning"]["left_out"]["empty"]["pairs"] == 3
     assert made.manifest["splits"]["train"]["sentences"] == 200
 
 
