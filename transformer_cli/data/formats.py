@@ -13,7 +13,16 @@ from pathlib import Path
 from xml.parsers import expat
 
 from transformer_cli.config.schema import DataConfig, FilePair
-from transformer_cli.data.lines import LONGEST_LINE, PACKED, Place, Placed, aligned, unpacked, wide_lines
+from transformer_cli.data.lines import (
+    LONGEST_LINE,
+    PACKED,
+    Place,
+    Placed,
+    aligned,
+    refuse_no_text,
+    unpacked,
+    wide_lines,
+)
 from transformer_cli.data.reading import main_code
 from transformer_cli.errors import DataError
 from transformer_cli.system.files import kind_of
@@ -31,17 +40,6 @@ EXPORT = "export its text as TMX, TSV or CSV"
 _TMX = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*(?:<!DOCTYPE\s+tmx\b|<(?:\w+:)?tmx\b)", re.DOTALL)
 _XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|!--|html\b|xliff\b)", re.IGNORECASE)
 _JSON = re.compile(r"\s*[\[{]\s*[\[{\"]")
-_OTHERS = (  # how files begin that hold no plain text; several are ZIP archives
-    (re.compile(rb"PK\x03\x04.*?xl/", re.DOTALL), f"an Excel workbook (XLSX); {EXPORT}"),
-    (re.compile(rb"PK\x03\x04.*?word/", re.DOTALL), f"a Word document (DOCX); {EXPORT}"),
-    (re.compile(rb"PK\x03\x04.{26}mimetypeapplication/vnd.oasis", re.DOTALL), f"an OpenDocument file; {EXPORT}"),
-    (re.compile(rb"PK\x03\x04"), "a ZIP archive; unpack it, and name the files in it"),
-    (re.compile(rb".{257}ustar", re.DOTALL), "a tar archive; unpack it, and name the files in it"),
-    (re.compile(rb"%PDF-"), f"a PDF; {EXPORT}"),
-    (re.compile(rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"), f"an old Office document (XLS, DOC); {EXPORT}"),
-    (re.compile(rb"PAR1"), "a Parquet file; write it as JSON lines"),
-    (re.compile(rb"7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd"), "an archive of a kind that is not read; pack it as .gz or .xz"),
-)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 _LINE_ENDS = re.compile(r"\s*[\r\n]+\s*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -338,9 +336,7 @@ def _beginning(path: Path) -> str:
     except DataError:
         if not content:  # else who reads the pairs comes to that place, and says how many stand before it
             raise
-    for pattern, what in _OTHERS:
-        if pattern.match(content):
-            raise DataError(f"{path}: {what}")
+    refuse_no_text(content, path)  # what is packed in it
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16", "replace")
     wide = {b"<\0": "utf-16-le", b"\0<": "utf-16-be"}.get(content[:2], "utf-8-sig")
