@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transformer_cli.commands import completion
-from transformer_cli.commands.options import DeviceOption, JsonOption, LowercaseOption, SplitOption, file_of_lines
+from transformer_cli.commands.options import (
+    INPUT,
+    OUTPUT,
+    DeviceOption,
+    JsonOption,
+    LowercaseOption,
+    SplitOption,
+    check_text,
+    input_file,
+    option,
+)
 from transformer_cli.commands.tables import score_with_interval, table
 from transformer_cli.system.terminal import counted
 
@@ -38,25 +48,27 @@ def compare(
         ),
     ],
     split: SplitOption = None,
-    input_file: Annotated[
-        Path | None, file_of_lines("Your own sentences, with --reference. Files do not need it.", "--input")
+    source: Annotated[
+        Path | None, input_file("Your own sentences, with --reference. Files do not need it.", "--input", "-i")
     ] = None,
-    reference: Annotated[Path | None, file_of_lines("Their reference translations.")] = None,
+    reference: Annotated[Path | None, input_file("Their reference translations.")] = None,
     lowercase: LowercaseOption = False,
     language: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "The language of files of translations, for BLEU's tokeniser.",
             metavar="CODE",
-            help="The language of files of translations, for BLEU's tokeniser.",
+            group=INPUT,
             show_default="the runs', or en",
         ),
     ] = None,
     examples: Annotated[
         int | None,
-        typer.Option(
+        option(
+            "How many of the sentences that changed most are shown.",
             min=0,
             metavar="N",
-            help="How many of the sentences that changed most are shown.",
+            group=OUTPUT,
             show_default=str(EXAMPLES),
         ),
     ] = None,
@@ -68,15 +80,16 @@ def compare(
     are_single = all(len(runs) == 1 for runs in recipes)
     if len(recipes) < 2:
         raise typer.BadParameter("name at least two runs or files, such as: tfm compare A B")
-    if input_file and not reference:
+    if source and not reference:
         raise typer.BadParameter("--input needs --reference")
     if reference and split:
         raise typer.BadParameter("--split and --reference cannot be used together")
     if examples and not are_single:
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
+    check_text(source, reference, *(Path(each) for each in systems if Path(each).is_file()))
     from transformer_cli.evaluation.compare import Terms, compare, compare_recipes
 
-    terms = Terms(split or (), input_file, reference, lowercase, language, device)
+    terms = Terms(split or (), source, reference, lowercase, language, device)
     found: Sequence[Comparison] | Sequence[RecipeComparison]
     if are_single:
         found = compare(systems, terms, examples=EXAMPLES if examples is None else examples)

@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from transformer_cli.commands.options import (
+    OUTPUT,
     DecodingSetOption,
     DeviceOption,
     RunOption,
     as_text,
+    find_runs,
     load_translator,
+    option,
+    output_file,
+    refuse_unwritable,
     writing,
 )
 from transformer_cli.commands.tables import table
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from transformer_cli.inspection.numbers import AttentionMap, WordAttention
 
 SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"), (0.0, "  "))  # weights from …
+VECTORS = "Word vectors instead of a model"
 MEANING = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
 
 
@@ -36,47 +42,44 @@ def inspect(
     overrides: DecodingSetOption = None,
     device: DeviceOption = "auto",
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="The .svg, .pdf or .png to write.", show_default="inspect.png"
-        ),
+        Path | None, output_file("The .svg, .pdf or .png to write.  [default: inspect.png]", "--output", "-o")
     ] = None,
     kind: Annotated[
         list[KindChoice] | None,
-        typer.Option(help="Self-attention of one stack, or attention between the two. Repeatable.", show_default="all"),
+        option(
+            "Self-attention of one stack, or attention between the two. Repeatable.", group=OUTPUT, show_default="all"
+        ),
     ] = None,
     layer: Annotated[
-        int | None, typer.Option(metavar="N", help="Which layer, counted from 1.", show_default="the last")
+        int | None, option("Which layer, counted from 1.", metavar="N", group=OUTPUT, show_default="the last")
     ] = None,
     head: Annotated[
         list[int] | None,
-        typer.Option(metavar="N", help="Which head, counted from 1. Repeatable.", show_default="every head"),
+        option("Which head, counted from 1. Repeatable.", metavar="N", group=OUTPUT, show_default="every head"),
     ] = None,
     on_error: Annotated[
-        Literal["stop", "truncate"],
-        typer.Option(help="What becomes of a sentence that is too long: an error, or it is cut."),
+        Literal["stop", "truncate"], option("What becomes of a sentence that is too long: an error, or it is cut.")
     ] = "stop",
     vectors: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Use no model: show the attention of these word vectors over themselves. Give a file, or a name that "
+        option(
+            "Use no model: show the attention of these word vectors over themselves. Give a file, or a name that "
             "gensim knows. Words are split at white space; each word gets the vector of its own spelling, or else the "
             "vector of its lower-case form.",
+            metavar="FILE",
+            group=VECTORS,
         ),
     ] = None,
-    query: Annotated[
-        str | None, typer.Option(metavar="WORD", help="With --vectors: show only this word's rows.")
-    ] = None,
+    query: Annotated[str | None, option("Show only this word's rows.", metavar="WORD", group=VECTORS)] = None,
     scale: Annotated[
         Literal["sqrt", "none"] | None,
-        typer.Option(help="With --vectors: divide the scores by √dimension, or not.", show_default="sqrt"),
+        option("Divide the scores by √dimension, or not.", group=VECTORS, show_default="sqrt"),
     ] = None,
     as_blocks: Annotated[
-        bool, typer.Option("--text", help="Print the attention weights as blocks of text; no picture.")
+        bool, option("Print the attention weights as blocks of text; no picture.", "--text", group=OUTPUT)
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the numbers as JSON, with scores before softmax; no picture.")
+        bool, option("Print the numbers as JSON, with scores before softmax; no picture.", "--json", group=OUTPUT)
     ] = False,
 ) -> None:
     """Draw a sentence's attention weights and token vectors. These are drawn before and after the encoder."""
@@ -85,7 +88,8 @@ def inspect(
         raise typer.BadParameter(f"{' and '.join(chosen)} cannot be used together")
     picture = None if as_blocks or as_json else output or Path("inspect.png")
     if picture:
-        picture_format(picture)  # before there is work to lose
+        picture_format(picture)
+        refuse_unwritable(picture)
     sentence = as_text(sentence, "the sentence")
     if vectors is not None:
         of_a_model: dict[str, object] = {
@@ -115,7 +119,7 @@ def inspect(
         return
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
-    translator = load_translator([run], device)
+    translator = load_translator(find_runs(run), device)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.inspection.numbers import KINDS, inspect_sentence
 
