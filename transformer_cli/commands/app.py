@@ -61,8 +61,8 @@ class _Command(typer.core.TyperCommand):
 
     def _refuse(self, ctx: Any, args: list[str]) -> None:
         """Raises UsageError for what is not known, and for what would be dropped."""
-        name, known = ctx.info_name, [each for param in self.params for each in (*param.opts, *param.secondary_opts)]
-        order: list[Any]
+        name, order, params = ctx.info_name, list[Any](), list[Any](self.params)
+        known = {each: not param.is_flag for param in params if _is_option(param) for each in _names(param)}
         try:
             values, extra, order = self.make_parser(ctx).parse_args(args=[*args])
         except typer.TyperException as error:
@@ -75,9 +75,9 @@ class _Command(typer.core.TyperCommand):
         for param in order:
             is_lost = order.count(param) > 1 and not param.multiple
             if is_lost and not (param.is_flag and not param.secondary_opts):
-                ctx.fail(f"{' / '.join(param.opts)} is given {order.count(param)} times; give it once")
+                ctx.fail(f"{' / '.join(_names(param))} is given {order.count(param)} times; give it once")
         if extra:
-            taken = [values[str(param.name)] or () for param in self.params if not _is_option(param)]
+            taken = [values[param.name] or () for param in params if not _is_option(param)]
             words = [word for each in taken for word in ([each] if isinstance(each, str) else each)]
             ctx.fail(f"{name} does not take {' '.join(extra)}{near_misses.of_arguments(name, words, extra, known)}")
 
@@ -95,6 +95,10 @@ class _Command(typer.core.TyperCommand):
 
 def _is_option(param: Any) -> bool:
     return bool(param.param_type_name == "option")
+
+
+def _names(param: Any) -> list[str]:
+    return [*param.opts, *param.secondary_opts]
 
 
 class _Group(typer.core.TyperGroup):

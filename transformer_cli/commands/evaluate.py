@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from transformer_cli.commands import completion
 from transformer_cli.commands.options import (
     BeamSizeOption,
     DecodingSetOption,
@@ -57,6 +58,8 @@ def evaluate(
         raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
     refuse_unwritable(output, output_tokens)
     check_text(source, reference)
+    if named in completion.splits() and named not in completion.runs():
+        raise typer.BadParameter(f"there is no run {named}; did you mean --split {named}?")
     folders = find_runs(named, run)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.decoding.settings import SearchSettings

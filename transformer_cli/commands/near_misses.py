@@ -3,7 +3,7 @@
 Opens no run; imports no torch.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -57,11 +57,20 @@ OPTIONS: dict[str, tuple[str, ...]] = {  # likewise: those of our options, or ke
     **dict.fromkeys(("key", "token"), ("--api-key",)),
     **dict.fromkeys(("src-lang", "source-lang", "from"), ("--source",)),
     **dict.fromkeys(("tgt-lang", "target-lang", "to"), ("--target",)),
+    **dict.fromkeys(("b", "k"), ("--beam-size",)),
+    "m": ("--run",),
+    "p": ("--port",),
+    "e": ("training.epochs",),
     "cors": ("--cors-origin",),
     "picture": ("--output", "--attention"),
     "unbuffered": ("--line-buffered",),
 }
 SENTENCES = {  # what no option says
+    **dict.fromkeys(
+        ("translate --batch-size", "evaluate --batch-size"),
+        "batches are as large as suits the machine, and no option changes that",
+    ),
+    **dict.fromkeys(("inspect -i", "inspect --input", "inspect --file"), "the sentence is an argument, in quotes"),
     **dict.fromkeys(
         ("train --resume", "train --continue"), "the same command, given again, goes on with an interrupted run"
     ),
@@ -92,8 +101,10 @@ def before_command(option: str, command: str | None) -> str:
     return "; did you mean --version?" if option[1:].lstrip("-").lower().startswith("v") else "; `tfm -h` lists them"
 
 
-def of_option(command: str, option: str, args: Sequence[str], known: Sequence[str]) -> str:
-    """Returns how the error for an unknown option ends. args: the command line. known: the command's options."""
+def of_option(command: str, option: str, args: Sequence[str], known: Mapping[str, bool]) -> str:
+    """Returns how the error for an unknown option ends. args: the command line. known: the command's options,
+    and whether they take a value.
+    """
     if sentence := SENTENCES.get(f"{command} {option}"):
         return f": {sentence}"
     place = next(number for number, word in enumerate(args) if word.startswith(option))
@@ -104,11 +115,11 @@ def of_option(command: str, option: str, args: Sequence[str], known: Sequence[st
     found = words.get(name) or [
         each for word in get_close_matches(name, words, n=2, cutoff=0.7) for each in words[word][:1]
     ]
-    written = [_written(each, value) for each in dict.fromkeys(found)]
+    written = [_written(each, value if known.get(each, True) else None) for each in dict.fromkeys(found)]
     return _meant(written[:3]) or f"; `tfm {command} -h` lists the options"
 
 
-def of_arguments(command: str, taken: Sequence[str], extra: Sequence[str], known: Sequence[str]) -> str:
+def of_arguments(command: str, taken: Sequence[str], extra: Sequence[str], known: Mapping[str, bool]) -> str:
     """Returns how the error for arguments that a command does not take ends. taken: those before them that it does."""
     words = [*taken, *extra]
     if command == "inspect":
@@ -118,7 +129,7 @@ def of_arguments(command: str, taken: Sequence[str], extra: Sequence[str], known
     return _meant(option for option in (as_option(word, known) for word in extra) if option)
 
 
-def as_option(word: str, known: Sequence[str]) -> str | None:
+def as_option(word: str, known: Iterable[str]) -> str | None:
     """Returns the option with which an argument was meant, such as `--config demo`, or None."""
     from transformer_cli.config.configfile import find_config
 
@@ -135,7 +146,7 @@ def as_option(word: str, known: Sequence[str]) -> str | None:
     return next((each for each, is_so in meant.items() if is_so and each.partition(" ")[0] in known), None)
 
 
-def _words(command: str, known: Sequence[str]) -> dict[str, list[str]]:
+def _words(command: str, known: Mapping[str, bool]) -> dict[str, list[str]]:
     """Returns the words that mean an option of a command, or a setting that it takes, each with what it means."""
     words = {option.lstrip("-"): [option] for option in known if option.startswith("--")}
     keys = []

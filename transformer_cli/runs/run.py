@@ -241,7 +241,7 @@ def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> P
     places = [runs_dir / name, Path(name)]
     folder = next((path for path in places if path.is_dir()), None)
     if folder is None:
-        place = places["/" in str(name)]
+        place = places["/" in str(name) or places[1].is_file()]
         what = "a file, and not the folder of a run" if place.is_file() else "no such run"
         raise CheckpointError(f"{place}: {what}; {runs_dir}/ has {', '.join(known) or 'none'}")
     return folder
