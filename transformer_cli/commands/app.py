@@ -45,6 +45,13 @@ GROUPS = {  # of the help; each command is the function of its name in commands/
         "doctor": ("operating", "tfm doctor"),
     },
 }
+OPTIONS = {  # likewise; any other one is among "Options"
+    "Input": "--input --reference --target --split --format --split-sentences --on-error --language",
+    "Model and search": "--run --set --beam-size --prefix --max-tokens --device",
+    "Output": "--output --output-tokens --attention --line-buffered --n-best --keep-unk --tokens --lowercase "
+    "--examples --kind --layer --head --text --json --quantization",
+    "Word vectors instead of a model": "--vectors --query --scale",
+}
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 WITHOUT_TORCH = ("config", "curves", "runs")
 """the commands that begin at once"""
@@ -86,7 +93,8 @@ class _Command(typer.core.TyperCommand):
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             if record := param.get_help_record(ctx):
-                title = getattr(param, "rich_help_panel", None) or ("Options" if _is_option(param) else "Arguments")
+                other = "Options" if _is_option(param) else "Arguments"
+                title = next((title for title, names in OPTIONS.items() if param.opts[0] in names.split()), other)
                 groups.setdefault(title, []).append(record)
         for title, records in groups.items():
             with formatter.section(title):

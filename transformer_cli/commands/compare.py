@@ -10,14 +10,12 @@ import typer
 
 from transformer_cli.commands import completion
 from transformer_cli.commands.options import (
-    INPUT,
-    OUTPUT,
     DeviceOption,
     JsonOption,
     LowercaseOption,
     SplitOption,
+    a_file,
     check_text,
-    input_file,
     option,
 )
 from transformer_cli.commands.tables import score_with_interval, table
@@ -49,27 +47,22 @@ def compare(
     ],
     split: SplitOption = None,
     source: Annotated[
-        Path | None, input_file("Your own sentences, with --reference. Files do not need it.", "--input", "-i")
+        Path | None, a_file("Your own sentences, with --reference. Files do not need it.", "--input", "-i")
     ] = None,
-    reference: Annotated[Path | None, input_file("Their reference translations.")] = None,
+    reference: Annotated[Path | None, a_file("Their reference translations.")] = None,
     lowercase: LowercaseOption = False,
     language: Annotated[
         str | None,
         option(
             "The language of files of translations, for BLEU's tokeniser.",
             metavar="CODE",
-            group=INPUT,
             show_default="the runs', or en",
         ),
     ] = None,
     examples: Annotated[
         int | None,
         option(
-            "How many of the sentences that changed most are shown.",
-            min=0,
-            metavar="N",
-            group=OUTPUT,
-            show_default=str(EXAMPLES),
+            "How many of the sentences that changed most are shown.", min=0, metavar="N", show_default=str(EXAMPLES)
         ),
     ] = None,
     device: DeviceOption = "auto",

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from transformer_cli.commands.options import RunsArgument, find_runs, of_runs, output_file, refuse_unwritable, writing
+from transformer_cli.commands.options import RunsArgument, a_file, find_runs, of_runs, refuse_unwritable, writing
 from transformer_cli.errors import DataError
 from transformer_cli.inspection.picture_files import picture_format
 
@@ -12,7 +12,7 @@ from transformer_cli.inspection.picture_files import picture_format
 def curves(
     named: RunsArgument = None,
     run: Annotated[list[str] | None, of_runs("A run's name under runs/, or its folder. Repeatable.")] = None,
-    output: Annotated[Path, output_file("The .svg, .pdf or .png to write.", "--output", "-o")] = Path("curves.png"),
+    output: Annotated[Path, a_file("The .svg, .pdf or .png to write.", "--output", "-o")] = Path("curves.png"),
 ) -> None:
     """Draw learning curves. The curves of several runs share one picture."""
     picture_format(output)

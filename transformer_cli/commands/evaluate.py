@@ -19,10 +19,9 @@ from transformer_cli.commands.options import (
     RunArgument,
     RunsOption,
     SplitOption,
+    a_file,
     check_text,
     find_runs,
-    input_file,
-    output_file,
     refuse_unwritable,
     writing,
 )
@@ -36,16 +35,14 @@ if TYPE_CHECKING:
 def evaluate(
     named: RunArgument = None,
     split: SplitOption = None,
-    source: Annotated[
-        Path | None, input_file("Evaluate on your own sentences, with --reference.", "--input", "-i")
-    ] = None,
-    reference: Annotated[Path | None, input_file("The reference translations of the --input file.")] = None,
+    source: Annotated[Path | None, a_file("Evaluate on your own sentences, with --reference.", "--input", "-i")] = None,
+    reference: Annotated[Path | None, a_file("The reference translations of the --input file.")] = None,
     run: RunsOption = None,
     overrides: DecodingSetOption = None,
     beam_size: BeamSizeOption = None,
     device: DeviceOption = "auto",
-    output: Annotated[Path | None, output_file("Keep the translations, one per line.", "--output", "-o")] = None,
-    output_tokens: Annotated[Path | None, output_file("Keep the decoder's tokens, one sentence per line.")] = None,
+    output: Annotated[Path | None, a_file("Keep the translations, one per line.", "--output", "-o")] = None,
+    output_tokens: Annotated[Path | None, a_file("Keep the decoder's tokens, one sentence per line.")] = None,
     lowercase: LowercaseOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -56,10 +53,10 @@ def evaluate(
         raise typer.BadParameter("--split and --input cannot be used together")
     if output == output_tokens == STANDARD:
         raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
-    refuse_unwritable(output, output_tokens)
-    check_text(source, reference)
     if named in completion.splits() and named not in completion.runs():
         raise typer.BadParameter(f"there is no run {named}; did you mean --split {named}?")
+    refuse_unwritable(output, output_tokens, read=[source, reference])
+    check_text(source, reference)
     folders = find_runs(named, run)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.decoding.settings import SearchSettings

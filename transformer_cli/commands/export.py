@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from transformer_cli.commands.options import OUTPUT, RunArgument, RunOption, find_runs, option, refuse_without_folder
+from transformer_cli.commands.options import RunArgument, RunOption, find_runs, option, refuse_without_folder
 
 
 def export(
@@ -15,16 +15,13 @@ def export(
             "The folder to make.",
             *("--output", "-o"),
             metavar="DIR",
-            group=OUTPUT,
             show_default="exports/RUN, or exports/RUN-int8 and so on",
         ),
     ] = None,
     quantization: Annotated[
         Literal["float32", "float16", "bfloat16", "int16", "int8"],
         option(
-            "How weights are kept; int8 is the smallest, and on CPUs with VNNI the fastest.",
-            *("--quantization", "-q"),
-            group=OUTPUT,
+            "How weights are kept; int8 is the smallest, and on CPUs with VNNI the fastest.", *("--quantization", "-q")
         ),
     ] = "float32",
 ) -> None:

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from transformer_cli.commands.options import (
-    OUTPUT,
     DecodingSetOption,
     DeviceOption,
     RunOption,
+    a_file,
     as_text,
     find_runs,
     load_translator,
     option,
-    output_file,
     refuse_unwritable,
     writing,
 )
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from transformer_cli.inspection.numbers import AttentionMap, WordAttention
 
 SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"), (0.0, "  "))  # weights from …
-VECTORS = "Word vectors instead of a model"
 MEANING = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
 
 
@@ -42,20 +40,15 @@ def inspect(
     overrides: DecodingSetOption = None,
     device: DeviceOption = "auto",
     output: Annotated[
-        Path | None, output_file("The .svg, .pdf or .png to write.  [default: inspect.png]", "--output", "-o")
+        Path | None, a_file("The .svg, .pdf or .png to write.  [default: inspect.png]", "--output", "-o")
     ] = None,
     kind: Annotated[
         list[KindChoice] | None,
-        option(
-            "Self-attention of one stack, or attention between the two. Repeatable.", group=OUTPUT, show_default="all"
-        ),
+        option("Self-attention of one stack, or attention between the two. Repeatable.", show_default="all"),
     ] = None,
-    layer: Annotated[
-        int | None, option("Which layer, counted from 1.", metavar="N", group=OUTPUT, show_default="the last")
-    ] = None,
+    layer: Annotated[int | None, option("Which layer, counted from 1.", metavar="N", show_default="the last")] = None,
     head: Annotated[
-        list[int] | None,
-        option("Which head, counted from 1. Repeatable.", metavar="N", group=OUTPUT, show_default="every head"),
+        list[int] | None, option("Which head, counted from 1. Repeatable.", metavar="N", show_default="every head")
     ] = None,
     on_error: Annotated[
         Literal["stop", "truncate"], option("What becomes of a sentence that is too long: an error, or it is cut.")
@@ -67,19 +60,15 @@ def inspect(
             "gensim knows. Words are split at white space; each word gets the vector of its own spelling, or else the "
             "vector of its lower-case form.",
             metavar="FILE",
-            group=VECTORS,
         ),
     ] = None,
-    query: Annotated[str | None, option("Show only this word's rows.", metavar="WORD", group=VECTORS)] = None,
+    query: Annotated[str | None, option("Show only this word's rows.", metavar="WORD")] = None,
     scale: Annotated[
-        Literal["sqrt", "none"] | None,
-        option("Divide the scores by √dimension, or not.", group=VECTORS, show_default="sqrt"),
+        Literal["sqrt", "none"] | None, option("Divide the scores by √dimension, or not.", show_default="sqrt")
     ] = None,
-    as_blocks: Annotated[
-        bool, option("Print the attention weights as blocks of text; no picture.", "--text", group=OUTPUT)
-    ] = False,
+    as_blocks: Annotated[bool, option("Print the attention weights as blocks of text; no picture.", "--text")] = False,
     as_json: Annotated[
-        bool, option("Print the numbers as JSON, with scores before softmax; no picture.", "--json", group=OUTPUT)
+        bool, option("Print the numbers as JSON, with scores before softmax; no picture.", "--json")
     ] = False,
 ) -> None:
     """Draw a sentence's attention weights and token vectors. These are drawn before and after the encoder."""

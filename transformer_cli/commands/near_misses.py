@@ -9,61 +9,45 @@ from pathlib import Path
 
 from transformer_cli.commands import completion
 
-COMMANDS = {  # what other programs call them
-    **dict.fromkeys(("preprocess", "tokenize", "binarize", "build-vocab", "download", "data"), "prepare"),
-    **dict.fromkeys(("fit", "learn", "resume", "continue"), "train"),
-    **dict.fromkeys(("finetune", "fine-tune"), "train --from RUN"),
-    **dict.fromkeys(("test", "validate", "bleu", "metrics", "judge"), "evaluate"),
-    **dict.fromkeys(("perplexity", "ppl", "logprob"), "score"),
-    **dict.fromkeys(("generate", "predict", "infer", "inference", "decode", "run", "interactive"), "translate"),
-    **dict.fromkeys(("attention", "visualize", "explain"), "inspect"),
-    **dict.fromkeys(("server", "web", "api", "start", "http"), "serve"),
-    **dict.fromkeys(("plot", "history", "loss"), "curves"),
-    **dict.fromkeys(("list", "ls", "models", "status"), "runs"),
-    **dict.fromkeys(("convert", "quantize", "ctranslate2"), "export"),
-    **dict.fromkeys(("settings", "configs", "show", "defaults"), "config"),
-    **dict.fromkeys(("info", "env", "debug"), "doctor"),
-    "version": "--version",
-    "help": "--help",
+COMMANDS = {  # ours → what other programs call it
+    "prepare": "preprocess tokenize binarize build-vocab download data",
+    "train": "fit learn resume continue",
+    "train --from RUN": "finetune fine-tune",
+    "evaluate": "test validate bleu metrics judge",
+    "score": "perplexity ppl logprob",
+    "translate": "generate predict infer inference decode run interactive",
+    "inspect": "attention visualize explain",
+    "serve": "server web api start http",
+    "curves": "plot history loss",
+    "runs": "list ls models status",
+    "export": "convert quantize ctranslate2",
+    "config": "settings configs show defaults",
+    "doctor": "info env debug",
+    "--version": "version",
+    "--help": "help",
 }
-OPTIONS: dict[str, tuple[str, ...]] = {  # likewise: those of our options, or keys, that may be meant
-    **dict.fromkeys(("model", "checkpoint", "ckpt", "model-path", "model-dir", "path", "load"), ("--run",)),
-    **dict.fromkeys(("resume-from", "init-from", "pretrained"), ("--from", "--like")),
-    **dict.fromkeys(("file", "input-file", "infile", "source-file", "src", "text-file"), ("--input",)),
-    **dict.fromkeys(("output-file", "output-dir", "out", "outfile", "save", "hyp"), ("--output", "name")),
-    **dict.fromkeys(("ref", "references", "target", "tgt"), ("--reference", "--target")),
-    **dict.fromkeys(("reference", "translations"), ("--target",)),
-    **dict.fromkeys(("beam", "beams", "num-beams", "beamsize"), ("--beam-size", "decoding.beam_size")),
-    **dict.fromkeys(("nbest", "num-return-sequences"), ("--n-best",)),
-    **dict.fromkeys(("max-len", "max-length", "max-new-tokens"), ("--max-tokens", "model.max_length")),
-    **dict.fromkeys(("alpha", "lenpen"), ("decoding.length_penalty",)),
-    **dict.fromkeys(("lr", "rate"), ("training.learning_rate",)),
-    **dict.fromkeys(("num-epochs", "max-epochs", "n-epochs"), ("training.epochs",)),
-    **dict.fromkeys(("max-steps", "max-updates", "train-steps"), ("training.steps",)),
-    **dict.fromkeys(("warmup", "warmup-updates"), ("training.warmup_steps",)),
-    **dict.fromkeys(("layers", "num-layers"), ("model.num_encoder_layers", "model.num_decoder_layers")),
-    **dict.fromkeys(("heads", "attention-heads"), ("model.num_heads",)),
-    **dict.fromkeys(("hidden-size", "embed-dim", "dim"), ("model.d_model",)),
-    **dict.fromkeys(("vocab-size", "vocab"), ("data.subwords.size", "data.max_words")),
-    **dict.fromkeys(("fp16", "bf16", "amp"), ("training.precision",)),
-    **dict.fromkeys(("workers", "num-workers", "threads"), ("training.num_threads",)),
-    **dict.fromkeys(("gpu", "gpus", "cuda"), ("--device cuda", "training.device")),
-    **dict.fromkeys(("cpu", "no-cuda"), ("--device cpu", "training.device")),
-    **dict.fromkeys(("force", "overwrite", "restart"), ("--fresh",)),
-    **dict.fromkeys(("html", "markup"), ("--format html",)),
-    **dict.fromkeys(("int8", "float16", "bfloat16", "int16"), ("--quantization",)),
-    **dict.fromkeys(("split", "paragraphs", "sentences"), ("--split-sentences",)),
-    **dict.fromkeys(("listen", "bind", "address", "ip"), ("--host",)),
-    **dict.fromkeys(("key", "token"), ("--api-key",)),
-    **dict.fromkeys(("src-lang", "source-lang", "from"), ("--source",)),
-    **dict.fromkeys(("tgt-lang", "target-lang", "to"), ("--target",)),
-    **dict.fromkeys(("b", "k"), ("--beam-size",)),
-    "m": ("--run",),
-    "p": ("--port",),
-    "e": ("training.epochs",),
-    "cors": ("--cors-origin",),
-    "picture": ("--output", "--attention"),
-    "unbuffered": ("--line-buffered",),
+OPTIONS = {  # likewise; see also SYNONYMS of settings
+    "--run": "model checkpoint ckpt model-path model-dir load m",
+    "--from": "resume-from init-from pretrained",
+    "--input": "file input-file infile source-file src",
+    "--output": "output-file output-dir out outfile save picture",
+    "--reference": "ref references target tgt",
+    "--source": "src-lang source-lang from",
+    "--target": "ref reference references tgt translations tgt-lang target-lang to",
+    "--beam-size": "beam beams num-beams b k",
+    "--n-best": "nbest num-return-sequences",
+    "--max-tokens": "max-len max-length max-new-tokens",
+    "--device cuda": "gpu gpus cuda",
+    "--device cpu": "cpu no-cuda",
+    "--fresh": "force overwrite restart",
+    "--format html": "html markup",
+    "--split-sentences": "split paragraphs sentences",
+    "--quantization": "int8 int16 float16 bfloat16",
+    "--host": "listen bind address ip",
+    "--port": "p",
+    "--api-key": "key token",
+    "--cors-origin": "cors",
+    "--line-buffered": "unbuffered",
 }
 SENTENCES = {  # what no option says
     **dict.fromkeys(
@@ -90,7 +74,7 @@ FILES = {"evaluate": ("--input", "--reference"), "score": ("--input", "--target"
 def of_command(word: str, known: Iterable[str]) -> str:
     """Returns how the error for an unknown command ends."""
     name = word.lower()
-    found = [COMMANDS[name]] if name in COMMANDS else get_close_matches(name, known)
+    found = [ours for ours, words in COMMANDS.items() if name in words.split()] or get_close_matches(name, known)
     return _meant([f"tfm {each}" for each in found]) or "; `tfm -h` lists the commands"
 
 
@@ -156,10 +140,14 @@ def _words(command: str, known: Mapping[str, bool]) -> dict[str, list[str]]:
     for key in keys:
         words.setdefault(key.rpartition(".")[2].replace("_", "-"), []).append(key)
         words.setdefault(key.replace("_", "-"), [key])
-    for word, meant in OPTIONS.items():
-        takes = [each for each in meant if each.partition(" ")[0] in known] or [each for each in meant if each in keys]
-        if takes:
-            words.setdefault(word, takes)
+    from transformer_cli.config.mistakes import SYNONYMS
+
+    for table, are_taken in ((OPTIONS, known), (SYNONYMS, keys)):  # a setting only where no option is meant
+        others: dict[str, list[str]] = {}
+        for meant, theirs in table.items():
+            for word in theirs.split() if meant.partition(" ")[0] in are_taken else ():
+                others.setdefault(word.replace("_", "-"), []).append(meant)
+        words = others | words
     return words
 
 

@@ -18,30 +18,23 @@ log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from transformer_cli.translator import Translator
 
-INPUT, SEARCH, OUTPUT = "Input", "Model and search", "Output"
-"""groups of options in a command's help"""
 A_RUN = "A run's name under runs/, or its folder."
 
 
-def option(text: str, *names: str, metavar: str | None = None, group: str | None = None, **more: Any) -> Any:
-    """Returns an option. text: its help. group: where the help shows it (None: "Options")."""
-    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=group, **more)
+def option(text: str, *names: str, metavar: str | None = None, **more: Any) -> Any:
+    """Returns an option. text: its help."""
+    return typer.Option(*names, metavar=metavar, help=text, **more)
 
 
-def input_file(text: str, *names: str) -> Any:
-    """Returns an option that names a file of lines to read; - is standard input (STANDARD). text: its help."""
-    return option(text, *names, metavar="FILE", group=INPUT)
-
-
-def output_file(text: str, *names: str) -> Any:
-    """Returns an option that names a file to write. text: its help."""
-    return option(text, *names, metavar="FILE", group=OUTPUT)
+def a_file(text: str, *names: str) -> Any:
+    """Returns an option that names a file; of a file of lines, - is standard input or output. text: its help."""
+    return option(text, *names, metavar="FILE")
 
 
 def of_runs(text: str, *, default: str | bool = "the newest") -> Any:
     """Returns the option --run. text: its help."""
     more: dict[str, Any] = {"show_default": default, "autocompletion": completion.runs}
-    return option(text, "--run", "-r", metavar="RUN", group=SEARCH, **more)
+    return option(text, "--run", "-r", metavar="RUN", **more)
 
 
 def run_argument(metavar: str) -> Any:
@@ -51,7 +44,7 @@ def run_argument(metavar: str) -> Any:
 
 
 def _set(text: str, offered: Any) -> Any:
-    return option(text, "--set", "-s", metavar="KEY=VALUE", group=SEARCH, autocompletion=offered)
+    return option(text, "--set", "-s", metavar="KEY=VALUE", autocompletion=offered)
 
 
 ConfigOption = Annotated[
@@ -79,7 +72,6 @@ BeamSizeOption = Annotated[
     option(
         "Hypotheses that the search keeps; 1 is greedy search.",
         metavar="N",
-        group=SEARCH,
         show_default="the run's decoding.beam_size",
     ),
 ]
@@ -102,7 +94,6 @@ SplitOption = Annotated[
     option(
         "valid, train or a test set of the (first) run's dataset. Repeatable.",
         metavar="SPLIT",
-        group=INPUT,
         show_default="every test set",
         autocompletion=completion.splits,
     ),
@@ -110,17 +101,12 @@ SplitOption = Annotated[
 DeviceOption = Annotated[
     str,
     option(
-        "auto, cpu, cuda, cuda:N or mps; only cpu has been tested.",
-        metavar="DEVICE",
-        group=SEARCH,
-        autocompletion=completion.devices,
+        "auto, cpu, cuda, cuda:N or mps; only cpu has been tested.", metavar="DEVICE", autocompletion=completion.devices
     ),
 ]
-LowercaseOption = Annotated[
-    bool, option("Score without case. Lower-cased runs are scored so anyway.", "--lowercase", group=OUTPUT)
-]
-JsonOption = Annotated[bool, option("Print JSON.", "--json", group=OUTPUT)]
-JsonLinesOption = Annotated[bool, option("Print one JSON object per line.", "--json", group=OUTPUT)]
+LowercaseOption = Annotated[bool, option("Score without case. Lower-cased runs are scored so anyway.", "--lowercase")]
+JsonOption = Annotated[bool, option("Print JSON.", "--json")]
+JsonLinesOption = Annotated[bool, option("Print one JSON object per line.", "--json")]
 
 
 def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] | None = None) -> list[Path]:
@@ -180,15 +166,19 @@ def warn_of_form(beginning: bytes, name: Path | str) -> None:
         log.warning("%s: %s, as it seems; every line of it is read as a sentence%s", name, form, remedy)
 
 
-def refuse_unwritable(*paths: Path | None) -> None:
-    """Raises DataError for an output file that cannot be written, before there is work to lose."""
+def refuse_unwritable(*paths: Path | None, read: Sequence[Path | None] = ()) -> None:
+    """Raises DataError for a file that cannot be written, or is read too, before there is work to lose."""
     for path in paths:
         if path is None or path == STANDARD:
             continue
         if path.is_dir():
             raise unwritable(path, "it is a folder")
         refuse_without_folder(path)
-        if not is_stream(path) and not os.access(path.resolve().parent, os.W_OK):
+        if is_stream(path):
+            continue
+        if any(each and each.exists() and path.exists() and path.samefile(each) for each in read):
+            raise unwritable(path, "it is what is read")
+        if not os.access(path.resolve().parent, os.W_OK):
             raise unwritable(path, f"{path.parent} is closed to you")
 
 

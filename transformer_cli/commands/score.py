@@ -10,16 +10,16 @@ from transformer_cli.commands.options import (
     JsonLinesOption,
     RunArgument,
     RunOption,
+    a_file,
     check_text,
     find_runs,
-    input_file,
     load_translator,
 )
 
 
 def score(
-    sentences: Annotated[Path, input_file("The sentences.", "--input", "-i")],
-    target: Annotated[Path, input_file("Their translations, line by line.")],
+    sentences: Annotated[Path, a_file("The sentences.", "--input", "-i")],
+    target: Annotated[Path, a_file("Their translations, line by line.")],
     named: RunArgument = None,
     run: RunOption = None,
     device: DeviceOption = "auto",

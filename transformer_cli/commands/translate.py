@@ -14,21 +14,17 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TextIO
 import typer
 
 from transformer_cli.commands.options import (
-    INPUT,
-    OUTPUT,
-    SEARCH,
     BeamSizeOption,
     DecodingSetOption,
     DeviceOption,
     JsonLinesOption,
     RunsOption,
+    a_file,
     as_text,
     check_text,
     find_runs,
-    input_file,
     load_translator,
     option,
-    output_file,
     refuse_unwritable,
     warn_of_form,
     writing,
@@ -44,6 +40,7 @@ if TYPE_CHECKING:
 CHUNK = 4000  # lines that are read before they are translated together: enough batches for many cores
 CHUNK_OF_PIPE = 1000  # the same of a pipe: the program that writes it may wait for its answers
 CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
+SPLITS = "--split-sentences/--no-split-sentences"
 BECAME = {"blank": "left blank", "copy": "copied (at most 4,000 characters of each)", "truncate": "cut"}
 NAMED = 10  # lines that were too long, of which the numbers are said
 LOOKED_AT = 100  # lines at the beginning, to see whether they have several sentences
@@ -56,84 +53,41 @@ def translate(
     sentences: Annotated[
         list[str] | None, typer.Argument(help="The sentences to translate.", show_default="standard input")
     ] = None,
-    source: Annotated[Path | None, input_file("Translate the lines of a file.", "--input", "-i")] = None,
+    source: Annotated[Path | None, a_file("Translate the lines of a file.", "--input", "-i")] = None,
     text_format: Annotated[
-        Literal["text", "html"],
-        option(
-            "What the --input is: lines of text, or one HTML document, of which only the text is translated.",
-            "--format",
-            group=INPUT,
-        ),
+        Literal["text", "html"], option("What the --input is: lines, or one HTML document.", "--format")
     ] = "text",
     split_sentences: Annotated[
         bool | None,
-        option(
-            "Translate the sentences of each line one by one, and join them with the white space between them.",
-            "--split-sentences/--no-split-sentences",
-            group=INPUT,
-            show_default="only in a conversation",
-        ),
+        option("Translate each sentence of a line by itself.", SPLITS, show_default="only in a conversation"),
     ] = None,
     on_error: Annotated[
         Literal["stop", "blank", "copy", "truncate"],
-        option(
-            "What becomes of a line that is too long: an error, which stops; an empty line; the line itself; or the "
-            "translation of its beginning.",
-            group=INPUT,
-        ),
+        option("Of a line that is too long: stop with an error, leave it blank, copy it, or translate its beginning."),
     ] = "stop",
     run: RunsOption = None,
     overrides: DecodingSetOption = None,
     beam_size: BeamSizeOption = None,
-    prefix: Annotated[
-        str, option("Begin every translation with this text.", metavar="TEXT", group=SEARCH, show_default=False)
-    ] = "",
+    prefix: Annotated[str, option("Begin each translation with this text.", metavar="TEXT", show_default=False)] = "",
     max_tokens: Annotated[
         int | None,
-        option(
-            "Longest translation, in tokens.",
-            min=1,
-            max=10_000,
-            metavar="N",
-            group=SEARCH,
-            show_default="2 × source + 10",
-        ),
+        option("Longest translation, in tokens.", min=1, max=10_000, metavar="N", show_default="2 × source + 10"),
     ] = None,
     device: DeviceOption = "auto",
-    output: Annotated[
-        Path | None, output_file("Write to a file, which appears when it is whole.", "--output", "-o")
-    ] = None,
+    output: Annotated[Path | None, a_file("Write to a file, which appears when it is whole.", "--output", "-o")] = None,
     line_buffered: Annotated[
-        bool,
-        option(
-            "Translate and print each line as soon as it is read, for a program that waits for it; this is slower.",
-            "--line-buffered",
-            group=OUTPUT,
-        ),
+        bool, option("Print the translation of each line before the next one is read; slower.", "--line-buffered")
     ] = False,
     n_best: Annotated[
         int | None,
-        option(
-            "Print the K best translations of each line, for which the beam has to hold K: line number, score and "
-            "text, with tabs between them.",
-            min=1,
-            max=1000,
-            metavar="K",
-            group=OUTPUT,
-            show_default="only the best one, as plain text",
-        ),
+        option("Print the K best of each line: line number, score, text, between tabs.", min=1, max=1000, metavar="K"),
     ] = None,
     keep_unk: Annotated[
-        bool,
-        option(
-            "Keep <unk>, instead of replacing it by the source word that is attended to most.",
-            "--keep-unk",
-            group=OUTPUT,
-        ),
+        bool, option("Keep <unk>, in whose place the source word attended to most is written.", "--keep-unk")
     ] = False,
-    tokens: Annotated[bool, option("Print the decoder's tokens instead of text.", "--tokens", group=OUTPUT)] = False,
+    tokens: Annotated[bool, option("Print the decoder's tokens instead of text.", "--tokens")] = False,
     attention: Annotated[
-        Path | None, output_file("Draw what the translation of one sentence attends to: a .svg, .pdf or .png.")
+        Path | None, a_file("Draw what the translation of one sentence attends to: a .svg, .pdf or .png.")
     ] = None,
     as_json: JsonLinesOption = False,
 ) -> None:
@@ -166,7 +120,7 @@ def translate(
         raise typer.BadParameter(f"{output} appears when it is whole, so --line-buffered cannot be used with it")
     if attention:
         picture_format(attention)
-    refuse_unwritable(output, attention)
+    refuse_unwritable(output, attention, read=[source])
     if text_format == "text":
         check_text(source)
     converses = not sentences and not source and not output and sys.stdin.isatty()
@@ -189,10 +143,7 @@ def translate(
         decoding=override_decoding(translator.run.config.decoding, overrides or (), beam_size=beam_size),
     )
     translator.options = Options(
-        keep_unk=keep_unk,
-        on_error=on_error,
-        prefix=as_text(prefix, "--prefix"),
-        split_sentences=split_sentences,
+        keep_unk=keep_unk, on_error=on_error, prefix=as_text(prefix, "--prefix"), split_sentences=split_sentences
     )
     form = "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}"
     work = _Work(translator, form, attention, warns=is_open and not converses, is_line_buffered=line_buffered)
