@@ -71,6 +71,21 @@ def test_the_help_of_a_command_names_a_page_that_shows_it(command: str) -> None:
     assert f"tfm {command}" in (ROOT / pages[0]).read_text(encoding="utf-8")
 
 
+def test_the_page_of_all_settings_is_what_tfm_config_prints() -> None:
+    """`python scripts/run_docs.py --write docs/all-settings.md` writes the page anew."""
+    printed = CliRunner().invoke(app, ["config"]).stdout
+    assert f"```\n$ tfm config\n{printed}```\n" in (ROOT / "docs/all-settings.md").read_text(encoding="utf-8")
+
+
+def test_the_example_of_a_command_is_in_its_help_and_is_parsed() -> None:
+    group: Any = typer.main.get_command(app)
+    for command, (_, example) in COMMANDS.items():
+        assert f"Example: {example}\n" in CliRunner().invoke(app, [command, "--help"]).stdout
+        tfm, name, *arguments = shlex.split(example.partition(" > ")[0])
+        assert (tfm, name) == ("tfm", command)
+        group.get_command(None, command).make_context(command, arguments)  # raises what wrong usage does
+
+
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs", reason="mkdocs is not installed")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]

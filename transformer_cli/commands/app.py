@@ -18,27 +18,95 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+from transformer_cli.commands import near_misses
 from transformer_cli.errors import Interrupted, TfmError, defect
 from transformer_cli.system import signals, streams, terminal
 
-COMMANDS = {
-    "prepare": "prepare",
-    "train": "train",
-    "evaluate": "evaluate",
-    "compare": "evaluate",
-    "score": "evaluate",
-    "translate": "translate",
-    "inspect": "inspect",
-    "serve": "serve",
-    "curves": "train",
-    "runs": "train",
-    "export": "export",
-    "config": "settings",
-    "doctor": "operating",
+GROUPS = {  # of the help; each command is the function of its name in commands/NAME.py, with its page and an example
+    "Data and training": {
+        "prepare": ("prepare", "tfm prepare memory.tmx --source de --target en"),
+        "train": ("train", "tfm train --config demo --set training.epochs=5"),
+        "curves": ("train", "tfm curves demo --output demo.svg"),
+    },
+    "Judging": {
+        "evaluate": ("evaluate", "tfm evaluate demo --beam-size 5"),
+        "compare": ("evaluate", "tfm compare demo demo-2"),
+        "score": ("evaluate", "tfm score demo --input in.de --target out.en"),
+    },
+    "Using": {
+        "translate": ("translate", "tfm translate --input in.de --output out.en"),
+        "inspect": ("inspect", "tfm inspect --output dog.svg 'Ein Hund läuft.'"),
+        "serve": ("serve", "tfm serve demo --port 8080"),
+    },
+    "Keeping": {
+        "runs": ("train", "tfm runs"),
+        "export": ("export", "tfm export demo --quantization int8"),
+        "config": ("settings", "tfm config demo > mine.yaml"),
+        "doctor": ("operating", "tfm doctor"),
+    },
 }
-"""in the order of the help; each is the function of its name in commands/NAME.py, and has its page in docs/PAGE.md"""
+OPTIONS = {  # likewise; any other one is among "Options"
+    "Input": "--input --reference --target --split --format --split-sentences --on-error --language",
+    "Model and search": "--run --set --beam-size --prefix --max-tokens --device",
+    "Output": "--output --output-tokens --attention --line-buffered --n-best --keep-unk --tokens --lowercase "
+    "--examples --kind --layer --head --text --json --quantization",
+    "Word vectors instead of a model": "--vectors --query --scale",
+}
+COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 WITHOUT_TORCH = ("config", "curves", "runs")
 """the commands that begin at once"""
+
+
+class _Command(typer.core.TyperCommand):
+    """A command whose help has its options in groups. It drops nothing that it is given, and names what was meant."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. Raises UsageError."""
+        if not ctx.resilient_parsing:  # as for completion
+            self._refuse(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def _refuse(self, ctx: Any, args: list[str]) -> None:
+        """Raises UsageError for what is not known, and for what would be dropped."""
+        name, order, params = ctx.info_name, list[Any](), list[Any](self.params)
+        known = {each: not param.is_flag for param in params if _is_option(param) for each in _names(param)}
+        try:
+            values, extra, order = self.make_parser(ctx).parse_args(args=[*args])
+        except typer.TyperException as error:
+            option = getattr(error, "option_name", None)
+            if option is None or option in known:
+                raise
+            ctx.fail(f"no option {option}{near_misses.of_option(name, option, args, known)}")
+        if any(param.is_eager for param in order):  # --help
+            return
+        for param in order:
+            is_lost = order.count(param) > 1 and not param.multiple
+            if is_lost and not (param.is_flag and not param.secondary_opts):
+                ctx.fail(f"{' / '.join(_names(param))} is given {order.count(param)} times; give it once")
+        if extra:
+            taken = [values[param.name] or () for param in params if not _is_option(param)]
+            words = [word for each in taken for word in ([each] if isinstance(each, str) else each)]
+            ctx.fail(f"{name} does not take {' '.join(extra)}{near_misses.of_arguments(name, words, extra, known)}")
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments and the options, each group under its name."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            if record := param.get_help_record(ctx):
+                other = "Options" if _is_option(param) else "Arguments"
+                title = next((title for title, names in OPTIONS.items() if param.opts[0] in names.split()), other)
+                groups.setdefault(title, []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def _is_option(param: Any) -> bool:
+    return bool(param.param_type_name == "option")
+
+
+def _names(param: Any) -> list[str]:
+    return [*param.opts, *param.secondary_opts]
 
 
 class _Group(typer.core.TyperGroup):
@@ -51,10 +119,36 @@ class _Group(typer.core.TyperGroup):
         """Returns a command, or None."""
         if cmd_name not in COMMANDS:
             return None
+        page, example = COMMANDS[cmd_name]
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        page = f"More: docs/{COMMANDS[cmd_name]}.md in the sources of tfm"
-        alone.command(epilog=page)(getattr(import_module(f"transformer_cli.commands.{cmd_name}"), cmd_name))
+        epilog = f"Example: {example}\n\nMore: docs/{page}.md in the sources of tfm"
+        function = getattr(import_module(f"transformer_cli.commands.{cmd_name}"), cmd_name)
+        alone.command(cls=_Command, epilog=epilog)(function)
         return typer.main.get_command(alone)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what stands before the command. Raises UsageError."""
+        given = [*args]
+        try:
+            return super().parse_args(ctx, args)
+        except typer.TyperException as error:
+            if not (option := getattr(error, "option_name", None)):
+                raise
+            command = next((each for each in given if each in COMMANDS), None)
+            return ctx.fail(f"no option {option}{near_misses.before_command(option, command)}")
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command of a command line. Raises UsageError; of a near miss, it says what was meant."""
+        if args[0] not in COMMANDS and not ctx.resilient_parsing:
+            ctx.fail(f"no command {args[0]}{near_misses.of_command(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands, each group under its name."""
+        width = formatter.width - 6 - max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.get_command(ctx, name).get_short_help_str(width)) for name in group])
 
 
 app = typer.Typer(

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from transformer_cli.commands import completion
-from transformer_cli.commands.options import DeviceOption, JsonOption, LowercaseOption, SplitOption, file_of_lines
+from transformer_cli.commands.options import (
+    DeviceOption,
+    JsonOption,
+    LowercaseOption,
+    SplitOption,
+    a_file,
+    check_text,
+    option,
+)
 from transformer_cli.commands.tables import score_with_interval, table
 from transformer_cli.system.terminal import counted
 
@@ -38,26 +46,23 @@ def compare(
         ),
     ],
     split: SplitOption = None,
-    input_file: Annotated[
-        Path | None, file_of_lines("Your own sentences, with --reference. Files do not need it.", "--input")
+    source: Annotated[
+        Path | None, a_file("Your own sentences, with --reference. Files do not need it.", "--input", "-i")
     ] = None,
-    reference: Annotated[Path | None, file_of_lines("Their reference translations.")] = None,
+    reference: Annotated[Path | None, a_file("Their reference translations.")] = None,
     lowercase: LowercaseOption = False,
     language: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "The language of files of translations, for BLEU's tokeniser.",
             metavar="CODE",
-            help="The language of files of translations, for BLEU's tokeniser.",
             show_default="the runs', or en",
         ),
     ] = None,
     examples: Annotated[
         int | None,
-        typer.Option(
-            min=0,
-            metavar="N",
-            help="How many of the sentences that changed most are shown.",
-            show_default=str(EXAMPLES),
+        option(
+            "How many of the sentences that changed most are shown.", min=0, metavar="N", show_default=str(EXAMPLES)
         ),
     ] = None,
     device: DeviceOption = "auto",
@@ -68,15 +73,16 @@ def compare(
     are_single = all(len(runs) == 1 for runs in recipes)
     if len(recipes) < 2:
         raise typer.BadParameter("name at least two runs or files, such as: tfm compare A B")
-    if input_file and not reference:
+    if source and not reference:
         raise typer.BadParameter("--input needs --reference")
     if reference and split:
         raise typer.BadParameter("--split and --reference cannot be used together")
     if examples and not are_single:
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
+    check_text(source, reference, *(Path(each) for each in systems if Path(each).is_file()))
     from transformer_cli.evaluation.compare import Terms, compare, compare_recipes
 
-    terms = Terms(split or (), input_file, reference, lowercase, language, device)
+    terms = Terms(split or (), source, reference, lowercase, language, device)
     found: Sequence[Comparison] | Sequence[RecipeComparison]
     if are_single:
         found = compare(systems, terms, examples=EXAMPLES if examples is None else examples)

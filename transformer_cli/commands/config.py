@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from transformer_cli.commands import completion
-from transformer_cli.commands.options import SetOption
+from transformer_cli.commands.options import SetOption, find_runs, of_runs, option
 
 
 def config(
@@ -18,12 +18,9 @@ def config(
             autocompletion=completion.configs,
         ),
     ] = None,
-    run: Annotated[
-        str | None,
-        typer.Option("--run", "-r", metavar="RUN", help="Print the settings of a run.", autocompletion=completion.runs),
-    ] = None,
+    run: Annotated[str | None, of_runs("Print the settings of a run.", default=False)] = None,
     overrides: SetOption = None,
-    list_names: Annotated[bool, typer.Option("--list", "-l", help="List the configs that come with tfm.")] = False,
+    list_names: Annotated[bool, option("List the configs that come with tfm.", "--list", "-l")] = False,
 ) -> None:
     """Print every setting with its value and a comment. The output is YAML that --config takes."""
     if run is not None and (name is not None or overrides):
@@ -41,9 +38,9 @@ def config(
             first, *_ = heading(read_config_text(path)).split("\n")
             print(f"{each:{width}}  {first.removeprefix('# ')}")
     elif run is not None:
-        from transformer_cli.runs.run import find_run, read_config, read_identity, told_as_damage
+        from transformer_cli.runs.run import read_config, read_identity, told_as_damage
 
-        folder = find_run(run)
+        (folder,) = find_runs(run)
         about = read_identity(folder)
         with told_as_damage():
             kept = read_config(folder, about)

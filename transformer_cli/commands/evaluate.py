@@ -1,7 +1,6 @@
 """`tfm evaluate`: a run → its losses and scores on a split, or on two files."""
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,57 +9,55 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from transformer_cli.commands import completion
 from transformer_cli.commands.options import (
     BeamSizeOption,
     DecodingSetOption,
     DeviceOption,
     JsonOption,
     LowercaseOption,
+    RunArgument,
     RunsOption,
     SplitOption,
-    file_of_lines,
-    unwritable,
+    a_file,
+    check_text,
+    find_runs,
+    refuse_unwritable,
     writing,
 )
 from transformer_cli.commands.tables import score_with_interval, table
-from transformer_cli.system.files import STANDARD, is_stream
+from transformer_cli.system.files import STANDARD
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.evaluate import Result
 
 
 def evaluate(
+    named: RunArgument = None,
+    split: SplitOption = None,
+    source: Annotated[Path | None, a_file("Evaluate on your own sentences, with --reference.", "--input", "-i")] = None,
+    reference: Annotated[Path | None, a_file("The reference translations of the --input file.")] = None,
     run: RunsOption = None,
     overrides: DecodingSetOption = None,
     beam_size: BeamSizeOption = None,
-    split: SplitOption = None,
-    input_file: Annotated[
-        Path | None, file_of_lines("Evaluate on your own sentences, with --reference.", "--input")
-    ] = None,
-    reference: Annotated[Path | None, file_of_lines("The reference translations of the --input file.")] = None,
-    lowercase: LowercaseOption = False,
-    output: Annotated[Path | None, file_of_lines("Keep the translations, one per line.")] = None,
-    output_tokens: Annotated[Path | None, file_of_lines("Keep the decoder's tokens, one sentence per line.")] = None,
     device: DeviceOption = "auto",
+    output: Annotated[Path | None, a_file("Keep the translations, one per line.", "--output", "-o")] = None,
+    output_tokens: Annotated[Path | None, a_file("Keep the decoder's tokens, one sentence per line.")] = None,
+    lowercase: LowercaseOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print loss, perplexity, BLEU and chrF of a run. Several runs are judged together, as an ensemble."""
-    if (input_file is None) != (reference is None):
+    if (source is None) != (reference is None):
         raise typer.BadParameter("--input and --reference need each other")
-    if input_file and split:
+    if source and split:
         raise typer.BadParameter("--split and --input cannot be used together")
     if output == output_tokens == STANDARD:
         raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
-    for path in (output, output_tokens):
-        if path and path.is_dir():
-            raise unwritable(path, "it is a folder")
-        if path and path != STANDARD and not is_stream(path):  # what is wrong is told before there is work to lose
-            place = next(each for each in path.resolve().parents if each.exists())
-            if not (place.is_dir() and os.access(place, os.W_OK)):
-                raise unwritable(path, f"{place} is no folder, or closed to you")
-    from transformer_cli.runs.run import find_run
-
-    folders = [find_run(each) for each in run or (None,)]
+    if named in completion.splits() and named not in completion.runs():
+        raise typer.BadParameter(f"there is no run {named}; did you mean --split {named}?")
+    refuse_unwritable(output, output_tokens, read=[source, reference])
+    check_text(source, reference)
+    folders = find_runs(named, run)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.evaluation.evaluate import evaluate  # imports torch, so only when there are runs
@@ -74,7 +71,7 @@ def evaluate(
             first,
             others=others,
             splits=split or (),
-            files=(input_file, reference) if input_file and reference else None,
+            files=(source, reference) if source and reference else None,
             device=device,
             settings=SearchSettings(decoding=decoding),
             lowercase=lowercase,

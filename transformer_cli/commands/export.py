@@ -3,37 +3,25 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
-from transformer_cli.commands import completion
+from transformer_cli.commands.options import RunArgument, RunOption, find_runs, option, refuse_without_folder
 
 
 def export(
-    run: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RUN]",
-            help="A run's name under runs/, or its folder.",
-            show_default="the newest run",
-            autocompletion=completion.runs,
-        ),
-    ] = None,
+    named: RunArgument = None,
+    run: RunOption = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
+        option(
+            "The folder to make.",
+            *("--output", "-o"),
             metavar="DIR",
-            help="The folder to make.",
             show_default="exports/RUN, or exports/RUN-int8 and so on",
         ),
     ] = None,
     quantization: Annotated[
         Literal["float32", "float16", "bfloat16", "int16", "int8"],
-        typer.Option(
-            "--quantization",
-            "-q",
-            help="How weights are kept; int8 is the smallest, and on CPUs with VNNI the fastest.",
+        option(
+            "How weights are kept; int8 is the smallest, and on CPUs with VNNI the fastest.", *("--quantization", "-q")
         ),
     ] = "float32",
 ) -> None:
@@ -43,9 +31,9 @@ def export(
     translate, evaluate, score and serve (compare takes it as an argument), and its README.md shows how to use
     it from Python without tfm.
     """
-    from transformer_cli.runs.run import find_run
-
-    folder = find_run(run)
+    (folder,) = find_runs(named, run)
+    if output and output.parent != Path("exports"):
+        refuse_without_folder(output)
     from transformer_cli.runs.export import export  # imports torch
 
     print(export(folder, output, quantization=quantization).folder)

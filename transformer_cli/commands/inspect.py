@@ -12,8 +12,12 @@ from transformer_cli.commands.options import (
     DecodingSetOption,
     DeviceOption,
     RunOption,
+    a_file,
     as_text,
+    find_runs,
     load_translator,
+    option,
+    refuse_unwritable,
     writing,
 )
 from transformer_cli.commands.tables import table
@@ -36,47 +40,35 @@ def inspect(
     overrides: DecodingSetOption = None,
     device: DeviceOption = "auto",
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="The .svg, .pdf or .png to write.", show_default="inspect.png"
-        ),
+        Path | None, a_file("The .svg, .pdf or .png to write.  [default: inspect.png]", "--output", "-o")
     ] = None,
     kind: Annotated[
         list[KindChoice] | None,
-        typer.Option(help="Self-attention of one stack, or attention between the two. Repeatable.", show_default="all"),
+        option("Self-attention of one stack, or attention between the two. Repeatable.", show_default="all"),
     ] = None,
-    layer: Annotated[
-        int | None, typer.Option(metavar="N", help="Which layer, counted from 1.", show_default="the last")
-    ] = None,
+    layer: Annotated[int | None, option("Which layer, counted from 1.", metavar="N", show_default="the last")] = None,
     head: Annotated[
-        list[int] | None,
-        typer.Option(metavar="N", help="Which head, counted from 1. Repeatable.", show_default="every head"),
+        list[int] | None, option("Which head, counted from 1. Repeatable.", metavar="N", show_default="every head")
     ] = None,
     on_error: Annotated[
-        Literal["stop", "truncate"],
-        typer.Option(help="What becomes of a sentence that is too long: an error, or it is cut."),
+        Literal["stop", "truncate"], option("What becomes of a sentence that is too long: an error, or it is cut.")
     ] = "stop",
     vectors: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Use no model: show the attention of these word vectors over themselves. Give a file, or a name that "
+        option(
+            "Use no model: show the attention of these word vectors over themselves. Give a file, or a name that "
             "gensim knows. Words are split at white space; each word gets the vector of its own spelling, or else the "
             "vector of its lower-case form.",
+            metavar="FILE",
         ),
     ] = None,
-    query: Annotated[
-        str | None, typer.Option(metavar="WORD", help="With --vectors: show only this word's rows.")
-    ] = None,
+    query: Annotated[str | None, option("Show only this word's rows.", metavar="WORD")] = None,
     scale: Annotated[
-        Literal["sqrt", "none"] | None,
-        typer.Option(help="With --vectors: divide the scores by √dimension, or not.", show_default="sqrt"),
+        Literal["sqrt", "none"] | None, option("Divide the scores by √dimension, or not.", show_default="sqrt")
     ] = None,
-    as_blocks: Annotated[
-        bool, typer.Option("--text", help="Print the attention weights as blocks of text; no picture.")
-    ] = False,
+    as_blocks: Annotated[bool, option("Print the attention weights as blocks of text; no picture.", "--text")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the numbers as JSON, with scores before softmax; no picture.")
+        bool, option("Print the numbers as JSON, with scores before softmax; no picture.", "--json")
     ] = False,
 ) -> None:
     """Draw a sentence's attention weights and token vectors. These are drawn before and after the encoder."""
@@ -85,7 +77,8 @@ def inspect(
         raise typer.BadParameter(f"{' and '.join(chosen)} cannot be used together")
     picture = None if as_blocks or as_json else output or Path("inspect.png")
     if picture:
-        picture_format(picture)  # before there is work to lose
+        picture_format(picture)
+        refuse_unwritable(picture)
     sentence = as_text(sentence, "the sentence")
     if vectors is not None:
         of_a_model: dict[str, object] = {
@@ -115,7 +108,7 @@ def inspect(
         return
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
-    translator = load_translator([run], device)
+    translator = load_translator(find_runs(run), device)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.inspection.numbers import KINDS, inspect_sentence
 

@@ -1,5 +1,7 @@
-"""What several commands share: options, the runs and the search that they describe, and files to write."""
+"""What several commands share: options, the runs and the search that they describe, files to read and to write."""
 
+import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,40 +11,54 @@ import typer
 
 from transformer_cli.commands import completion
 from transformer_cli.errors import DataError
+from transformer_cli.system.files import STANDARD, is_stream
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from transformer_cli.translator import Translator
 
-
-def file_of_lines(text: str, *names: str) -> Any:
-    """Returns an option that names a file of lines; - is standard input or output (STANDARD). text: its help."""
-    return typer.Option(*names, metavar="FILE", help=text)
+A_RUN = "A run's name under runs/, or its folder."
 
 
-def of_runs(text: str) -> Any:
-    return typer.Option(
-        "--run", "-r", metavar="RUN", help=text, show_default="the newest", autocompletion=completion.runs
-    )
+def option(text: str, *names: str, metavar: str | None = None, **more: Any) -> Any:
+    """Returns an option. text: its help."""
+    return typer.Option(*names, metavar=metavar, help=text, **more)
+
+
+def a_file(text: str, *names: str) -> Any:
+    """Returns an option that names a file; of a file of lines, - is standard input or output. text: its help."""
+    return option(text, *names, metavar="FILE")
+
+
+def of_runs(text: str, *, default: str | bool = "the newest") -> Any:
+    """Returns the option --run. text: its help."""
+    more: dict[str, Any] = {"show_default": default, "autocompletion": completion.runs}
+    return option(text, "--run", "-r", metavar="RUN", **more)
+
+
+def run_argument(metavar: str) -> Any:
+    """Returns an argument that names what --run names."""
+    more: dict[str, Any] = {"show_default": False, "autocompletion": completion.runs}
+    return typer.Argument(metavar=metavar, help="The same as --run.", **more)
 
 
 def _set(text: str, offered: Any) -> Any:
-    return typer.Option("--set", "-s", metavar="KEY=VALUE", help=text, autocompletion=offered)
+    return option(text, "--set", "-s", metavar="KEY=VALUE", autocompletion=offered)
 
 
 ConfigOption = Annotated[
     str | None,
-    typer.Option(
-        "--config",
-        "-c",
+    option(
+        "A config that comes with tfm, such as demo, or a YAML file.",
+        *("--config", "-c"),
         metavar="NAME|FILE",
-        help="A config that comes with tfm, such as demo, or a YAML file.",
         show_default="the built-in settings, as `tfm config` prints them",
         autocompletion=completion.configs,
     ),
 ]
 SetOption = Annotated[
-    list[str] | None,
-    _set("Override one setting, such as training.epochs=3. Repeatable.", completion.settings),
+    list[str] | None, _set("Override one setting, such as training.epochs=3. Repeatable.", completion.settings)
 ]
 DecodingSetOption = Annotated[
     list[str] | None,
@@ -53,61 +69,65 @@ DecodingSetOption = Annotated[
 ]
 BeamSizeOption = Annotated[
     int | None,
-    typer.Option(
-        "--beam-size",
+    option(
+        "Hypotheses that the search keeps; 1 is greedy search.",
         metavar="N",
-        help="Hypotheses that the search keeps; 1 is greedy search.",
         show_default="the run's decoding.beam_size",
     ),
 ]
 LikeOption = Annotated[
     str | None,
-    typer.Option(
-        "--like",
+    option(
+        "A run whose model is to be trained further on this text: its languages, codecs and shape are taken.",
         metavar="RUN",
-        help="A run whose model is to be trained further on this text: its languages, codecs and shape are taken.",
         autocompletion=completion.runs,
     ),
 ]
-RunOption = Annotated[str | None, of_runs("A run's name under runs/, or its folder.")]
+RunOption = Annotated[str | None, of_runs(A_RUN)]
 RunsOption = Annotated[
-    list[str] | None,
-    of_runs("A run's name under runs/, or its folder. Several runs of one dataset translate together, as an ensemble."),
+    list[str] | None, of_runs(f"{A_RUN} Several runs of one dataset translate together, as an ensemble.")
 ]
+RunArgument = Annotated[str | None, run_argument("[RUN]")]
+RunsArgument = Annotated[list[str] | None, run_argument("[RUN]...")]
 SplitOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--split",
+    option(
+        "valid, train or a test set of the (first) run's dataset. Repeatable.",
         metavar="SPLIT",
-        help="valid, train or a test set of the (first) run's dataset. Repeatable.",
         show_default="every test set",
         autocompletion=completion.splits,
     ),
 ]
 DeviceOption = Annotated[
     str,
-    typer.Option(
-        "--device",
-        metavar="DEVICE",
-        help="auto, cpu, cuda, cuda:N or mps; only cpu has been tested.",
-        autocompletion=completion.devices,
+    option(
+        "auto, cpu, cuda, cuda:N or mps; only cpu has been tested.", metavar="DEVICE", autocompletion=completion.devices
     ),
 ]
-LowercaseOption = Annotated[
-    bool, typer.Option("--lowercase", help="Score without case. Lower-cased runs are scored so anyway.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-JsonLinesOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+LowercaseOption = Annotated[bool, option("Score without case. Lower-cased runs are scored so anyway.", "--lowercase")]
+JsonOption = Annotated[bool, option("Print JSON.", "--json")]
+JsonLinesOption = Annotated[bool, option("Print one JSON object per line.", "--json")]
 
 
-def load_translator(runs: Sequence[str | None] | None, device: str) -> "Translator":
-    """Open runs, by default the newest, as one translator.
+def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] | None = None) -> list[Path]:
+    """Find the runs that an argument or --run names, by default the newest; torch is not imported for that.
 
-    A run that does not exist is told before torch is imported, which takes seconds.
+    Raises CheckpointError for one that does not exist, BadParameter for one that is named twice.
     """
     from transformer_cli.runs.run import find_run
 
-    folders = [find_run(each) for each in runs or (None,)]
+    if argument and option:
+        raise typer.BadParameter("a run is named as an argument and by --run; use one of the two")
+    given = argument or option
+    folders = [find_run(each) for each in ([given] if given is None or isinstance(given, str) else given)]
+    for number, folder in enumerate(folders):
+        if any(folder.samefile(other) for other in folders[:number]):
+            raise typer.BadParameter(f"{folder} is named twice; name each run once")
+    return folders
+
+
+def load_translator(folders: Sequence[Path], device: str) -> "Translator":
+    """Open runs as one translator, which imports torch."""
     from transformer_cli.translator import Translator
 
     return Translator.load(*folders, device=device)
@@ -127,6 +147,47 @@ def as_text(argument: str, name: str) -> str:
     return argument
 
 
+def check_text(*paths: Path | None) -> None:
+    """Warn of files of lines that are not plain text. Raises DataError for one that cannot be read, or is no text."""
+    from transformer_cli.data.lines import unpacked
+
+    for path in paths:
+        if path is not None and path != STANDARD and not is_stream(path):
+            with unpacked(path) as file:
+                warn_of_form(file.peek(1), path)
+
+
+def warn_of_form(beginning: bytes, name: Path | str) -> None:
+    """Warn if text that begins so is not plain. name: what the warning calls it."""
+    from transformer_cli.documents.forms import form_of
+
+    if form := form_of(beginning.decode(errors="ignore")):
+        remedy = "; `tfm translate --format html` translates HTML" if "HTML" in form else ""
+        log.warning("%s: %s, as it seems; every line of it is read as a sentence%s", name, form, remedy)
+
+
+def refuse_unwritable(*paths: Path | None, read: Sequence[Path | None] = ()) -> None:
+    """Raises DataError for a file that cannot be written, or is read too, before there is work to lose."""
+    for path in paths:
+        if path is None or path == STANDARD:
+            continue
+        if path.is_dir():
+            raise unwritable(path, "it is a folder")
+        refuse_without_folder(path)
+        if is_stream(path):
+            continue
+        if any(each and each.exists() and path.exists() and path.samefile(each) for each in read):
+            raise unwritable(path, "it is what is read")
+        if not os.access(path.resolve().parent, os.W_OK):
+            raise unwritable(path, f"{path.parent} is closed to you")
+
+
+def refuse_without_folder(path: Path) -> None:
+    """Raises DataError if the folder in which a file or a folder is to be made is not there."""
+    if not path.resolve().parent.is_dir():
+        raise unwritable(path, f"there is no folder {path.parent}", "make it first")
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Run a block that writes the file `path`; an OSError in it becomes a DataError that names the file."""
@@ -136,6 +197,6 @@ def writing(path: Path) -> Iterator[None]:
         raise unwritable(path, error.strerror or str(error)) from None
 
 
-def unwritable(path: Path, reason: str) -> DataError:
+def unwritable(path: Path, reason: str, remedy: str = "name another file") -> DataError:
     """Returns the error for an output file that cannot be written."""
-    return DataError(f"{path}: cannot be written: {reason}; name another file")
+    return DataError(f"{path}: cannot be written: {reason}; {remedy}")

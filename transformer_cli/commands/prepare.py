@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from transformer_cli.commands.options import ConfigOption, JsonOption, LikeOption, SetOption
+from transformer_cli.commands.near_misses import as_option
+from transformer_cli.commands.options import ConfigOption, JsonOption, LikeOption, SetOption, option
 from transformer_cli.commands.tables import table
 
 if TYPE_CHECKING:
@@ -28,30 +29,29 @@ def prepare(
     ] = None,
     config: ConfigOption = None,
     overrides: SetOption = None,
-    source: Annotated[str | None, typer.Option("--source", metavar="CODE", help="The language of the source.")] = None,
-    target: Annotated[str | None, typer.Option("--target", metavar="CODE", help="The language of the target.")] = None,
+    source: Annotated[str | None, option("The language of the source.", metavar="CODE")] = None,
+    target: Annotated[str | None, option("The language of the target.", metavar="CODE")] = None,
     name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="NAME", help="What NAME.yaml and the run are called.", show_default="FILE's"),
+        str | None, option("What NAME.yaml and the run are called.", metavar="NAME", show_default="FILE's")
     ] = None,
     columns: Annotated[
-        str | None,
-        typer.Option("--columns", metavar="A,B", help="The columns of source and target: names, or numbers from 1."),
+        str | None, option("The columns of source and target: names, or numbers from 1.", metavar="A,B")
     ] = None,
     like: LikeOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be left out, and write nothing.")] = False,
+    dry_run: Annotated[bool, option("Show what would be left out, and write nothing.", "--dry-run")] = False,
     source_dir: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER", help="A folder with Multi30k's files, instead of the download; or set TFM_MULTI30K_DIR."
-        ),
+        option("A folder with Multi30k's files, instead of the download; or set TFM_MULTI30K_DIR.", metavar="FOLDER"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fetch, tokenise, count and encode parallel text into data/. With FILEs, also clean it and write NAME.yaml."""
+    for file in files or ():
+        if not file.exists() and (meant := as_option(str(file), ["--config", "--set", "--like"])):
+            raise typer.BadParameter(f"there is no file {file}; did you mean {meant}?")
     given = {"data.source": (source, "--source"), "data.target": (target, "--target"), "name": (name, "--name")}
     options: dict[str, tuple[Any, str]] = {
-        key: (value, f"{option} {value}") for key, (value, option) in given.items() if value is not None
+        key: (value, f"{flag} {value}") for key, (value, flag) in given.items() if value is not None
     }
     if columns is not None:
         options["data.columns"] = (columns.split(","), f"--columns {columns}")

@@ -8,15 +8,19 @@ from typing import Annotated
 from transformer_cli.commands.options import (
     DeviceOption,
     JsonLinesOption,
+    RunArgument,
     RunOption,
-    file_of_lines,
+    a_file,
+    check_text,
+    find_runs,
     load_translator,
 )
 
 
 def score(
-    input_file: Annotated[Path, file_of_lines("The sentences.", "--input", "-i")],
-    target: Annotated[Path, file_of_lines("Their translations, line by line.")],
+    sentences: Annotated[Path, a_file("The sentences.", "--input", "-i")],
+    target: Annotated[Path, a_file("Their translations, line by line.")],
+    named: RunArgument = None,
     run: RunOption = None,
     device: DeviceOption = "auto",
     as_json: JsonLinesOption = False,
@@ -26,11 +30,13 @@ def score(
     One line for each pair of lines: log-probability (natural), target tokens with <eos>, and perplexity, separated by
     tabs.
     """
-    translator = load_translator([run], device)
+    folders = find_runs(named, run)
+    check_text(sentences, target)
+    translator = load_translator(folders, device)
     from transformer_cli.evaluation.losses import perplexity_text
     from transformer_cli.evaluation.score import score_files
 
-    for each in score_files(translator, input_file, target):
+    for each in score_files(translator, sentences, target):
         if as_json:
             print(json.dumps(asdict(each), ensure_ascii=False))
         else:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from transformer_cli.commands.options import DeviceOption, as_text, of_runs
+from transformer_cli.commands.options import A_RUN, DeviceOption, RunsArgument, as_text, find_runs, of_runs, option
 from transformer_cli.errors import ConfigError, Interrupted
 
 NEEDED = ("fastapi", "uvicorn", "python_multipart", "py3langid")
@@ -24,44 +24,38 @@ log = logging.getLogger(__name__)
 
 
 def serve(
-    run: Annotated[
-        list[str] | None,
-        of_runs("A run's name under runs/, or its folder. Repeatable: one run for each direction."),
-    ] = None,
+    named: RunsArgument = None,
+    run: Annotated[list[str] | None, of_runs(f"{A_RUN} Repeatable: one run for each direction.")] = None,
     host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Where to listen; 0.0.0.0 is every network of this machine.")
+        str, option("Where to listen; 0.0.0.0 is every network of this machine.", metavar="ADDRESS")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="N", help="The port; 0 lets the system choose.")
-    ] = 5000,
+    port: Annotated[int, option("The port; 0 lets the system choose.", min=0, max=65535, metavar="N")] = 5000,
     device: DeviceOption = "auto",
     api_key: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "What requests have to bring as api_key. The variable is better: others can see a command's options.",
             metavar="KEY",
             envvar="TFM_API_KEY",
-            help="What requests have to bring as api_key. The variable is better: others can see a command's options.",
         ),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "A name that clients call this server by, such as tr.example.org; * for any. Repeatable.",
             metavar="NAME",
-            help="A name that clients call this server by, such as tr.example.org; * for any. Repeatable.",
             show_default="localhost, numeric addresses, --host's and this machine's name",
         ),
     ] = None,
     cors_origin: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "Let pages of this other server use this one, such as https://example.org. Repeatable.",
             metavar="URL",
-            help="Let pages of this other server use this one, such as https://example.org. Repeatable.",
             show_default="none",
         ),
     ] = None,
-    log_text: Annotated[
-        bool, typer.Option("--log-text", help="Write what is translated, and how, to the log.")
-    ] = False,
+    log_text: Annotated[bool, option("Write what is translated, and how, to the log.", "--log-text")] = False,
 ) -> None:
     """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /."""
     if missing := [name for name in NEEDED if not importlib.util.find_spec(name)]:
@@ -74,14 +68,11 @@ def serve(
 
         from transformer_cli.compute.devices import choose_device
         from transformer_cli.runs.exported import open_any
-        from transformer_cli.runs.run import find_run
         from transformer_cli.serve.app import create_app
         from transformer_cli.translator import Translator
 
         chosen = choose_device(device)
-        translators = [
-            Translator(open_any(find_run(each)), chosen, batches_at_a_time=1) for each in dict.fromkeys(run or (None,))
-        ]
+        translators = [Translator(open_any(each), chosen, batches_at_a_time=1) for each in find_runs(named, run)]
         n_workers = torch.get_num_threads() if chosen.type == "cpu" else 1
         app = create_app(
             translators,

@@ -2,10 +2,8 @@
 
 from typing import Annotated
 
-import typer
-
 from transformer_cli.commands import completion
-from transformer_cli.commands.options import ConfigOption, SetOption
+from transformer_cli.commands.options import ConfigOption, SetOption, option
 
 
 def train(
@@ -13,16 +11,14 @@ def train(
     overrides: SetOption = None,
     begin_from: Annotated[
         str | None,
-        typer.Option(
+        option(
+            "Begin with the weights of this run, and take the settings from it that must be equal.",
             "--from",
             metavar="RUN",
-            help="Begin with the weights of this run, and take the settings from it that must be equal.",
             autocompletion=completion.runs,
         ),
     ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Move an existing run of this name aside and begin a new one.")
-    ] = False,
+    fresh: Annotated[bool, option("Move an existing run of this name aside and begin a new one.", "--fresh")] = False,
 ) -> None:
     """Train a run under runs/. An interrupted run continues from its last save."""
     from transformer_cli.config.load import load_config

@@ -19,15 +19,20 @@ from transformer_cli.commands.options import (
     DeviceOption,
     JsonLinesOption,
     RunsOption,
+    a_file,
     as_text,
-    file_of_lines,
+    check_text,
+    find_runs,
     load_translator,
+    option,
+    refuse_unwritable,
+    warn_of_form,
     writing,
 )
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.system import progress, terminal
-from transformer_cli.system.files import STANDARD, is_stream, written
+from transformer_cli.system.files import STANDARD, is_stream, kind_of, written
 
 if TYPE_CHECKING:
     from transformer_cli.translator import Translation, Translator
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
 CHUNK = 4000  # lines that are read before they are translated together: enough batches for many cores
 CHUNK_OF_PIPE = 1000  # the same of a pipe: the program that writes it may wait for its answers
 CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
+SPLITS = "--split-sentences/--no-split-sentences"
 BECAME = {"blank": "left blank", "copy": "copied (at most 4,000 characters of each)", "truncate": "cut"}
 NAMED = 10  # lines that were too long, of which the numbers are said
 LOOKED_AT = 100  # lines at the beginning, to see whether they have several sentences
@@ -47,68 +53,41 @@ def translate(
     sentences: Annotated[
         list[str] | None, typer.Argument(help="The sentences to translate.", show_default="standard input")
     ] = None,
-    input_file: Annotated[Path | None, file_of_lines("Translate the lines of a file.", "--input", "-i")] = None,
-    output: Annotated[
-        Path | None, file_of_lines("Write to a file, which appears when it is whole.", "--output", "-o")
-    ] = None,
-    run: RunsOption = None,
-    overrides: DecodingSetOption = None,
-    beam_size: BeamSizeOption = None,
-    n_best: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=1000,
-            metavar="K",
-            help="Print the K best translations of each line, for which the beam has to hold K: line number, score and "
-            "text, with tabs between them.",
-            show_default="only the best one, as plain text",
-        ),
-    ] = None,
-    prefix: Annotated[
-        str, typer.Option(metavar="TEXT", help="Begin every translation with this text.", show_default=False)
-    ] = "",
-    device: DeviceOption = "auto",
-    max_tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=1, max=10_000, metavar="N", help="Longest translation, in tokens.", show_default="2 × source + 10"
-        ),
+    source: Annotated[Path | None, a_file("Translate the lines of a file.", "--input", "-i")] = None,
+    text_format: Annotated[
+        Literal["text", "html"], option("What the --input is: lines, or one HTML document.", "--format")
+    ] = "text",
+    split_sentences: Annotated[
+        bool | None,
+        option("Translate each sentence of a line by itself.", SPLITS, show_default="only in a conversation"),
     ] = None,
     on_error: Annotated[
         Literal["stop", "blank", "copy", "truncate"],
-        typer.Option(
-            help="What becomes of a line that is too long: an error, which stops; an empty line; the line itself; or "
-            "the translation of its beginning."
-        ),
+        option("Of a line that is too long: stop with an error, leave it blank, copy it, or translate its beginning."),
     ] = "stop",
-    split_sentences: Annotated[
-        bool | None,
-        typer.Option(
-            "--split-sentences/--no-split-sentences",
-            help="Translate the sentences of each line one by one, and join them with the white space between them.",
-            show_default="only in a conversation",
-        ),
+    run: RunsOption = None,
+    overrides: DecodingSetOption = None,
+    beam_size: BeamSizeOption = None,
+    prefix: Annotated[str, option("Begin each translation with this text.", metavar="TEXT", show_default=False)] = "",
+    max_tokens: Annotated[
+        int | None,
+        option("Longest translation, in tokens.", min=1, max=10_000, metavar="N", show_default="2 × source + 10"),
     ] = None,
-    text_format: Annotated[
-        Literal["text", "html"],
-        typer.Option(
-            "--format",
-            help="What the --input is: lines of text, or one HTML document, of which only the text is translated.",
-        ),
-    ] = "text",
-    keep_unk: Annotated[
-        bool,
-        typer.Option(
-            "--keep-unk", help="Keep <unk>, instead of replacing it by the source word that is attended to most."
-        ),
+    device: DeviceOption = "auto",
+    output: Annotated[Path | None, a_file("Write to a file, which appears when it is whole.", "--output", "-o")] = None,
+    line_buffered: Annotated[
+        bool, option("Print the translation of each line before the next one is read; slower.", "--line-buffered")
     ] = False,
-    tokens: Annotated[bool, typer.Option("--tokens", help="Print the decoder's tokens instead of text.")] = False,
+    n_best: Annotated[
+        int | None,
+        option("Print the K best of each line: line number, score, text, between tabs.", min=1, max=1000, metavar="K"),
+    ] = None,
+    keep_unk: Annotated[
+        bool, option("Keep <unk>, in whose place the source word attended to most is written.", "--keep-unk")
+    ] = False,
+    tokens: Annotated[bool, option("Print the decoder's tokens instead of text.", "--tokens")] = False,
     attention: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Draw what the translation of one sentence attends to: a .svg, .pdf or .png."
-        ),
+        Path | None, a_file("Draw what the translation of one sentence attends to: a .svg, .pdf or .png.")
     ] = None,
     as_json: JsonLinesOption = False,
 ) -> None:
@@ -117,29 +96,34 @@ def translate(
     A line is one sentence; with --split-sentences it may be a paragraph. Markup such as <b> is read as text, unless
     --format html says what it is.
     """
-    if sentences and input_file:
+    of_one_sentence = {"--n-best": n_best is not None, "--prefix": prefix != "", "--attention": attention is not None}
+    of_lines = {
+        "sentences": bool(sentences), "--tokens": tokens, "--json": as_json, "--line-buffered": line_buffered,
+        "--no-split-sentences": split_sentences is False,
+    }  # fmt: skip
+    if sentences and source:
         raise typer.BadParameter("sentences and --input cannot be used together")
     if tokens and as_json:
         raise typer.BadParameter("--tokens and --json cannot be used together (the JSON has the tokens)")
-    if attention and (input_file or len(sentences or ()) != 1):
+    if attention and (source or len(sentences or ()) != 1):
         raise typer.BadParameter("--attention draws one sentence: give exactly one, as an argument")
     if attention and len(run or ()) > 1:
         raise typer.BadParameter("--attention draws the attention of one model: give one --run")
-    if attention:
-        picture_format(attention)
-    of_one_sentence = {"--n-best": n_best is not None, "--prefix": prefix != "", "--attention": attention is not None}
     if split_sentences and (given := [name for name, is_given in of_one_sentence.items() if is_given]):
         raise typer.BadParameter(f"{given[0]} is about one sentence, so --split-sentences cannot be used with it")
     if text_format == "html":
-        of_lines = {
-            "sentences": sentences, "--tokens": tokens, "--json": as_json,
-            "--no-split-sentences": split_sentences is False,
-        }  # fmt: skip
         if given := [name for name, is_given in {**of_lines, **of_one_sentence}.items() if is_given]:
             raise typer.BadParameter(f"--format html translates one document, so {given[0]} cannot be used with it")
-        if not input_file:
+        if not source:
             raise typer.BadParameter("--format html needs --input FILE (- for standard input)")
-    converses = not sentences and not input_file and not output and sys.stdin.isatty()
+    if line_buffered and output and output != STANDARD and not is_stream(output):
+        raise typer.BadParameter(f"{output} appears when it is whole, so --line-buffered cannot be used with it")
+    if attention:
+        picture_format(attention)
+    refuse_unwritable(output, attention, read=[source])
+    if text_format == "text":
+        check_text(source)
+    converses = not sentences and not source and not output and sys.stdin.isatty()
     is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
     if split_sentences is None:
         split_sentences = is_open and converses
@@ -147,7 +131,7 @@ def translate(
 
     if World.from_environment().size > 1:
         raise typer.BadParameter("translation is the work of one process: start it without torchrun, one for each part")
-    translator = load_translator(run, device)
+    translator = load_translator(find_runs(run), device)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.translator import Options
@@ -159,20 +143,18 @@ def translate(
         decoding=override_decoding(translator.run.config.decoding, overrides or (), beam_size=beam_size),
     )
     translator.options = Options(
-        keep_unk=keep_unk,
-        on_error=on_error,
-        prefix=as_text(prefix, "--prefix"),
-        split_sentences=split_sentences,
+        keep_unk=keep_unk, on_error=on_error, prefix=as_text(prefix, "--prefix"), split_sentences=split_sentences
     )
     form = "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}"
-    work = _Work(translator, form, attention, warns=is_open and not converses)
+    work = _Work(translator, form, attention, warns=is_open and not converses, is_line_buffered=line_buffered)
     if converses:
         work.converse()
-    elif text_format == "html" and input_file:
+    elif text_format == "html" and source:
         with _opened(output) as out:
-            out.write(translator.translate_html(_document(input_file)))
+            out.write(translator.translate_html(_document(source)))
     else:
-        name, lines, n_lines = _named_lines(sentences, input_file)
+        _say_if_misread(sentences or (), translator.run.config.data.source)
+        name, lines, n_lines = _named_lines(sentences, source)
         with _opened(output) as out:
             work.translate(lines, name, out, n_lines=n_lines)
 
@@ -188,6 +170,8 @@ class _Work:
     """where the attention of the one sentence is drawn"""
     warns: bool = False
     """whether to say that lines seem to have several sentences"""
+    is_line_buffered: bool = False
+    """whether each line is translated by itself, and printed before the next one is read"""
 
     def translate(
         self, lines: Iterable[str], name: str, out: TextIO, *, n_lines: int | None = None, first_line: int = 1
@@ -199,7 +183,7 @@ class _Work:
         """
         too_long: list[int] = []
         first: list[str] = []
-        chunk = CHUNK_OF_PIPE if n_lines is None else CHUNK
+        chunk = 1 if self.is_line_buffered else CHUNK_OF_PIPE if n_lines is None else CHUNK
         is_watched = out.isatty()  # then somebody sees the lines appear, and needs no bar
         if is_watched or n_lines == 1:  # for which there is no bar either
             terminal.note("translating")
@@ -207,7 +191,7 @@ class _Work:
             with progress.bar("translate", n_lines, " sentences", is_silent=is_watched) as bar:
                 stream = self.translator.stream(
                     lines,
-                    chunk=CHUNK_TO_WATCH if is_watched else chunk,
+                    chunk=min(chunk, CHUNK_TO_WATCH) if is_watched else chunk,
                     name=name,
                     first_line=first_line,
                     done=bar.update,
@@ -317,12 +301,26 @@ def translation_as_json(translation: "Translation") -> str:
     return json.dumps(fields, ensure_ascii=False)
 
 
+def _say_if_misread(sentences: Sequence[str], language: str) -> None:
+    """Warn of arguments that seem to be the words of one sentence, or the name of a file. language: of the source."""
+    if len(sentences) > 1 and all(len(each.split()) == 1 for each in sentences):
+        from transformer_cli.data.reading import main_code
+        from transformer_cli.evaluation.evaluate import WITHOUT_SPACES
+
+        if main_code(language) not in WITHOUT_SPACES:
+            what = '%d arguments are %d sentences; if they are one, put quotes around it: "%s"'
+            log.warning(what, len(sentences), len(sentences), " ".join(sentences))
+    for sentence in sentences:
+        if kind_of(Path(sentence)) == "a file":
+            log.warning("%s is read as a sentence; `--input %s` translates the file of that name", sentence, sentence)
+
+
 def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[str, Iterable[str], int | None]:
     """The name of what is read, its lines, and how many there are, if that can be known.
 
     They are the sentences given as arguments, else the lines of the file, else those of standard input.
     """
-    from transformer_cli.data.lines import count_lines, cut_lines, lines_of
+    from transformer_cli.data.lines import count_lines, cut_lines, lines_of, refuse_no_text
 
     if sentences:
         lines = [as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
@@ -332,7 +330,11 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
 
     def standard_input() -> Iterator[str]:
         try:
-            yield from lines_of(sys.stdin.buffer, "standard input")
+            stream = sys.stdin.buffer
+            if isinstance(stream, io.BufferedReader):
+                refuse_no_text(stream.peek(1), "standard input")
+                warn_of_form(stream.peek(1), "standard input")
+            yield from lines_of(stream, "standard input")
         except OSError as error:  # closed by `<&-`, or a folder
             raise DataError(
                 f"standard input: cannot be read: {error.strerror}; give sentences, --input, or a pipe"

@@ -46,4 +46,6 @@ def read_config_text(path: Path) -> str:
         raise ConfigError(f"{path}: no such config file; those that come with tfm are named {names}") from None
     except (OSError, ValueError) as error:  # a name with a NUL in it is a ValueError
         reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{str(path)!r}: cannot be read: {reason}; name a file that can") from None
+        inside = path / "config.yaml"  # of a run
+        remedy = f"name {inside}" if isinstance(error, IsADirectoryError) and inside.is_file() else "name another file"
+        raise ConfigError(f"{str(path)!r}: cannot be read: {reason}; {remedy}") from None

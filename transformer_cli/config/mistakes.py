@@ -35,6 +35,23 @@ MUST = {
     "too_long": "be a list of {max_length} values",
     "tuple_type": "be a list in brackets",
 }
+SYNONYMS = {  # what other programs call settings
+    "name": "run_name output output_file output_dir out save",
+    "training.learning_rate": "lr rate",
+    "training.epochs": "num_epochs max_epochs n_epochs e",
+    "training.steps": "max_steps max_updates train_steps",
+    "training.warmup_steps": "warmup warmup_updates",
+    "training.precision": "fp16 bf16 amp",
+    "training.num_threads": "workers num_workers threads",
+    "training.device": "gpu gpus cuda cpu no_cuda",
+    "model.num_encoder_layers": "layers num_layers",
+    "model.num_decoder_layers": "layers num_layers",
+    "model.num_heads": "heads attention_heads",
+    "model.d_model": "hidden_size embed_dim dim",
+    "data.subwords.size": "vocab_size vocab",
+    "decoding.length_penalty": "alpha lenpen",
+    "decoding.beam_size": "beam beams num_beams",
+}
 
 Location = tuple[int | str, ...]
 Given = tuple[tuple[str, ...], str]  # the key that an option sets, and the option, as an error names it
@@ -103,6 +120,7 @@ def _nearest(location: Location) -> str:
     similar = difflib.get_close_matches(name, last.values(), n=1, cutoff=0.75)
     found = (
         [key for key in everywhere if last[key] == name]
+        or [key for key, words in SYNONYMS.items() if name in words.split()]
         or difflib.get_close_matches(name, known, n=1, cutoff=0.55)
         or [key for key in everywhere if last[key].startswith(f"{name}_") or last[key] in similar]
     )

@@ -23,6 +23,7 @@ from transformer_cli.data.lines import (
     Placed,
     Recoded,
     aligned,
+    refuse_no_text,
     unpacked,
     wide_lines,
 )
@@ -39,22 +40,10 @@ READ = 1 << 14  # bytes of TMX at a time, whose elements are in memory
 LARGEST_UNIT, DEEPEST = 1 << 22, 100  # bytes of TMX, and elements inside each other
 ROLES = (("source", "src"), ("target", "tgt", "trg"))  # what a side is called where its language is not
 WITHOUT = "a unit without one of the languages"
-EXPORT = "export its text as TMX, TSV or CSV"
 
 _TMX = re.compile(r"(?:\s|<\?[^>]*>|<!--(?:[^-]|-(?!->))*-->)*(?:<!DOCTYPE\s+tmx\b|<(?:\w+:)?tmx\b)")
 _XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|!--|html\b|xliff\b)", re.IGNORECASE)
 _JSON = re.compile(r"\s*[\[{]\s*[\[{\"]")
-_OTHERS = (  # how files begin that hold no plain text; several are ZIP archives
-    (re.compile(rb"PK\x03\x04.*?xl/", re.DOTALL), f"an Excel workbook (XLSX); {EXPORT}"),
-    (re.compile(rb"PK\x03\x04.*?word/", re.DOTALL), f"a Word document (DOCX); {EXPORT}"),
-    (re.compile(rb"PK\x03\x04.{26}mimetypeapplication/vnd.oasis", re.DOTALL), f"an OpenDocument file; {EXPORT}"),
-    (re.compile(rb"PK\x03\x04"), "a ZIP archive; unpack it, and name the files in it"),
-    (re.compile(rb".{257}ustar", re.DOTALL), "a tar archive; unpack it, and name the files in it"),
-    (re.compile(rb"%PDF-"), f"a PDF; {EXPORT}"),
-    (re.compile(rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"), f"an old Office document (XLS, DOC); {EXPORT}"),
-    (re.compile(rb"PAR1"), "a Parquet file; write it as JSON lines"),
-    (re.compile(rb"7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd"), "an archive of a kind that is not read; pack it as .gz or .xz"),
-)
 _ENTITY = re.compile(r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)")  # but of text
 _UTF_16 = re.compile(rb"^(<\?xml[^>]*?)\sencoding=[\"']utf-?16\w*[\"']", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
@@ -100,7 +89,7 @@ def format_of(path: Path, data: DataConfig) -> str:
     if _TMX.match(text):
         return "TMX"
     if _XML.match(text):
-        raise DataError(f"{path}: XML or HTML, but not TMX; {EXPORT}")
+        raise DataError(f"{path}: XML or HTML, but not TMX; export its text as TMX, TSV or CSV")
     if _JSON.match(text):
         return "JSON lines"
     return "table" if _delimiter(text, path, data) else "one side"
@@ -319,9 +308,7 @@ def _beginning(path: Path) -> str:
     except DataError:
         if not content:  # else who reads the pairs comes to that place, and says how many stand before it
             raise
-    for pattern, what in _OTHERS:
-        if pattern.match(content):
-            raise DataError(f"{path}: {what}")
+    refuse_no_text(content, path)  # what is packed in it
     return content.decode("utf-8-sig", "replace")
 
 

@@ -38,6 +38,22 @@ PACKED: dict[str, tuple[str, "re.Pattern[bytes]", Any]] = {  # suffix → what i
     ".xz": ("xz", re.compile(rb"\xfd7zXZ\0"), lzma.LZMAFile),
 }
 
+NO_TEXT = (  # how files begin that are no text; several are ZIP archives
+    (re.compile(rb"PK\x03\x04.*?xl/", re.DOTALL), "an Excel workbook (XLSX); export its text"),
+    (re.compile(rb"PK\x03\x04.*?word/", re.DOTALL), "a Word document (DOCX); export its text"),
+    (re.compile(rb"PK\x03\x04.*?ppt/", re.DOTALL), "a PowerPoint presentation (PPTX); export its text"),
+    (re.compile(rb"PK\x03\x04.{26}mimetypeapplication/epub", re.DOTALL), "an EPUB book; export its text"),
+    (re.compile(rb"PK\x03\x04.{26}mimetype", re.DOTALL), "an OpenDocument file; export its text"),
+    (re.compile(rb"PK\x03\x04"), "a ZIP archive; unpack it, and name the files in it"),
+    (re.compile(rb".{257}ustar", re.DOTALL), "a tar archive; unpack it, and name the files in it"),
+    (re.compile(rb"7z\xbc\xaf|Rar!|\x28\xb5\x2f\xfd"), "an archive of a kind that is not read; pack it as .gz or .xz"),
+    (re.compile(rb"%PDF-"), "a PDF; export its text"),
+    (re.compile(rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"), "an old Office document (XLS, DOC); export its text"),
+    (re.compile(rb"\{\\rtf"), "an RTF document; export its text"),
+    (re.compile(rb"PAR1"), "a Parquet file; write it as JSON lines"),
+    (re.compile(rb"\x89PNG|\xff\xd8\xff|GIF8"), "a picture; name a file of text"),
+)
+
 log = logging.getLogger(__name__)
 
 
@@ -125,7 +141,8 @@ class Recoded(Parts):
 def unpacked(path: Path) -> Iterator[io.BufferedReader]:
     """Open a file, and unpack it if it is packed: its content says so, or else its name. UTF-16 is read as UTF-8.
 
-    Raises DataError. What is damaged or cut off is an error while it is read, inside the block.
+    Raises DataError, also for a file that is no text. What is damaged or cut off is an error while it is read, inside
+    the block.
     """
     packing, remedy = None, "copy it again"
 
@@ -134,7 +151,8 @@ def unpacked(path: Path) -> Iterator[io.BufferedReader]:
 
     try:
         with open_to_read(path) as file:
-            beginning = file.peek(10)
+            beginning = file.peek(300)
+            refuse_no_text(beginning, path)
             packing = next((each for each in PACKED.values() if each[1].match(beginning)), None)
             if packing is None and beginning and path.suffix in PACKED:
                 packing, remedy = PACKED[path.suffix], f"copy it again, or take {path.suffix} off its name"
@@ -159,6 +177,19 @@ def _wide(beginning: bytes) -> str | None:
         return "utf-16"
     zeros = [byte == 0 for byte in beginning[:4]]
     return "utf-16-le" if zeros == [False, True] * 2 else "utf-16-be" if zeros == [True, False] * 2 else None
+
+
+def refuse_no_text(beginning: bytes, name: Path | str) -> None:
+    """Raises DataError if a file that begins so is no text, such as a Word document. name: what the error calls it."""
+    for pattern, what in NO_TEXT:
+        if pattern.match(beginning):
+            raise DataError(f"{name}: {what}")
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file is packed, so that it takes time to count its lines. Raises DataError."""
+    with unpacked(path) as file:
+        return not isinstance(file.raw, io.FileIO)
 
 
 def byte_lines(path: Path, most: int = MOST_BYTES) -> Generator[bytes, None, None]:

@@ -25,7 +25,7 @@ class Kept:
 
     bleu: float
     text: str
-    """the split, or the name of the file that was translated"""
+    """the split"""
     date: str
     """UTC, ISO 8601"""
     checkpoint: str
@@ -66,7 +66,7 @@ def append_result(
 
 
 def last_result(folder: Path) -> Kept | None:
-    """Returns the last evaluation of the run in a folder, on its own and not in an ensemble; None if there is none.
+    """Returns the last evaluation on a split of the run in a folder, by itself and not in an ensemble, or None.
 
     A line that is cut off or otherwise damaged is passed over: nothing depends on it.
     """
@@ -77,7 +77,7 @@ def last_result(folder: Path) -> Kept | None:
     for line in reversed(lines):
         try:
             value = json.loads(line)
-            if not value["others"]:
+            if not value["others"] and not value["files"]:
                 texts = (str(value[key]) for key in ("split", "date", "checkpoint", "bleu_signature"))
                 return Kept(float(value["bleu"]), *texts)
         except (ValueError, TypeError, KeyError):

@@ -74,10 +74,10 @@ def list_runs(runs_dir: Path = Path("runs")) -> list[ListedRun]:
     if not folders:
         log.info("%s/: no run yet; `tfm train` makes one", runs_dir)
     newest = None
-    if (runs_dir / "latest").exists():
-        try:
-            newest = find_run(None, runs_dir).name
-        except CheckpointError as error:
+    try:
+        newest = find_run(None, runs_dir).name
+    except CheckpointError as error:
+        if folders:
             log.warning("%s", error)
     found = [_listed(folder, is_newest=folder.name == newest) for folder in sorted(folders)]
     return sorted(found, key=lambda run: run.saved or run.begun or "", reverse=True)

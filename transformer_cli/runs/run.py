@@ -25,7 +25,7 @@ import os
 import re
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import count
@@ -231,27 +231,36 @@ class Run(Translatable):
 
 
 def find_run(name: str | Path | None = None, runs_dir: Path = Path("runs")) -> Path:
-    """Find a run by its name under runs_dir or by its path, or (None) the newest. Raises CheckpointError."""
-    places = [] if name is None else [Path(name)]
+    """Find a run by its name under runs_dir or by its path, or (None) the newest. Raises CheckpointError.
+
+    If `latest` does not name a run, the only one that is there is the newest.
+    """
+    known = known_runs(runs_dir)
     if name is None:
-        latest, other = runs_dir / "latest", "name a run"
-        try:
-            name = read_text(latest).removesuffix("\n")
-        except FileError as error:
-            if known := known_runs(runs_dir):
-                raise CheckpointError(f"{error}; {other}: {', '.join(known)}") from None
-            raise CheckpointError(f"{runs_dir}/: {NO_RUN}") from None
-        if not NAME.fullmatch(name):
-            raise CheckpointError(f"{latest} names {shown(name)}, which is not a run; {other}")
-        if not (runs_dir / name).is_dir():
-            known = known_runs(runs_dir)
-            what = f"{other}: {', '.join(known)}" if known else NO_RUN
-            raise CheckpointError(f"{latest} names {name}, which is not there; {what}")
-    folder = next((path for path in (runs_dir / name, *places) if path.is_dir()), None)
+        return _newest(runs_dir, known)
+    places = [runs_dir / name, Path(name)]
+    folder = next((path for path in places if path.is_dir()), None)
     if folder is None:
-        known = known_runs(runs_dir)
-        raise CheckpointError(f"{runs_dir / name}: no such run; {runs_dir}/ has {', '.join(known) or 'none'}")
+        place = places["/" in str(name) or places[1].is_file()]
+        what = "a file, and not the folder of a run" if place.is_file() else "no such run"
+        raise CheckpointError(f"{place}: {what}; {runs_dir}/ has {', '.join(known) or 'none'}")
     return folder
+
+
+def _newest(runs_dir: Path, known: Sequence[str]) -> Path:
+    latest = runs_dir / "latest"
+    try:
+        name = read_text(latest).removesuffix("\n")
+        if NAME.fullmatch(name) and (runs_dir / name).is_dir():
+            return runs_dir / name
+        problem = f"{latest} names {shown(name)}, which is not a run"
+    except FileError as error:
+        problem = str(error)
+    if not known:
+        raise CheckpointError(f"{runs_dir}/: {NO_RUN}")
+    if len(known) > 1:
+        raise CheckpointError(f"{problem}; name a run: {', '.join(known)}")
+    return runs_dir / known[0]
 
 
 def write_latest(run: Path) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from kinds import Tfm
 from transformer_cli.errors import Interrupted
 
 COMMANDS = (
-    *("prepare", "train", "evaluate", "compare", "score", "translate", "inspect", "serve", "curves"),
+    *("prepare", "train", "curves", "evaluate", "compare", "score", "translate", "inspect", "serve"),
     *("runs", "export", "config", "doctor"),
 )
 
@@ -77,10 +78,19 @@ def test_help_goes_to_standard_output(tfm: Tfm, tmp_path: Path, arguments: tuple
     assert "Usage: tfm" in out
 
 
-def test_what_a_command_does_is_said_in_full(tfm: Tfm, tmp_path: Path) -> None:
-    _, _, listed = tfm("--help", cwd=tmp_path)[1].partition("\nCommands:\n")
-    assert [line.split()[0] for line in listed.splitlines()] == list(COMMANDS)
+def test_help_has_every_command_in_a_group_and_what_it_does_in_full(tfm: Tfm, tmp_path: Path) -> None:
+    out = tfm("--help", cwd=tmp_path)[1]
+    groups = re.findall(r"^(\w[\w ]+):$", out, re.MULTILINE)
+    assert groups == ["Options", "Data and training", "Judging", "Using", "Keeping"]
+    listed = out.partition("Data and training:\n")[2]
+    assert [line.split()[0] for line in listed.splitlines() if line.startswith("  ")] == list(COMMANDS)
     assert "..." not in listed  # what would not fit in 80 columns
+
+
+def test_help_of_translate_has_its_options_in_groups(tfm: Tfm, tmp_path: Path) -> None:
+    out = tfm("translate", "-h", cwd=tmp_path)[1]
+    groups = re.findall(r"^(\w[\w ]+):$", out, re.MULTILINE)
+    assert groups == ["Arguments", "Input", "Model and search", "Output", "Options"]
 
 
 def test_python_m_is_the_same_as_tfm(tfm: Tfm, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ CONFIGS = {
     "latin1.yaml": "name: grün\n".encode("latin-1"),
     "json.yaml": b'{"training": {"epochs": "3"}}',
     "documents.yaml": b"name: a\n---\nname: b\n",
+    "letter.docx": b"PK\x03\x04" + bytes(26) + b"word/document.xml",
 }
 
 

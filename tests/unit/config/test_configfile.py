@@ -54,8 +54,8 @@ def test_the_largest_file_is_read(tmp_path: Path) -> None:
     ("path", "message"),
     [
         ("/dev/zero", "/dev/zero: has more than 1,000,000 bytes, so it is not a config"),
-        ("a\0b", "'a\\x00b': cannot be read: embedded null byte; name a file that can"),
-        (f"{__file__}/a", f"'{__file__}/a': cannot be read: Not a directory; name a file"),
+        ("a\0b", "'a\\x00b': cannot be read: embedded null byte; name another file"),
+        (f"{__file__}/a", f"'{__file__}/a': cannot be read: Not a directory; name another file"),
     ],
 )
 def test_what_cannot_be_a_config_is_said_to_be_none(path: str, message: str) -> None:

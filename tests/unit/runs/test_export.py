@@ -147,7 +147,7 @@ def test_what_needs_more_than_translations_is_refused(copy: Path, project: Path,
 
 @pytest.mark.parametrize(
     ("arguments", "place"),
-    [((), "exports/tiny"), (("tiny", "-q", "int8"), "exports/tiny-int8"), (("runs/tiny", "-o", "a/b"), "a/b")],
+    [((), "exports/tiny"), (("tiny", "-q", "int8"), "exports/tiny-int8"), (("runs/tiny", "-o", "b"), "b")],
 )
 def test_where_it_is_written_and_that_nothing_is_replaced(
     arguments: tuple[str, ...], place: str, workspace: Path, tfm: Tfm

@@ -35,9 +35,14 @@ def train_longer(folder: Path, epochs: int) -> None:
 
 def keep(folder: Path, **values: object) -> None:
     """Append an evaluation, as `tfm evaluate` does."""
-    line = {"date": "2026-11-22T12:00:00+00:00", "checkpoint": "step-0000078", "others": [], "split": "test"}
+    line: dict[str, object] = {
+        "date": "2026-11-22T12:00:00+00:00",
+        "checkpoint": "step-0000078",
+        "others": [],
+        "files": None,
+    }
     with (folder / "evaluations.jsonl").open("a") as file:
-        file.write(json.dumps({**line, "bleu": 30.0, "bleu_signature": "nrefs:1", **values}) + "\n")
+        file.write(json.dumps({**line, "split": "test", "bleu": 30.0, "bleu_signature": "nrefs:1", **values}) + "\n")
 
 
 @pytest.fixture
@@ -144,7 +149,9 @@ def test_what_is_no_run_is_told_or_passed_over(runs_dir: Path) -> None:
 @pytest.mark.parametrize("content", ["gone\n", "../else\n", ""])
 def test_a_pointer_to_no_run_is_warned_of(runs_dir: Path, content: str, caplog: pytest.LogCaptureFixture) -> None:
     (runs_dir / "latest").write_text(content)
-    assert not only(runs_dir).newest
+    assert only(runs_dir).newest
+    shutil.copytree(runs_dir / "tiny", runs_dir / "other")
+    assert not any(run.newest for run in list_runs(runs_dir))
     (message,) = caplog.messages
     assert "latest names" in message
 
@@ -155,6 +162,7 @@ def test_the_last_evaluation_of_the_run_alone_counts(tfm: Tfm, workspace: Path) 
     code, out, _ = tfm("evaluate", "--json", cwd=workspace)
     bleu = json.loads(out)["results"][0]["bleu"]
     keep(folder, others=["runs/b"])
+    keep(folder, files=["two-lines.de", "two-lines.en"], split="two-lines.de")
     with (folder / "evaluations.jsonl").open("a") as file:
         file.write('{"bleu": 1')  # cut off by a full disk
     run = only(workspace / "runs")

@@ -176,12 +176,29 @@ def test_no_run_yet(tmp_path: Path) -> None:
         find_run(None, tmp_path)
 
 
-def test_without_a_newest_run_those_that_are_there_are_named(run: Run) -> None:
+@pytest.mark.parametrize("content", [None, "gone\n", "../else\n"])
+def test_find_run_without_a_newest_takes_the_only_one_and_names_several(run: Run, content: str | None) -> None:
     runs_dir = run.folder.parent
-    (runs_dir / "latest").unlink(missing_ok=True)
-    said = rf"^{runs_dir}/latest: missing; name a run: {run.folder.name}$"
-    with pytest.raises(CheckpointError, match=said):
+    (runs_dir / "latest").unlink(missing_ok=True)  # as in a copy of some runs
+    if content is not None:
+        (runs_dir / "latest").write_text(content)
+    assert find_run(None, runs_dir) == run.folder
+    make_run(runs_dir / "another")
+    with pytest.raises(CheckpointError, match=rf"^{runs_dir}/latest.*; name a run: another, {run.folder.name}$"):
         find_run(None, runs_dir)
+
+
+def test_find_run_unknown_path_is_named_as_it_was_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(run.folder.parents[1])
+    Path("file").touch()
+    for name, said in {
+        "nope": "runs/nope: no such run",
+        "runs/nope": "runs/nope: no such run",
+        "/no/such": "/no/such: no such run",
+        "./file": "file: a file, and not the folder of a run",
+    }.items():
+        with pytest.raises(CheckpointError, match=f"^{said}; runs/ has {run.folder.name}$"):
+            find_run(name)
 
 
 def test_a_wrong_name_lists_the_known(run: Run) -> None:
@@ -191,13 +208,13 @@ def test_a_wrong_name_lists_the_known(run: Run) -> None:
     with pytest.raises(CheckpointError, match=f"^{runs_dir}/frist: no such run; {runs_dir}/ has another, first$"):
         find_run("frist", runs_dir)
     (runs_dir / "latest").write_text("gone\n")  # as after a copy of some runs
-    said = f"^{runs_dir}/latest names gone, which is not there; name a run: another, first$"
+    said = f"^{runs_dir}/latest names 'gone', which is not a run; name a run: another, first$"
     with pytest.raises(CheckpointError, match=said):
         find_run(None, runs_dir)
     for content, said in (
         (b"\xff", "latest: line 1: byte 0xff is not UTF-8; name a run: another, first$"),
-        (b"tiny 12345678\n", "latest names 'tiny 12345678', which is not a run; name a run$"),
-        (b"../tiny\n", "latest names '../tiny', which is not a run; name a run$"),
+        (b"tiny 12345678\n", "latest names 'tiny 12345678', which is not a run; name a run: another, first$"),
+        (b"../tiny\n", "latest names '../tiny', which is not a run; name a run: another, first$"),
     ):
         (runs_dir / "latest").write_bytes(content)
         with pytest.raises(CheckpointError, match=f"^{runs_dir}/{said}"):
@@ -205,7 +222,7 @@ def test_a_wrong_name_lists_the_known(run: Run) -> None:
     with pytest.raises(CheckpointError, match=r"has none$"):
         find_run("first", runs_dir / "no-run")
     (runs_dir / "no-run/latest").write_text("gone\n")
-    with pytest.raises(CheckpointError, match=f"^{runs_dir}/no-run/latest names gone, which is not there; no run yet"):
+    with pytest.raises(CheckpointError, match=f"^{runs_dir}/no-run/: no run yet"):
         find_run(None, runs_dir / "no-run")
 
 

@@ -1,0 +1,103 @@
+"""What a command line says is done, or it is said that it is not: arguments, runs, forms of files, locales, pipes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from forked import Forks
+from kinds import Tfm
+
+SENTENCE = "Der alte Hund singt im Park."
+
+
+def test_translate_words_without_quotes_warns_that_they_are_sentences(tfm: Tfm, project: Path) -> None:
+    code, out, err = tfm("translate", "Hund", "singt.", cwd=project)
+    assert (code, out.count("\n")) == (0, 2)
+    assert err == 'warning: 2 arguments are 2 sentences; if they are one, put quotes around it: "Hund singt."\n'
+    assert tfm("translate", SENTENCE, "Hund", cwd=project)[2] == ""
+
+
+def test_translate_the_name_of_a_file_warns_of_it(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    path = tmp_path / "in.de"
+    path.write_text(SENTENCE, encoding="utf-8")
+    said = f"warning: {path} is read as a sentence; `--input {path}` translates the file of that name\n"
+    assert tfm("translate", path, cwd=project)[2] == said
+
+
+def test_translate_subtitles_are_warned_of_and_html_is_not(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+    subtitles, page = tmp_path / "a.srt", tmp_path / "a.html"
+    subtitles.write_text("1\n00:00:01,000 --> 00:00:02,000\nDer Hund singt.\n", encoding="utf-8")
+    page.write_text("<!DOCTYPE html>\n<html><p>Der Hund singt.</p></html>", encoding="utf-8")
+    code, out, err = tfm("translate", "-i", subtitles, cwd=project)
+    assert (code, out.split("\n")[:2]) == (0, ["1", "00:00:01,000 --> 00:00:02,000"])
+    assert err == f"warning: {subtitles}: subtitles (SRT), as it seems; every line of it is read as a sentence\n"
+    assert tfm("translate", "-i", page, cwd=project)[2].endswith("`tfm translate --format html` translates HTML\n")
+    assert tfm("translate", "-i", page, "--format", "html", cwd=project)[2] == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"PK\x03\x04" + bytes(26) + b"word/document.xml", "error: standard input: a Word document (DOCX); export its"),
+        (b"%PDF-1.7\n\xe2", "error: standard input: a PDF; export its text"),
+        (b"WEBVTT\n", "warning: standard input: subtitles (WebVTT), as it seems; every line of it is read as a"),
+    ],
+)
+def test_translate_what_is_no_plain_text_from_standard_input(
+    forks: Forks, project: Path, tmp_path: Path, content: bytes, said: str
+) -> None:
+    (tmp_path / "in").write_bytes(content)
+    forks.start("translate", cwd=project, streams=(tmp_path / "in", tmp_path / "out", tmp_path / "err"))
+    forks.end()
+    assert said in (tmp_path / "err").read_text(encoding="utf-8")
+
+
+def test_translate_line_buffered_answers_each_line_before_the_next_is_written(
+    forks: Forks, project: Path, tmp_path: Path
+) -> None:
+    for name in ("in", "out"):
+        os.mkfifo(tmp_path / name)
+    streams = (tmp_path / "in", tmp_path / "out", tmp_path / "err")
+    forks.start("translate", "--line-buffered", cwd=project, streams=streams)
+    with (tmp_path / "in").open("w", encoding="utf-8") as asked, (tmp_path / "out").open(encoding="utf-8") as answers:
+        for sentence in (SENTENCE, "", SENTENCE):
+            print(sentence, file=asked, flush=True)
+            assert bool(answers.readline().strip()) == bool(sentence)
+        asked.close()
+        assert answers.read() == ""
+    assert forks.end() == 0
+
+
+@pytest.mark.parametrize("command", ["evaluate --split valid --json", "score -i in --target in", "curves", "export"])
+def test_a_run_may_be_an_argument_or_an_option(tfm: Tfm, workspace: Path, command: str) -> None:
+    (workspace / "in").write_text("Hund\n", encoding="utf-8")
+    name, *options = command.split()
+    code, out, err = tfm(name, "tiny", *options, cwd=workspace)
+    assert code == 0, err
+    assert tfm(name, *options, "--run", "tiny", cwd=workspace)[0] == 0
+    code, out, err = tfm(name, "none", *options, cwd=workspace)
+    assert (code, out, err) == (1, "", "tfm: error: runs/none: no such run; runs/ has tiny\n")
+
+
+@pytest.mark.parametrize("arguments", ["translate Hund", "evaluate", "serve --port 0", "curves"])
+def test_a_run_that_is_named_twice_is_refused(tfm: Tfm, project: Path, arguments: str) -> None:
+    command, *others = arguments.split()
+    code, out, err = tfm(command, "--run", "tiny", "--run", "runs/tiny", *others, cwd=project)
+    assert (code, out) == (2, "")
+    assert err.endswith("tfm: error: Invalid value: runs/tiny is named twice; name each run once\n")
+
+
+def test_arguments_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
+    environment = {**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    (tmp_path / "Männer.yaml").write_text("name: kurz\n", encoding="utf-8")
+
+    def config(*arguments: str | bytes) -> subprocess.CompletedProcess[bytes]:
+        command = [sys.executable, "-m", "transformer_cli", "config", *arguments]
+        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True)
+
+    assert b"name: kurz" in config("Männer.yaml").stdout
+    assert config("--run", "Männer").stderr.decode() == "tfm: error: runs/Männer: no such run; runs/ has none\n"
+    assert config(b"\xff.yaml").stderr.startswith(b"tfm: error: \\xff.yaml: no such config file")

@@ -1,0 +1,29 @@
+"""What a text seems to be that is not plain."""
+
+import pytest
+
+from transformer_cli.documents.forms import form_of
+
+
+@pytest.mark.parametrize(
+    ("beginning", "form"),
+    [
+        ("Ein Hund läuft.\nEin Mann schläft.\n", None),
+        ("1\n2\n3\n", None),
+        ("[lacht] Ein Hund.\n", None),
+        ("<b>Ein Hund</b> läuft.\n", None),
+        ("", None),
+        ("\ufeff<!DOCTYPE html>\n<!-- a -->\n<html lang=de>", "an HTML document"),
+        ('<?xml version="1.0"?>\n<xliff version="1.2">', "a translation file (XLIFF)"),
+        ('<?xml version="1.0"?><!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4">', "a translation memory (TMX)"),
+        ('<?xml version="1.0"?>\n<rss>', "XML"),
+        ("1\r\n00:00:01,000 --> 00:00:02,000\r\nEin Hund.\r\n", "subtitles (SRT)"),
+        ("\ufeffWEBVTT\n\n00:01.000 --> 00:02.000\nEin Hund.\n", "subtitles (WebVTT)"),
+        ('# Ein Kommentar\n#: a.c:1\nmsgid ""\nmsgstr ""\n', "a message catalogue (PO)"),
+        ('{"de": "Ein Hund"}\n', "JSON"),
+        ('[\n  {"de": "Ein Hund"}\n]\n', "JSON"),
+        ("Ein Hund\tA dog\n", "a table (TSV)"),
+    ],
+)
+def test_form_of_a_beginning(beginning: str, form: str | None) -> None:
+    assert form_of(beginning) == form
