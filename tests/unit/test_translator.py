@@ -16,7 +16,7 @@ from transformer_cli import translator as module
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.vocabulary import EOS
-from transformer_cli.decoding import engine
+from transformer_cli.decoding import decoder
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
@@ -109,7 +109,7 @@ def test_one_str_is_not_taken_for_a_list_of_letters(translator: Translator) -> N
 def test_batches_side_by_side_in_threads_give_the_same_or_their_error(
     translator: Translator, sentences: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "BATCH_POSITIONS", 40)
+    monkeypatch.setattr(decoder, "BATCH_POSITIONS", 40)
     alone = translator.translations(sentences)
     seen = set()
 
@@ -120,17 +120,17 @@ def test_batches_side_by_side_in_threads_give_the_same_or_their_error(
     def fail(*_: Any, **__: Any) -> list[list[Hypothesis]]:
         raise DataError("no")
 
-    monkeypatch.setattr(engine, "decode", watched)
+    monkeypatch.setattr(decoder, "decode", watched)
     torch.set_num_threads(3)
     try:
-        together = Translator(translator.run, translator.device).translations(sentences)
+        together = Translator(translator.run, "cpu").translations(sentences)
         assert torch.get_num_threads() == 3
         assert {threads for _, threads in seen} == {1}
         assert threading.get_ident() not in {thread for thread, _ in seen}
         assert_same(together, alone)
-        monkeypatch.setattr(engine, "decode", fail)
+        monkeypatch.setattr(decoder, "decode", fail)
         with pytest.raises(DataError, match="no"):
-            Translator(translator.run, translator.device, batches_at_a_time=2).translations(sentences)
+            Translator(translator.run, "cpu", batches_at_a_time=2).translations(sentences)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(1)  # as in all tests
@@ -274,7 +274,7 @@ def test_repr_of_what_a_notebook_shows_is_short(tiny: Run, translator: Translato
 )
 def test_options_that_cannot_be_are_one_line(tiny: Run, named: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        Translator(tiny, torch.device("cpu")).with_options(**named)
+        Translator(tiny, "cpu").with_options(**named)
 
 
 PARAGRAPH = "  Der alte Hund singt im Park.  Die junge Katze schläft zu Hause. \t"

@@ -70,19 +70,16 @@ def serve(
     from transformer_cli.serve.server import Server, bind, is_local, log_that_never_waits, url_of
 
     with bind(host, port) as bound:  # before models are loaded, which takes longer
-        import torch
-
-        from transformer_cli.compute.devices import choose_device
+        from transformer_cli.compute.threads import count_threads
         from transformer_cli.runs.exported import open_any
         from transformer_cli.runs.run import find_run
         from transformer_cli.serve.app import create_app
         from transformer_cli.translator import Translator
 
-        chosen = choose_device(device)
         translators = [
-            Translator(open_any(find_run(each)), chosen, batches_at_a_time=1) for each in dict.fromkeys(run or (None,))
+            Translator(open_any(find_run(each)), device, batches_at_a_time=1) for each in dict.fromkeys(run or (None,))
         ]
-        n_workers = torch.get_num_threads() if chosen.type == "cpu" else 1
+        n_workers = count_threads() if all(each.engine.is_on_cpu for each in translators) else 1
         app = create_app(
             translators,
             n_workers=n_workers,

@@ -10,9 +10,10 @@ import re
 import threading
 import unicodedata
 from collections.abc import Sequence, Set
+from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from transformer_cli.data.reading import lower
 from transformer_cli.errors import ConfigError
+from transformer_cli.system.imports import without
 
 log = logging.getLogger(__name__)
 
@@ -199,8 +201,16 @@ def _script(character: str) -> str:
     return unicodedata.name(character, "").replace("-", " ").split(" ")[0] if category in "LM" else ""
 
 
+@cache
+def _spacy() -> Any:
+    with nullcontext() if entry_points(group="spacy_factories") else without("torch"):  # a plug-in may need it
+        import spacy  # would import torch: seconds, 200 MB
+
+    return spacy
+
+
 def _blank_tokenizer(language: str) -> Any:
-    import spacy
+    spacy = _spacy()
 
     found = importlib.util.find_spec(f"spacy.lang.{language}") if language.isidentifier() else None
     if found is None or found.submodule_search_locations is None:  # spacy.lang.punctuation is not a language

@@ -1,7 +1,7 @@
-"""The Transformer as a decoder for a search: ids in, hypotheses out. Knows no words and no files."""
+"""The Transformer as an engine, and as a decoder for a search: ids in, hypotheses out. Knows no words and no files."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from transformer_cli.compute.memory import room_for
+from transformer_cli.compute.threads import SideBySide
 from transformer_cli.data.batching import pad_ids
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNWRITTEN
 from transformer_cli.decoding.beam import beam_search
 from transformer_cli.decoding.constraints import Constraints
+from transformer_cli.decoding.engine import BATCH_POSITIONS, Translated, longest_first
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Rules, Step, StepDecoder, nothing
 from transformer_cli.decoding.sampling import sample, uniform_numbers
@@ -20,6 +22,45 @@ from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.attention import RecordedAttention
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.transformer import Transformer
+
+LARGE_BATCH_POSITIONS = 16_384  # on other devices than CPUs
+
+
+class TransformerEngine:
+    """One Transformer, or several as an ensemble, in torch."""
+
+    def __init__(self, models: Sequence[Transformer], *, batches_at_a_time: int | None = None) -> None:
+        """batches_at_a_time: how many batches are decoded side by side (None: on the CPU one for each of torch's
+        threads, elsewhere one). The products of a decoding step are small: if one were split between threads, these
+        would mostly wait."""
+        self.models = list(models)
+        limits = (limit for model in models if (limit := model.config.max_length) is not None)
+        self.max_length = min(limits, default=None)
+        self.is_on_cpu = next(models[0].parameters()).device.type == "cpu"
+        self._batches_at_a_time = batches_at_a_time or (torch.get_num_threads() if self.is_on_cpu else 1)
+
+    def refuse(self, settings: SearchSettings) -> None:
+        """See `Engine`: ours can do everything."""
+
+    def translate(
+        self,
+        sentences: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        *,
+        prefix: Sequence[int],
+        keys: Sequence[int],
+        before_step: BeforeStep = nothing,
+    ) -> Iterator[Translated]:
+        """See `Engine`."""
+        positions = BATCH_POSITIONS if self.is_on_cpu else LARGE_BATCH_POSITIONS
+        batches = longest_first(sentences, positions, settings.rows_of_each)
+
+        def decode_batch(rows: Sequence[int]) -> list[list[Hypothesis]]:
+            ids, numbers = [sentences[row] for row in rows], [keys[row] for row in rows]
+            return decode(self.models, ids, settings, prefix=prefix, keys=numbers, before_step=before_step)
+
+        with SideBySide(min(self._batches_at_a_time, len(batches)) or 1) as workers:
+            yield from zip(batches, workers.run(decode_batch, batches), strict=True)
 
 
 @torch.inference_mode()

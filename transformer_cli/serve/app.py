@@ -17,18 +17,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
-from torch import Tensor, nn
 
 from transformer_cli.decoding.interface import BeforeStep
 from transformer_cli.errors import DataError, MemoryShortage, TfmError
-from transformer_cli.inspection.choices import decoder_choices, translate_from
-from transformer_cli.inspection.numbers import in_the_plane, inspect_translation, rounded
 from transformer_cli.serve.gate import Gate, Receive, Send
 from transformer_cli.serve.languages import Directions
 from transformer_cli.serve.questions import (
@@ -202,6 +198,8 @@ async def inspect(asked: AttentionQuestion, request: Request) -> Response:
     limits: Limits = request.app.state.service.limits
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        from transformer_cli.inspection.numbers import inspect_translation
+
         inspection = inspect_translation(translator, translation)
         maps = inspection.maps([asked.kind], layer=asked.layer, heads=asked.heads)
         n_numbers = sum(2 * each.weights.numel() for each in maps) + 3 * inspection.after.numel()
@@ -220,6 +218,9 @@ async def steps(asked: SentenceQuestion, request: Request) -> Response:
     """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        from transformer_cli.inspection.choices import decoder_choices
+        from transformer_cli.inspection.numbers import rounded
+
         config = translator.model.config
         choices, weights = decoder_choices(translator, translation)
         return {
@@ -243,6 +244,8 @@ async def attention(asked: AttentionQuestion, request: Request) -> Response:
     """Tell what one head attends to, or all heads of a layer together: the mean of their weights."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        from transformer_cli.inspection.numbers import inspect_translation, rounded
+
         inspection = inspect_translation(translator, translation)
         maps = inspection.maps([asked.kind], layer=asked.layer, heads=asked.heads)
         return {
@@ -251,7 +254,7 @@ async def attention(asked: AttentionQuestion, request: Request) -> Response:
             "head": asked.head,
             "target_tokens": maps[0].target_tokens,
             "source_tokens": maps[0].source_tokens,
-            "weights": rounded(torch.stack([each.weights for each in maps]).mean(dim=0), DIGITS),
+            "weights": rounded(sum((each.weights for each in maps[1:]), maps[0].weights) / len(maps), DIGITS),
         }
 
     return await _looked(request, asked, look)
@@ -261,16 +264,14 @@ async def attention(asked: AttentionQuestion, request: Request) -> Response:
 async def vectors(asked: SentenceQuestion, request: Request) -> Response:
     """Place the vectors of a sentence in the plane, before and after the encoder."""
 
-    def plane(vectors: Tensor) -> dict[str, Any]:  # of their directions: their lengths differ too much
-        places, explained = in_the_plane(nn.functional.normalize(vectors.double(), dim=1).numpy())
-        return {"places": rounded(torch.from_numpy(places), DIGITS), "explained": explained.tolist()}
-
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        from transformer_cli.inspection.numbers import directions_in_the_plane, inspect_translation
+
         inspection = inspect_translation(translator, translation)
         return {
             "source_tokens": inspection.source_tokens,
-            "before": plane(inspection.before),
-            "after": plane(inspection.after),
+            "before": directions_in_the_plane(inspection.before, DIGITS),
+            "after": directions_in_the_plane(inspection.after, DIGITS),
             "repetitions": inspection.repetitions_as_records(DIGITS),
         }
 
@@ -284,6 +285,9 @@ async def _looked(request: Request, asked: SentenceQuestion, look: Look) -> Resp
     translator, _, _ = service.directions.choose(asked.source, asked.target, asked.q)
 
     def compute(check: BeforeStep) -> bytes:
+        assert translator.model  # an exported one has none, and raises before torch is imported
+        from transformer_cli.inspection.choices import translate_from
+
         translation = translate_from(
             translator.calling(check), asked.q, asked.prefix, most_tokens=service.limits.inspected
         )

@@ -17,7 +17,8 @@ import pytest
 
 from served import JSON, Running, running
 from transformer_cli.errors import ConfigError
-from transformer_cli.serve import app, gate, server
+from transformer_cli.inspection import numbers
+from transformer_cli.serve import gate, server
 from transformer_cli.serve.app import create_app
 from transformer_cli.serve.gate import Seldom
 from transformer_cli.serve.questions import Limits
@@ -111,7 +112,7 @@ def test_too_much_at_once_is_refused_for_now(single: Translator) -> None:
 def test_a_client_that_does_not_read_is_dropped(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "READ_SECONDS", 0.2)
     with running(single, limits=Limits(looks=1)) as small:
-        monkeypatch.setattr(app, "rounded", lambda *_: " " * (20 << 20))
+        monkeypatch.setattr(numbers, "rounded", lambda *_: " " * (20 << 20))
         where = urlsplit(small.url)
         with socket.create_connection((where.hostname, where.port)) as deaf:
             head = HEAD.replace(b"/translate", b"/inspect/steps")
