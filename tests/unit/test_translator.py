@@ -13,6 +13,7 @@ import torch
 
 from sealed import set_config
 from transformer_cli import translator as module
+from transformer_cli.compute import devices
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.vocabulary import EOS
@@ -369,3 +370,20 @@ def test_what_is_about_one_sentence_is_refused_for_several(translator: Translato
     for options in ({"n_best": 2, "beam_size": 2}, {"prefix": "the"}):
         with pytest.raises(ConfigError, match="split_sentences: n_best and prefix are about one sentence"):
             translator.with_options(split_sentences=True, **options).translate(["Hund"])
+
+
+def test_bfloat16_changes_few_words_and_auto_takes_it_only_where_it_is_fast(
+    translator: Translator, sentences: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = translator.translations(sentences)
+    auto, rounded = (translator.with_options(precision=precision) for precision in ("auto", "bfloat16"))
+    monkeypatch.setattr(devices, "fast_at_bfloat16", lambda device: "")
+    assert auto.translations(sentences) == exact
+    near = rounded.translations(sentences)
+    assert near != exact
+    log_probs = [[each.log_prob for each in found] for found in (near, exact)]
+    assert log_probs[0] == pytest.approx(log_probs[1], rel=0.1)
+    assert sum(one.text == other.text for one, other in zip(near, exact, strict=True)) > 0.8 * len(exact)
+    monkeypatch.setattr(devices, "fast_at_bfloat16", lambda device: "AVX512-BF16")
+    assert auto.translations(sentences) == near
+    assert translator.translations(sentences) == exact

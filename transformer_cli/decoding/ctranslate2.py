@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from transformer_cli.compute.devices import parse_device, saturates_int8
 from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import count_threads
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.vocabulary import UNWRITTEN
 from transformer_cli.decoding.engine import BATCH_POSITIONS, MOST_ROWS, Translated, longest_first
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, nothing, score
@@ -80,6 +81,10 @@ class CTranslate2Engine:
             f"{self._folder}: an exported model cannot be looked into, since CTranslate2 returns no vectors and no "
             "attention of single heads; name the run that it was made from"
         )
+
+    def precision(self, decoding: DecodingConfig) -> str:
+        """See `Engine`."""
+        return self.computes_in
 
     def refuse(self, settings: SearchSettings) -> None:
         """See `Engine`: what CTranslate2 cannot do as tfm does."""

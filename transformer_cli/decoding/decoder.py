@@ -2,14 +2,17 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from transformer_cli.compute.devices import Precision, autocast, choose_precision
 from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import SideBySide
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.batching import pad_ids
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNWRITTEN
 from transformer_cli.decoding.beam import beam_search
@@ -36,8 +39,21 @@ class TransformerEngine:
         self.models = list(models)
         limits = (limit for model in models if (limit := model.config.max_length) is not None)
         self.max_length = min(limits, default=None)
-        self.is_on_cpu = next(models[0].parameters()).device.type == "cpu"
+        self._device = next(models[0].parameters()).device
+        self.is_on_cpu = self._device.type == "cpu"
         self._batches_at_a_time = batches_at_a_time or (torch.get_num_threads() if self.is_on_cpu else 1)
+
+    @cached_property
+    def _of_bfloat16(self) -> list[Transformer]:
+        """The models with the matrices of layers and output in bfloat16, so that no step rounds them anew."""
+        copies = deepcopy(self.models)
+        for module in (each for model in copies for each in model.modules() if isinstance(each, nn.Linear)):
+            module.bfloat16()
+        return copies
+
+    def precision(self, decoding: DecodingConfig) -> Precision:
+        """See `Engine`."""
+        return choose_precision(decoding.precision, self._device)
 
     def refuse(self, settings: SearchSettings) -> None:
         """See `Engine`: ours can do everything."""
@@ -54,10 +70,13 @@ class TransformerEngine:
         """See `Engine`."""
         positions = BATCH_POSITIONS if self.is_on_cpu else LARGE_BATCH_POSITIONS
         batches = longest_first(sentences, positions, settings.rows_of_each)
+        precision = self.precision(settings.decoding)
+        models = self.models if precision == "float32" else self._of_bfloat16
 
         def decode_batch(rows: Sequence[int]) -> list[list[Hypothesis]]:
             ids, numbers = [sentences[row] for row in rows], [keys[row] for row in rows]
-            return decode(self.models, ids, settings, prefix=prefix, keys=numbers, before_step=before_step)
+            with autocast(self._device, precision):  # holds for one thread
+                return decode(models, ids, settings, prefix=prefix, keys=numbers, before_step=before_step)
 
         with SideBySide(min(self._batches_at_a_time, len(batches)) or 1) as workers:
             yield from zip(batches, workers.run(decode_batch, batches), strict=True)
@@ -149,7 +168,7 @@ class TransformerDecoder:
         logits, attention = zip(*map(partial(_read, tokens), self._models, self._caches), strict=True)
         first, *others = (each.mean(dim=1) for each in attention)  # over all heads
         attended = sum(others, first).masked_fill(~self._is_word, -1.0).argmax(dim=1)
-        return Step(logits[0] if len(logits) == 1 else mean_log_probs(logits), attended)
+        return Step(logits[0].float() if len(logits) == 1 else mean_log_probs(logits), attended)
 
     def select(self, rows: Tensor) -> None:
         """See `interface.StepDecoder`."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.lengths import groups_by_length
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, nothing
 from transformer_cli.decoding.settings import SearchSettings
@@ -35,6 +36,9 @@ class Engine(Protocol):
     @property
     def max_length(self) -> int | None:
         """The most positions that a sentence may take, <sos> and <eos> included (None: no limit)."""
+
+    def precision(self, decoding: DecodingConfig) -> str:
+        """Returns the type in which matrices are multiplied, such as bfloat16, or int8_float32 of an exported model."""
 
     def refuse(self, settings: SearchSettings) -> None:
         """Raises ConfigError for what this engine cannot do: callers ask before they read or translate anything."""

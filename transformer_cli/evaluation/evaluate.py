@@ -136,6 +136,7 @@ def evaluate(
             asdict(judged.result),
             checkpoint=translator.checkpoints[0],
             decoding=settings.decoding,
+            precision=translator.engine.precision(settings.decoding),
             files=files,
             others=[each.folder for each in ensemble],
         )
