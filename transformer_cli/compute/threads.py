@@ -88,7 +88,7 @@ def _started(workers: int, threads: int | None) -> ThreadPoolExecutor:
 
     The process's number is that of a thread that nothing else uses, whatever the caller's own is.
     """
-    if not _torch_is_loaded():
+    if sys.modules.get("torch") is None:
         return ThreadPoolExecutor(workers, "side by side")
     import torch
 
@@ -115,13 +115,7 @@ def _started(workers: int, threads: int | None) -> ThreadPoolExecutor:
 
 def count_threads() -> int:
     """Returns how many threads compute: as torch says where it is loaded, else OMP_NUM_THREADS, or the cores."""
-    if _torch_is_loaded():
-        import torch
-
-        return torch.get_num_threads()
+    if torch := sys.modules.get("torch"):
+        return int(torch.get_num_threads())
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return int(wanted) if wanted.isdecimal() and int(wanted) else available_cores()
-
-
-def _torch_is_loaded() -> bool:
-    return sys.modules.get("torch") is not None

@@ -7,10 +7,10 @@ the full models, without anything to download.
 import importlib.util
 import logging
 import re
+import sys
 import threading
 import unicodedata
 from collections.abc import Sequence, Set
-from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import entry_points, version
@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from transformer_cli.data.reading import lower
 from transformer_cli.errors import ConfigError
-from transformer_cli.system.imports import without
 
 log = logging.getLogger(__name__)
 
@@ -203,9 +202,15 @@ def _script(character: str) -> str:
 
 @cache
 def _spacy() -> Any:
-    with nullcontext() if entry_points(group="spacy_factories") else without("torch"):  # a plug-in may need it
-        import spacy  # would import torch: seconds, 200 MB
-
+    """Import spaCy, as if torch were not installed unless it is loaded already: it would take seconds and 200 MB."""
+    is_hidden = "torch" not in sys.modules and not entry_points(group="spacy_factories")  # a plug-in may need it
+    if is_hidden:
+        sys.modules["torch"] = None  # type: ignore[assignment]  # Python's way to say that it cannot be imported
+    try:
+        import spacy
+    finally:
+        if is_hidden:
+            del sys.modules["torch"]
     return spacy
 
 
