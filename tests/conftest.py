@@ -183,7 +183,7 @@ def single(tiny: "Run") -> "Translator":
 
     from transformer_cli.translator import Translator
 
-    return Translator(tiny, "cpu", batches_at_a_time=1)
+    return Translator(tiny, "cpu")
 
 
 @pytest.fixture(scope="session")

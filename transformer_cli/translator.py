@@ -105,20 +105,17 @@ class Translator:
         device: str = "auto",
         *,
         others: Sequence[Run | Exported] = (),
-        batches_at_a_time: int | None = None,
     ) -> None:
         """Loads the checkpoint with the best validation loss. Raises CheckpointError, DeviceError.
 
         device: auto, cpu, cuda, cuda:N or mps. others: runs whose models translate together with the first one's;
-        raises ConfigError if their codecs differ, or if one of them is exported. batches_at_a_time: see
-        `TransformerEngine`.
+        raises ConfigError if their codecs differ, or if one of them is exported.
         """
         for each in (run, *others):
             each.say_other_tokenizer()
         self.run = run
         self.runs = [run, *others]
-        self.device = device
-        self.engine, self.checkpoints = _open_engine((run, *others), device, batches_at_a_time=batches_at_a_time)
+        self.engine, self.checkpoints = _open_engine((run, *others), device)
         self.options = Options()
         self._before_step: BeforeStep = nothing
         self.settings = SearchSettings(decoding=run.config.decoding)  # as the (first) run's own config says
@@ -417,13 +414,11 @@ def _joined(line: Line, parts: list[Translation]) -> Translation:
     )
 
 
-def _open_engine(
-    runs: Sequence[Run | Exported], device: str, *, batches_at_a_time: int | None = None
-) -> tuple[Engine, list[str]]:
+def _open_engine(runs: Sequence[Run | Exported], device: str) -> tuple[Engine, list[str]]:
     """Load the best weights of a run, or of several that translate together. Returns also their checkpoints' names.
 
-    batches_at_a_time: see `TransformerEngine`. Raises CheckpointError, DeviceError, and ConfigError if codecs differ or
-    if one of several is exported. Imports torch for runs alone.
+    Imports torch for runs alone. Raises CheckpointError, DeviceError, and ConfigError if codecs differ or if one of
+    several is exported.
     """
     first, *others = runs
     if isinstance(first, Exported) and not others:
@@ -445,7 +440,7 @@ def _open_engine(
 
     chosen = choose_device(device)
     names, models = zip(*(load_named_best(cast(Run, each), chosen) for each in runs), strict=True)
-    return TransformerEngine(models, batches_at_a_time=batches_at_a_time), [*names]
+    return TransformerEngine(models), [*names]
 
 
 def _exported(run: Exported, device: str) -> Engine:

@@ -131,7 +131,7 @@ def test_batches_side_by_side_in_threads_give_the_same_or_their_error(
         assert_same(together, alone)
         monkeypatch.setattr(decoder, "decode", fail)
         with pytest.raises(DataError, match="no"):
-            Translator(translator.run, "cpu", batches_at_a_time=2).translations(sentences)
+            Translator(translator.run, "cpu").translations(sentences)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(1)  # as in all tests

@@ -117,7 +117,7 @@ def _open_runs(names: Sequence[str] | None, device: str) -> "list[Translator]":
     from transformer_cli.translator import Translator
 
     folders = [find_run(name) for name in dict.fromkeys(names or (None,))]
-    translators = [Translator(open_any(folder), device, batches_at_a_time=1) for folder in folders]
+    translators = [Translator(open_any(folder), device) for folder in folders]
     for translator in translators:
         translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
         data = translator.run.config.data

@@ -30,18 +30,18 @@ LARGE_BATCH_POSITIONS = 16_384  # on other devices than CPUs
 
 
 class TransformerEngine:
-    """One Transformer, or several as an ensemble, in torch."""
+    """One Transformer, or several as an ensemble, in torch.
 
-    def __init__(self, models: Sequence[Transformer], *, batches_at_a_time: int | None = None) -> None:
-        """batches_at_a_time: how many batches are decoded side by side (None: on the CPU one for each of torch's
-        threads, elsewhere one). The products of a decoding step are small: if one were split between threads, these
-        would mostly wait."""
+    On the CPU, each of the caller's torch threads decodes a batch of its own. The products of a decoding step are
+    small: if one were split between threads, these would mostly wait.
+    """
+
+    def __init__(self, models: Sequence[Transformer]) -> None:
         self.models = list(models)
         limits = (limit for model in models if (limit := model.config.max_length) is not None)
         self.max_length = min(limits, default=None)
         self._device = next(models[0].parameters()).device
         self.is_on_cpu = self._device.type == "cpu"
-        self._batches_at_a_time = batches_at_a_time or (torch.get_num_threads() if self.is_on_cpu else 1)
 
     @cached_property
     def _of_bfloat16(self) -> list[Transformer]:
@@ -78,7 +78,8 @@ class TransformerEngine:
             with autocast(self._device, precision):  # holds for one thread
                 return decode(models, ids, settings, prefix=prefix, keys=numbers, before_step=before_step)
 
-        with SideBySide(min(self._batches_at_a_time, len(batches)) or 1) as workers:
+        n_workers = min(torch.get_num_threads() if self.is_on_cpu else 1, len(batches)) or 1
+        with SideBySide(n_workers) as workers:
             yield from zip(batches, workers.run(decode_batch, batches), strict=True)
 
 

@@ -91,8 +91,8 @@ class Service:
             try:
                 self.directions = Directions(open_runs())
             except Exception as error:
-                why, is_ours = (error, None) if isinstance(error, TfmError) else (defect(error), error)
-                log.error("not reloaded: %s; what was loaded before goes on serving", why, exc_info=is_ours)
+                why, traced = (error, None) if isinstance(error, TfmError) else (defect(error), error)
+                log.error("not reloaded: %s; what was loaded before goes on serving", why, exc_info=traced)
                 self.metrics.reloads.labels("failed").inc()
             else:
                 gc.collect()  # what a failed request has left behind may hold earlier models
@@ -112,11 +112,10 @@ def create_app(
 ) -> FastAPI:
     """Returns the ASGI application. Its workers start and end with it (its lifespan).
 
-    translators: one for each direction, made with batches_at_a_time=1, as the workers translate side by side already.
-    n_workers: how many batches are translated at a time. api_key: what requests that compute have to bring (None:
-    nothing). hosts: names that clients may call the server by, or * for all; localhost and addresses of digits need not
-    be named. cors_origins: the pages of other servers that may ask, such as https://example.org, or * for all. Raises
-    ConfigError.
+    translators: one for each direction. n_workers: how many batches are translated at a time. api_key: what requests
+    that compute have to bring (None: nothing). hosts: names that clients may call the server by, or * for all;
+    localhost and addresses of digits need not be named. cors_origins: the pages of other servers that may ask, such as
+    https://example.org, or * for all. Raises ConfigError.
     """
     workers = Workers(n_workers, limits)
     metrics = Metrics(lambda: workers.n_waiting)

@@ -63,10 +63,10 @@ def hangups() -> Iterator["SimpleQueue[bool]"]:
     If it says that the command's terminal was closed, it ends the command as ever.
     """
     asked: SimpleQueue[bool] = SimpleQueue()  # whose put() another signal may interrupt
-    watch, had_terminal = current_watch(), _has_terminal()
+    watch, had_terminal = current_watch(), os.isatty(2)
 
     def handle(number: int, frame: object) -> None:
-        if watch is not None and had_terminal and not _has_terminal():
+        if watch is not None and had_terminal and not os.isatty(2):
             watch.handle(number, frame)
         else:
             asked.put(True)
@@ -76,14 +76,6 @@ def hangups() -> Iterator["SimpleQueue[bool]"]:
             yield asked
         finally:
             asked.put(False)
-
-
-def _has_terminal() -> bool:
-    try:
-        os.close(os.open("/dev/tty", os.O_RDWR))
-    except OSError:
-        return False
-    return True
 
 
 @contextmanager
