@@ -15,8 +15,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import torch
-
 from best import CONFIGS, SHARE, TESTS, diverse, judged_texts, rows, trained
 from measure.figures import as_program
 from transformer_cli.config.load import load_config
@@ -93,7 +91,7 @@ def translated(run: Run, lines: Sequence[str], folder: Path) -> list[str]:
     if not kept.exists():
         with TemporaryDirectory() as temporary:
             exported = export(run.folder, Path(temporary) / "exported", quantization="int8")
-            translator = Translator(exported, torch.device("cpu")).with_options(on_error="truncate")
+            translator = Translator(exported, "cpu").with_options(on_error="truncate")
             write_text(kept, as_text(translator.translate(lines)))
     return kept.read_bytes().decode().split("\n")[:-1]
 

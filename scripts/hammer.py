@@ -3,7 +3,8 @@
 `make hammer` does it with a model that it trains itself in a few seconds; --run names another one. Every answer to a
 question must be the translation of that question, every error a JSON body with the status that belongs to it, the
 server must live and end in order, and its memory must not grow. First all clients are honest, for a tenth of the
-requests; later no honest one may wait longer than ten times the 99th percentile of then. Linux only: it reads /proc.
+requests; later no honest one may wait longer than ten times the 99th percentile of then. Meanwhile the server opens its
+run anew (SIGHUP), 20 times, once while the run is damaged. Linux only: it reads /proc.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import http.client
 import json
 import os
 import random
+import signal
 import socket
 import sys
 import threading
@@ -70,6 +72,7 @@ class Found:
     memory: list[int] = field(default_factory=list)
     """bytes of the server, sampled"""
     asked: int = 0
+    reloads: int = 0
 
 
 @dataclass
@@ -123,7 +126,7 @@ class Client:
 
     def inspection(self) -> str:
         """Look inside."""
-        q = self.chance.choice(list(self.expected))
+        q = self.chance.choice([each for each in self.expected if each != "\0"])
         status, body = self.ask("/inspect", q=q, kind="cross", head=1)
         return self.check((status, {"translatedText": body.get("translation")}), self.expected[q])
 
@@ -298,6 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--run", type=Path, help="the folder of the run to serve (default: one that is trained first)")
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--reloads", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     with TemporaryDirectory() as temporary:
@@ -309,7 +313,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         with serving(folder.resolve(), Path(temporary), {"TFM_API_KEY": KEY}) as server:
             given = (server, translator, expected, options.clients, options.seed)
             quiet = hammer(*given, HONEST, max(options.clients, options.requests // 10))
+            hangups = threading.Thread(target=reload, args=(server, folder, options.reloads))
+            hangups.start()
             found = hammer(*given, [*HONEST, *HOSTILE], options.requests)
+            hangups.join()
+            found.reloads = options.reloads
         log = server.log.read_text(encoding="utf-8")
     found.wrong += [*quiet.wrong, *_waited(quiet, found), *_of_the_end(server, log, found)]
     print(_report(quiet, found))
@@ -367,6 +375,20 @@ def hammer(
     return found
 
 
+def reload(server: Server, folder: Path, times: int) -> None:
+    """Have the run opened anew so many times, one after another; the second time it is damaged."""
+    config, gone = folder / "config.yaml", folder / "config.yaml.gone"
+    for number in range(times):
+        if number == 1:
+            config.rename(gone)
+        os.kill(server.process.pid, signal.SIGHUP)
+        while server.log.read_text(encoding="utf-8").count("reloaded") == number:
+            time.sleep(0.1)
+        if number == 1:
+            gone.rename(config)
+    say(f"opened anew {times} times")
+
+
 def _trained(folder: Path) -> Path:
     """Train a small model of the embedded corpus."""
     config = load_config(None, CONFIG)
@@ -399,7 +421,10 @@ def _waited(quiet: Found, found: Found) -> list[str]:
 
 def _of_the_end(server: Server, log: str, found: Found) -> list[str]:
     """Returns what should not be at the end: a server that died or said something, memory that grew."""
-    wrong = [f"log: {line}" for line in log.split("\n") if "error" in line.lower() or "Traceback" in line]
+    errors = [line for line in log.split("\n") if "error" in line.lower() or "Traceback" in line]
+    wrong = [f"log: {line}" for line in errors if not line.startswith("error: not reloaded: ")]
+    if len(errors) - len(wrong) != (found.reloads > 1):
+        wrong.append("a damaged run was not told")
     if len(log) > MOST_LOG:
         wrong.append(f"the log has {len(log):,} bytes")
     if server.process.returncode != 143:

@@ -136,13 +136,13 @@ def prepare_again(project: Path) -> object:
 
 def translate(project: Path) -> object:
     """The newest run's translations."""
-    found = Translator(Run.open(find_run(None, project / "runs")), torch.device("cpu")).translations(SENTENCES)
+    found = Translator(Run.open(find_run(None, project / "runs")), "cpu").translations(SENTENCES)
     return [(each.text, each.log_prob) for each in found]
 
 
 def translate_exported(project: Path) -> object:
     """The exported run's translations."""
-    found = Translator(Exported.open(project / "export"), torch.device("cpu")).translations(SENTENCES)
+    found = Translator(Exported.open(project / "export"), "cpu").translations(SENTENCES)
     return [(each.text, each.log_prob) for each in found]
 
 

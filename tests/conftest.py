@@ -171,21 +171,19 @@ def tiny(project: Path) -> "Run":
 @pytest.fixture(scope="session")
 def translator(tiny: "Run") -> "Translator":
     """The project's run, ready to translate. A test that changes it makes its own."""
-    import torch
 
     from transformer_cli.translator import Translator
 
-    return Translator(tiny, torch.device("cpu"))
+    return Translator(tiny, "cpu")
 
 
 @pytest.fixture(scope="session")
 def single(tiny: "Run") -> "Translator":
     """The tiny run, as a server loads it."""
-    import torch
 
     from transformer_cli.translator import Translator
 
-    return Translator(tiny, torch.device("cpu"), batches_at_a_time=1)
+    return Translator(tiny, "cpu")
 
 
 @pytest.fixture(scope="session")
@@ -200,7 +198,6 @@ def served(single: "Translator") -> Iterator["Running"]:
 @pytest.fixture(scope="session")
 def by_subwords(corpus: Path, subword_data: Path, tmp_path_factory: pytest.TempPathFactory) -> "Translator":
     """A run of subwords that has hardly learned anything."""
-    import torch
 
     from transformer_cli.config.load import load_config
     from transformer_cli.training.trainer import train
@@ -208,7 +205,7 @@ def by_subwords(corpus: Path, subword_data: Path, tmp_path_factory: pytest.TempP
 
     config = load_config(corpus / "subwords.yaml", ["training.epochs=1"])
     run = train(config, data_dir=subword_data, runs_dir=tmp_path_factory.mktemp("subword_runs"))
-    return Translator(run, torch.device("cpu"))
+    return Translator(run, "cpu")
 
 
 @pytest.fixture

@@ -9,18 +9,15 @@ from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-import torch
-
-from transformer_cli.compute.devices import choose_device
 from transformer_cli.config.load import changed_decoding, checked, plain
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.data.reading import ends, upper
 from transformer_cli.data.vocabulary import EOS, UNK, UNWRITTEN
-from transformer_cli.decoding.engine import Engine, TransformerEngine
+from transformer_cli.decoding.engine import Engine
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, nothing
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
 from transformer_cli.documents.held import Link, put_back, word_links
@@ -28,11 +25,12 @@ from transformer_cli.documents.long_lines import Line, LongLines, OnError, reada
 from transformer_cli.documents.markup import Document
 from transformer_cli.documents.sentences import Span, join
 from transformer_cli.errors import ConfigError, DataError, TfmError
-from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.checkpoints import load_named_best
 from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.run import Run, differing_codecs, find_run
 from transformer_cli.system import progress
+
+if TYPE_CHECKING:
+    from transformer_cli.model.transformer import Transformer
 
 CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
 NOTHING = Hypothesis([], [], 0.0, 0.0)  # of a blank line: no search writes it
@@ -104,22 +102,20 @@ class Translator:
     def __init__(
         self,
         run: Run | Exported,
-        device: torch.device,
+        device: str = "auto",
         *,
         others: Sequence[Run | Exported] = (),
-        batches_at_a_time: int | None = None,
     ) -> None:
-        """Loads the checkpoint with the best validation loss. Raises CheckpointError.
+        """Loads the checkpoint with the best validation loss. Raises CheckpointError, DeviceError.
 
-        others: runs whose models translate together with the first one's; raises ConfigError if their codecs differ,
-        or if one of them is exported. batches_at_a_time: see `TransformerEngine`.
+        device: auto, cpu, cuda, cuda:N or mps. others: runs whose models translate together with the first one's;
+        raises ConfigError if their codecs differ, or if one of them is exported.
         """
         for each in (run, *others):
             each.say_other_tokenizer()
         self.run = run
         self.runs = [run, *others]
-        self.device = device
-        self.engine, self.checkpoints = _open_engine((run, *others), device, batches_at_a_time=batches_at_a_time)
+        self.engine, self.checkpoints = _open_engine((run, *others), device)
         self.options = Options()
         self._before_step: BeforeStep = nothing
         self.settings = SearchSettings(decoding=run.config.decoding)  # as the (first) run's own config says
@@ -128,7 +124,7 @@ class Translator:
     def load(run: str | Path | None = None, *others: str | Path, device: str = "auto") -> "Translator":
         """Load a run by its folder or its name under runs/, or (None) the newest run; with others, an ensemble."""
         first, *rest = (open_any(find_run(each)) for each in (run, *others))
-        return Translator(first, choose_device(device), others=rest)
+        return Translator(first, device, others=rest)
 
     def with_options(self, **named: object) -> "Translator":
         """Returns a translator with the same models and other options, named as on the command line.
@@ -148,19 +144,9 @@ class Translator:
         return other
 
     @property
-    def models(self) -> list[Transformer]:
-        """The models of the run, or of the ensemble. Raises ConfigError if the run is exported: it has none of ours."""
-        if isinstance(self.engine, TransformerEngine):
-            return self.engine.models
-        raise ConfigError(
-            f"{self.run.folder}: an exported model cannot be looked into, since CTranslate2 returns no vectors and no "
-            "attention of single heads; name the run that it was made from"
-        )
-
-    @property
-    def model(self) -> Transformer:
-        """The (first) run's model. Raises ConfigError as `models` does."""
-        return self.models[0]
+    def model(self) -> "Transformer":
+        """The (first) run's model. Raises ConfigError if the run is exported: it has none of ours."""
+        return self.engine.models[0]
 
     @property
     def max_length(self) -> int | None:
@@ -428,12 +414,10 @@ def _joined(line: Line, parts: list[Translation]) -> Translation:
     )
 
 
-def _open_engine(
-    runs: Sequence[Run | Exported], device: torch.device, *, batches_at_a_time: int | None = None
-) -> tuple[Engine, list[str]]:
+def _open_engine(runs: Sequence[Run | Exported], device: str) -> tuple[Engine, list[str]]:
     """Load the best weights of a run, or of several that translate together. Returns also their checkpoints' names.
 
-    batches_at_a_time: see `TransformerEngine`. Raises CheckpointError, and ConfigError if codecs differ or if one of
+    Imports torch for runs alone. Raises CheckpointError, DeviceError, and ConfigError if codecs differ or if one of
     several is exported.
     """
     first, *others = runs
@@ -450,11 +434,16 @@ def _open_engine(
                 f"{first.folder} and {run.folder} cannot translate together, because their codecs differ "
                 f"({differing}); name runs of one dataset"
             )
-    names, models = zip(*(load_named_best(cast(Run, each), device) for each in runs), strict=True)
-    return TransformerEngine(models, batches_at_a_time=batches_at_a_time), [*names]
+    from transformer_cli.compute.devices import choose_device
+    from transformer_cli.decoding.decoder import TransformerEngine
+    from transformer_cli.runs.checkpoints import load_named_best
+
+    chosen = choose_device(device)
+    names, models = zip(*(load_named_best(cast(Run, each), chosen) for each in runs), strict=True)
+    return TransformerEngine(models), [*names]
 
 
-def _exported(run: Exported, device: torch.device) -> Engine:
+def _exported(run: Exported, device: str) -> Engine:
     from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 
     engine = CTranslate2Engine(
@@ -466,7 +455,6 @@ def _exported(run: Exported, device: torch.device) -> Engine:
     )
     kept, now = run.facts.quantization, engine.computes_in
     if kept not in now:
-        log.info(
-            "%s: weights in %s, in which this %s is slow or inexact: computes in %s", run.folder, kept, device, now
-        )
+        why = f"in which this {engine.device} is slow or inexact"
+        log.info("%s: weights in %s, %s: computes in %s", run.folder, kept, why, now)
     return engine

@@ -27,7 +27,7 @@ def exported_speed(translator: Translator, sentences: Sequence[str], *, rounds: 
     for quantization in ("float32", "int8"):
         with TemporaryDirectory() as temporary:
             exported = export(translator.run.folder, Path(temporary) / "exported", quantization=quantization)
-            opened = Translator(exported, translator.device)
+            opened = Translator(exported, "cpu")
             make_engine = partial(ctranslate2.Translator, str(exported.folder))
             ready = fastest(make_engine, ready_tokens(translator, sentences, GREEDY), threads)
             torch.set_num_threads(threads)  # CTranslate2 changes it

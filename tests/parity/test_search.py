@@ -11,10 +11,10 @@ from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, SOS
 from transformer_cli.decoding import engine as module
-from transformer_cli.decoding.decoder import decode
+from transformer_cli.decoding.decoder import TransformerEngine, decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
-from transformer_cli.evaluation.losses import sentence_losses
+from transformer_cli.evaluation.sentence_losses import sentence_losses
 from transformer_cli.model.attention import AttentionRecord
 
 SENTENCES = [[a, b, 11, a][: 1 + a % 4] for a in range(4, 12) for b in (4, 9)]
@@ -69,7 +69,7 @@ def test_a_sentence_finds_the_same_alone_and_in_a_batch(way: SearchSettings) -> 
 def test_batches_of_few_hypotheses_give_the_same(way: SearchSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     together = decode([make_model()], SENTENCES, way)
     monkeypatch.setattr(module, "MOST_ROWS", 7)
-    engine = module.TransformerEngine([make_model()])
+    engine = TransformerEngine([make_model()])
     batches = list(engine.translate(SENTENCES, way, prefix=[], keys=range(len(SENTENCES))))
     assert len(batches) > 1
     for row, found in [pair for rows, several in batches for pair in zip(rows, several, strict=True)]:

@@ -133,7 +133,7 @@ def test_no_logits_of_a_whole_batch_are_computed_there(
 
 @pytest.mark.parametrize("gpu", ["cuda:0"], indirect=True)
 def test_the_forward_pass_waits_for_nothing_there(tiny: Run, gpu: PretendedDevice) -> None:
-    model = Translator(tiny, gpu.device).model.train()
+    model = Translator(tiny, str(gpu.device)).model.train()
     ids = torch.tensor([[SOS, 5, 6, EOS], [SOS, 7, EOS, PAD]])
     assert (gpu.n_operations, gpu.n_waits) == (0, 0)
     losses = packed_token_losses(model, ids, ids)
@@ -154,7 +154,7 @@ def test_a_run_begins_there_with_vectors(
     resumed = train_there(
         f"model.vectors.source={tmp_path / 'de.vec'}", f"model.vectors.freeze={freeze}", "training.epochs=2"
     )
-    embedding = Translator(resumed, torch.device("cpu")).model.source_embedding.tokens.weight
+    embedding = Translator(resumed, "cpu").model.source_embedding.tokens.weight
     assert (embedding[4] == 0.5).all().item() == (freeze == "true")
     assert run.folder == resumed.folder
 
@@ -182,7 +182,7 @@ def test_it_translates_there_as_on_the_cpu(
 ) -> None:
     found, expected = (
         each.with_options(prefix="the", **decoding).translations(SENTENCES)
-        for each in (Translator(tiny, gpu.device), translator)
+        for each in (Translator(tiny, str(gpu.device)), translator)
     )
     assert [each.text for each in found] == [each.text for each in expected]
     assert gpu.n_operations > 100
@@ -190,13 +190,13 @@ def test_it_translates_there_as_on_the_cpu(
 
 def test_an_ensemble_finds_several_translations_there(tiny: Run, gpu: PretendedDevice) -> None:
     for decoding in ({"beam_size": 4}, {"sample": True}):
-        ensemble = Translator(tiny, gpu.device, others=[tiny]).with_options(n_best=3, **decoding)
+        ensemble = Translator(tiny, str(gpu.device), others=[tiny]).with_options(n_best=3, **decoding)
         found = ensemble.translations(SENTENCES)
         assert [len(each.alternatives) for each in found] == [2, 0, 2, 2]
 
 
 def test_a_sentence_is_inspected_there(tiny: Run, gpu: PretendedDevice) -> None:
-    inspection = inspect_sentence(Translator(tiny, gpu.device), "Der Hund singt, der Hund läuft.")
+    inspection = inspect_sentence(Translator(tiny, str(gpu.device)), "Der Hund singt, der Hund läuft.")
     tensors = [inspection.before, inspection.after, inspection.without_positions]
     tensors += [each.weights for each in (*inspection.encoder_self, *inspection.decoder_self, *inspection.cross)]
     assert not any(is_moved(each) for each in tensors)
@@ -206,7 +206,7 @@ def test_a_sentence_is_inspected_there(tiny: Run, gpu: PretendedDevice) -> None:
 
 def test_lines_are_scored_there(tiny: Run, translator: Translator, gpu: PretendedDevice) -> None:
     pairs = [("Der Hund läuft.", "The dog runs."), ("", "")]
-    found = list(score_pairs(Translator(tiny, gpu.device), pairs))
+    found = list(score_pairs(Translator(tiny, str(gpu.device)), pairs))
     expected = list(score_pairs(translator, pairs))
     assert [each.log_prob for each in found] == pytest.approx([each.log_prob for each in expected], abs=1e-4)
 

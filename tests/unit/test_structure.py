@@ -28,9 +28,9 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "ctranslate2": ("decoding.ctranslate2", "runs.export"),  # one runs models, one writes them
     "fastapi": "serve",
     "gensim": "data.vectors",
-    "h11": "serve.server",
     "matplotlib": "inspection",
     "platformdirs": ("data.multi30k", "system.keyboard"),
+    "prometheus_client": "serve.metrics",
     "py3langid": ("data.cleaning", "serve.languages"),
     "pydantic": ("config", "serve"),
     "readline": "system.keyboard",

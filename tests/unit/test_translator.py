@@ -13,10 +13,11 @@ import torch
 
 from sealed import set_config
 from transformer_cli import translator as module
+from transformer_cli.compute import devices
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.vocabulary import EOS
-from transformer_cli.decoding import engine
+from transformer_cli.decoding import decoder
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
@@ -109,7 +110,7 @@ def test_one_str_is_not_taken_for_a_list_of_letters(translator: Translator) -> N
 def test_batches_side_by_side_in_threads_give_the_same_or_their_error(
     translator: Translator, sentences: Sequence[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "BATCH_POSITIONS", 40)
+    monkeypatch.setattr(decoder, "BATCH_POSITIONS", 40)
     alone = translator.translations(sentences)
     seen = set()
 
@@ -120,17 +121,17 @@ def test_batches_side_by_side_in_threads_give_the_same_or_their_error(
     def fail(*_: Any, **__: Any) -> list[list[Hypothesis]]:
         raise DataError("no")
 
-    monkeypatch.setattr(engine, "decode", watched)
+    monkeypatch.setattr(decoder, "decode", watched)
     torch.set_num_threads(3)
     try:
-        together = Translator(translator.run, translator.device).translations(sentences)
+        together = Translator(translator.run, "cpu").translations(sentences)
         assert torch.get_num_threads() == 3
         assert {threads for _, threads in seen} == {1}
         assert threading.get_ident() not in {thread for thread, _ in seen}
         assert_same(together, alone)
-        monkeypatch.setattr(engine, "decode", fail)
+        monkeypatch.setattr(decoder, "decode", fail)
         with pytest.raises(DataError, match="no"):
-            Translator(translator.run, translator.device, batches_at_a_time=2).translations(sentences)
+            Translator(translator.run, "cpu").translations(sentences)
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(1)  # as in all tests
@@ -274,7 +275,7 @@ def test_repr_of_what_a_notebook_shows_is_short(tiny: Run, translator: Translato
 )
 def test_options_that_cannot_be_are_one_line(tiny: Run, named: dict[str, object], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        Translator(tiny, torch.device("cpu")).with_options(**named)
+        Translator(tiny, "cpu").with_options(**named)
 
 
 PARAGRAPH = "  Der alte Hund singt im Park.  Die junge Katze schläft zu Hause. \t"
@@ -369,3 +370,20 @@ def test_what_is_about_one_sentence_is_refused_for_several(translator: Translato
     for options in ({"n_best": 2, "beam_size": 2}, {"prefix": "the"}):
         with pytest.raises(ConfigError, match="split_sentences: n_best and prefix are about one sentence"):
             translator.with_options(split_sentences=True, **options).translate(["Hund"])
+
+
+def test_bfloat16_changes_few_words_and_auto_takes_it_only_where_it_is_fast(
+    translator: Translator, sentences: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = translator.translations(sentences)
+    auto, rounded = (translator.with_options(precision=precision) for precision in ("auto", "bfloat16"))
+    monkeypatch.setattr(devices, "fast_at_bfloat16", lambda device: "")
+    assert auto.translations(sentences) == exact
+    near = rounded.translations(sentences)
+    assert near != exact
+    log_probs = [[each.log_prob for each in found] for found in (near, exact)]
+    assert log_probs[0] == pytest.approx(log_probs[1], rel=0.1)
+    assert sum(one.text == other.text for one, other in zip(near, exact, strict=True)) > 0.8 * len(exact)
+    monkeypatch.setattr(devices, "fast_at_bfloat16", lambda device: "AVX512-BF16")
+    assert auto.translations(sentences) == near
+    assert translator.translations(sentences) == exact

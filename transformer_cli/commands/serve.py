@@ -6,18 +6,24 @@ import os
 import re
 import signal
 import socket
+import threading
 from collections.abc import Sequence
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from transformer_cli.commands.options import A_RUN, DeviceOption, RunsArgument, as_text, find_runs, of_runs, option
 from transformer_cli.errors import ConfigError, Interrupted
+from transformer_cli.system import signals
 
-NEEDED = ("fastapi", "uvicorn", "python_multipart", "py3langid")
+if TYPE_CHECKING:
+    from transformer_cli.translator import Translator
+
+NEEDED = ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
 INSTALL = (
-    "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30,<0.55' 'h11>=0.16' 'python-multipart>=0.0.27' "
-    "'py3langid>=0.2.2'`"
+    "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30' 'h11>=0.16' 'python-multipart>=0.0.27' "
+    "'prometheus-client>=0.20' 'py3langid>=0.2.2'`"
 )
 
 log = logging.getLogger(__name__)
@@ -57,23 +63,21 @@ def serve(
     ] = None,
     log_text: Annotated[bool, option("Write what is translated, and how, to the log.", "--log-text")] = False,
 ) -> None:
-    """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /."""
+    """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /.
+
+    SIGHUP opens the runs anew, without losing a request.
+    """
     if missing := [name for name in NEEDED if not importlib.util.find_spec(name)]:
         raise ConfigError(f"tfm serve needs {missing[0]}, which is not installed; {INSTALL}")
     _check(api_key, allow_host or (), cors_origin or ())
     from transformer_cli.serve.server import Server, bind, is_local, log_that_never_waits, url_of
 
-    with bind(host, port) as bound:  # before models are loaded, which takes longer
-        import torch
-
-        from transformer_cli.compute.devices import choose_device
-        from transformer_cli.runs.exported import open_any
+    with bind(host, port) as bound, signals.hangups() as asked:  # before models are loaded, which takes longer
+        from transformer_cli.compute.threads import count_threads
         from transformer_cli.serve.app import create_app
-        from transformer_cli.translator import Translator
 
-        chosen = choose_device(device)
-        translators = [Translator(open_any(each), chosen, batches_at_a_time=1) for each in find_runs(named, run)]
-        n_workers = torch.get_num_threads() if chosen.type == "cpu" else 1
+        translators = _open_runs(find_runs(named, run), device)
+        n_workers = count_threads() if all(each.engine.is_on_cpu for each in translators) else 1
         app = create_app(
             translators,
             n_workers=n_workers,
@@ -82,20 +86,39 @@ def serve(
             cors_origins=cors_origin or (),
             log_text=log_text,
         )
-        for translator in translators:
-            translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
-            data = translator.run.config.data
-            log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
+        service = app.state.service
+        reloading = threading.Thread(
+            target=service.reload_when_asked,
+            args=(asked, lambda: _open_runs(find_runs(named, run), device)),
+            name="reload",
+            daemon=True,
+        )
         if api_key is None and not is_local(bound):
             log.warning("everyone who reaches %s may translate: there is no --api-key", url_of(bound))
         server = Server(app, bound)
         log.info("serving at %s, %d at a time; Ctrl-C ends", url_of(bound), n_workers)
         with log_that_never_waits():
+            reloading.start()
             number = server.run_until_signal()
+            asked.put(False)
+            reloading.join()
         if number is not None:
-            n_lost = app.state.service.n_lost
+            n_lost = service.n_lost
             left = f"requests without an answer: {n_lost}" if n_lost else "what had been asked before is answered"
             raise Interrupted(f"stopped by {signal.Signals(number).name}; {left}", number)
+
+
+def _open_runs(folders: Sequence[Path], device: str) -> "list[Translator]":
+    """Open each run, and let it answer once."""
+    from transformer_cli.runs.exported import open_any
+    from transformer_cli.translator import Translator
+
+    translators = [Translator(open_any(folder), device) for folder in folders]
+    for translator in translators:
+        translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
+        data = translator.run.config.data
+        log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
+    return translators
 
 
 def _check(api_key: str | None, hosts: Sequence[str], origins: Sequence[str]) -> None:

@@ -4,43 +4,55 @@ import contextlib
 import platform
 import re
 from contextlib import AbstractContextManager
-from typing import Literal
-
-import torch
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from transformer_cli.compute.world import World
 from transformer_cli.errors import DeviceError
 from transformer_cli.system.cores import available_cores
 from transformer_cli.system.terminal import counted
 
+if TYPE_CHECKING:
+    import torch
+
 Precision = Literal["float32", "bfloat16"]
 
+CPU_INFO = Path("/proc/cpuinfo")
 MOST_LANES = 8  # chosen by themselves; each one more costs an addition of all gradients
 
 
-def choose_device(name: str) -> torch.device:
-    """Returns the named device; auto is the first CUDA device, else the CPU (never mps, which is untried).
+def parse_device(name: str, n_cuda: int, library: str) -> tuple[str, int]:
+    """Returns the kind of the named device (cpu, cuda or mps) and its index, which is 0 but for CUDA.
 
-    Raises DeviceError if this machine does not have the device.
+    auto is the first CUDA device, else the CPU (never mps, which is untried). n_cuda: how many CUDA devices the library
+    sees. Raises DeviceError if there is no such device.
     """
     if name == "auto":
-        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+        return "cuda" if n_cuda else "cpu", 0
     named = re.fullmatch(r"cpu|mps|cuda(?::(\d{1,9}))?", name)  # torch itself takes cuda:256 for cuda:0
     if not named:
         raise DeviceError(f"device {name}: no such device; choose auto, cpu, cuda, cuda:N or mps")
-    if name.startswith("cuda"):
-        index, count = int(named[1] or 0), torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if index >= count:
-            found = f"torch sees only {count} here" if count else "torch sees no CUDA device here"
-            raise DeviceError(f"device {name}: {found}; choose cpu or auto")
-        return torch.device("cuda", index)
-    if name == "mps" and not torch.backends.mps.is_available():
+    kind, index = name.partition(":")[0], int(named[1] or 0)
+    if kind == "cuda" and index >= n_cuda:
+        found = f"{library} sees only {n_cuda} here" if n_cuda else f"{library} sees no CUDA device here"
+        raise DeviceError(f"device {name}: {found}; choose cpu or auto")
+    return kind, index
+
+
+def choose_device(name: str) -> "torch.device":
+    """Returns the named device of torch. Raises DeviceError if this machine does not have it; see `parse_device`."""
+    import torch
+
+    kind, index = parse_device(name, torch.cuda.device_count() if torch.cuda.is_available() else 0, "torch")
+    if kind == "mps" and not torch.backends.mps.is_available():
         raise DeviceError("device mps: torch sees no Apple GPU here; choose cpu or auto")
-    return torch.device(name)
+    return torch.device(kind, index) if kind == "cuda" else torch.device(kind)
 
 
-def choose_device_of(world: World, name: str) -> torch.device:
+def choose_device_of(world: World, name: str) -> "torch.device":
     """Like choose_device, but if several processes run on a machine, each gets a CUDA device of its own."""
+    import torch
+
     device = choose_device(name)
     if world.size == 1 or device.type == "cpu":
         return device
@@ -53,7 +65,7 @@ def choose_device_of(world: World, name: str) -> torch.device:
     return torch.device("cuda", world.local_rank)
 
 
-def choose_precision(setting: str, device: torch.device) -> Precision:
+def choose_precision(setting: str, device: "torch.device") -> Precision:
     """Returns the set precision; auto is bfloat16 where the hardware is fast at it, else float32.
 
     Fast are CPUs with AVX512-BF16 but without AMX, and CUDA devices of compute capability 8.0 or higher. With AMX the
@@ -72,23 +84,29 @@ def choose_lanes(setting: int | None, world: World) -> int:
     return setting or min(MOST_LANES, max(1, available_cores() // world.local_size))
 
 
-def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
+def autocast(device: "torch.device", precision: Precision) -> AbstractContextManager[object]:
     """Compute matrix products in the given precision. All weights, and operations that need more, stay in float32."""
     if precision == "float32":
         return contextlib.nullcontext()
+    import torch
+
     is_cached = device.type != "cpu"  # all threads share the cache of weights that were cast, and lanes end at any time
     return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=is_cached)
 
 
-def describe(device: torch.device) -> str:
+def describe(device: "torch.device") -> str:
     """Returns the device in words: `cuda:0 (NVIDIA H200)`, `cpu, 2 threads`."""
+    import torch
+
     if device.type == "cuda":
         return f"{device} ({torch.cuda.get_device_name(device)})"
     return f"cpu, {counted(torch.get_num_threads(), 'thread')}" if device.type == "cpu" else str(device)
 
 
-def fast_at_bfloat16(device: torch.device) -> str:
+def fast_at_bfloat16(device: "torch.device") -> str:
     """Returns by what a device is fast at bfloat16, such as "AVX512-BF16"; "" if it is not, or unknown to be."""
+    import torch
+
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
         return f"compute capability {major}.{minor}" if major >= 8 else ""
@@ -98,8 +116,10 @@ def fast_at_bfloat16(device: torch.device) -> str:
     return "AVX512-BF16" if avx512 and not amx else ""
 
 
-def saturates_int8(device: torch.device) -> bool:
+def saturates_int8() -> bool:
     """Whether sums of int8 products may overflow 16 bits: on x86 without VNNI instructions they are cut off there."""
-    if device.type != "cpu" or platform.machine() not in ("x86_64", "AMD64"):
+    if platform.machine() not in ("x86_64", "AMD64"):
         return False
-    return not getattr(torch.cpu, "_is_vnni_supported", lambda: False)()
+    with contextlib.suppress(OSError):
+        return " avx512_vnni" not in CPU_INFO.read_text(errors="replace")
+    return True

@@ -1,12 +1,14 @@
-"""Work that CPU threads share, item by item. Knows nothing of what is computed."""
+"""Work that CPU threads share, item by item. Knows nothing of what is computed; imports no torch by itself."""
 
+import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-import torch
+from transformer_cli.system.cores import available_cores
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -27,7 +29,7 @@ class SideBySide:
     Workers start at once and live until the end of a `with` block or garbage collection. Several objects of
     this class may live at the same time. torch's number of threads in the process, and in every other thread, stays as
     it is. (One exception: a thread that calls torch for the first time within the millisecond in which workers start
-    keeps a worker's number.)
+    keeps a worker's number.) Where torch is not loaded, workers are threads like any others.
     """
 
     def __init__(self, workers: int, *, threads: int | None = None) -> None:
@@ -86,6 +88,9 @@ def _started(workers: int, threads: int | None) -> ThreadPoolExecutor:
 
     The process's number is that of a thread that nothing else uses, whatever the caller's own is.
     """
+    if sys.modules.get("torch") is None:
+        return ThreadPoolExecutor(workers, "side by side")
+    import torch
 
     def start() -> ThreadPoolExecutor:
         total = torch.get_num_threads()
@@ -106,3 +111,11 @@ def _started(workers: int, threads: int | None) -> ThreadPoolExecutor:
 
     with _starting, ThreadPoolExecutor(1) as fresh:
         return fresh.submit(start).result()
+
+
+def count_threads() -> int:
+    """Returns how many threads compute: as torch says where it is loaded, else OMP_NUM_THREADS, or the cores."""
+    if torch := sys.modules.get("torch"):
+        return int(torch.get_num_threads())
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return int(wanted) if wanted.isdecimal() and int(wanted) else available_cores()

@@ -454,6 +454,9 @@ class DecodingConfig(Section):
     """with sample: draw from the likeliest tokens that together have this probability (Holtzman et al. 2020; 1: all)"""
     seed: Seed = 0
     """with sample: another seed draws other translations"""
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    """precision of matrix products, which changes a few words: auto uses bfloat16 where the hardware is fast at it; an
+    exported model computes as it was exported"""
 
     @model_validator(mode="after")
     def _one_way_to_search(self) -> "DecodingConfig":

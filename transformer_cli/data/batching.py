@@ -85,12 +85,6 @@ def _padded(side: Side, rows: Rows) -> Tensor:
     return torch.from_numpy(padded)
 
 
-def rows_within(split: EncodedSplit, max_length: int | None) -> Rows:
-    """Returns the sentences of which both sides fit in max_length positions, <sos> and <eos> included."""
-    longer = np.maximum(split.source.lengths, split.target.lengths)
-    return np.arange(len(split)) if max_length is None else np.flatnonzero(longer + MARKERS <= max_length)
-
-
 def _cut(order: Rows, split: EncodedSplit, training: TrainingConfig) -> list[Rows]:
     if training.batch_by == "sentences":
         return [order[start : start + training.batch_size] for start in range(0, len(order), training.batch_size)]

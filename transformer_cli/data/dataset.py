@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 
 from transformer_cli.config.schema import DataConfig, Shapes, fields_that_shape
 from transformer_cli.data.codec import Codecs, codec_files, codec_sums
+from transformer_cli.data.lengths import Rows
+from transformer_cli.data.vocabulary import MARKERS
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system.files import sha256
 from transformer_cli.system.sums import check_file, read_checked_json
@@ -69,6 +71,11 @@ class EncodedSplit:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    def rows_within(self, max_length: int | None) -> Rows:
+        """Returns the sentences of which both sides fit in max_length positions, <sos> and <eos> included."""
+        longer = np.maximum(self.source.lengths, self.target.lengths)
+        return np.arange(len(self)) if max_length is None else np.flatnonzero(longer + MARKERS <= max_length)
 
 
 @dataclass(frozen=True)

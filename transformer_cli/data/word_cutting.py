@@ -4,13 +4,11 @@ Knows nothing of vocabularies or files.
 """
 
 import subprocess
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from itertools import islice
 from queue import SimpleQueue
 from typing import Any
@@ -139,8 +137,6 @@ def cutting(settings: Settings, processes: int) -> Iterator[Callable[[Iterable[P
 
 def serve() -> None:
     """Run a worker that tokenises."""
-    if not entry_points(group="spacy_factories"):  # a plug-in for spaCy may need torch
-        sys.modules["torch"] = None  # type: ignore[assignment]  # spaCy would import it: seconds, 200 MB
 
     def opened(settings: Settings) -> Callable[[Texts], list[tuple[Any, ...]]]:
         cut = _opened(settings)

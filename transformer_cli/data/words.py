@@ -7,12 +7,13 @@ the full models, without anything to download.
 import importlib.util
 import logging
 import re
+import sys
 import threading
 import unicodedata
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, fields
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 from itertools import pairwise
 from typing import Any
 
@@ -199,8 +200,22 @@ def _script(character: str) -> str:
     return unicodedata.name(character, "").replace("-", " ").split(" ")[0] if category in "LM" else ""
 
 
+@cache
+def _spacy() -> Any:
+    """Import spaCy, as if torch were not installed unless it is loaded already: it would take seconds and 200 MB."""
+    is_hidden = "torch" not in sys.modules and not entry_points(group="spacy_factories")  # a plug-in may need it
+    if is_hidden:
+        sys.modules["torch"] = None  # type: ignore[assignment]  # Python's way to say that it cannot be imported
+    try:
+        import spacy
+    finally:
+        if is_hidden:
+            del sys.modules["torch"]
+    return spacy
+
+
 def _blank_tokenizer(language: str) -> Any:
-    import spacy
+    spacy = _spacy()
 
     found = importlib.util.find_spec(f"spacy.lang.{language}") if language.isidentifier() else None
     if found is None or found.submodule_search_locations is None:  # spacy.lang.punctuation is not a language

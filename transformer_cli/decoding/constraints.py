@@ -5,8 +5,10 @@ Knows ids. Knows no words, no model and no way to search.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Constraints:
         """Whether anything is ruled out: a search asks nothing else if not, so each field is named here."""
         return bool(self.no_repeat_ngram or self.prefix)
 
-    def restrict(self, logits: Tensor, tokens: Tensor) -> None:
+    def restrict(self, logits: "Tensor", tokens: "Tensor") -> None:
         """Set the logits (rows, vocabulary) of all tokens that may not follow to -inf, in place.
 
         tokens int64 (rows, length): the tokens so far. After the prefix <eos> always may follow.
@@ -36,7 +38,7 @@ class Constraints:
             logits[completing_ngrams(tokens, self.no_repeat_ngram)] = float("-inf")
 
 
-def completing_ngrams(tokens: Tensor, size: int) -> tuple[Tensor, Tensor]:
+def completing_ngrams(tokens: "Tensor", size: int) -> "tuple[Tensor, Tensor]":
     """Returns rows and ids, both int64 (n,): ids[i] after rows[i] of tokens make an n-gram that this row has already.
 
     For example, after 7 8 9 7 8 with size 3: the last two tokens, 7 8, stood before a 9, so 9 would be one.

@@ -9,21 +9,25 @@ is translated. Knows no words; it is told their names.
 
 import logging
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from transformer_cli.compute.devices import saturates_int8
+from transformer_cli.compute.devices import parse_device, saturates_int8
 from transformer_cli.compute.memory import room_for
+from transformer_cli.compute.threads import count_threads
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.vocabulary import UNWRITTEN
 from transformer_cli.decoding.engine import BATCH_POSITIONS, MOST_ROWS, Translated, longest_first
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, nothing, score
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
+
+if TYPE_CHECKING:
+    from transformer_cli.model.transformer import Transformer
 
 IMPOSSIBLE = -1e9  # log-probabilities below this are those of tokens that may not be written
 
@@ -48,7 +52,7 @@ class CTranslate2Engine:
     def __init__(
         self,
         folder: Path,
-        device: torch.device,
+        device: str,
         *,
         positions: int,
         source: Sequence[str],
@@ -56,17 +60,31 @@ class CTranslate2Engine:
     ) -> None:
         """positions: the most that a sentence may take. source, target: the tokens, in the order of their ids.
 
-        On the CPU each of torch's threads computes a batch. Raises CheckpointError for a model that CTranslate2 cannot
-        read, ConfigError if the library is missing, DeviceError.
+        device: auto, cpu, cuda or cuda:N. On the CPU each thread computes a batch. Raises CheckpointError for a model
+        that CTranslate2 cannot read, ConfigError if the library is missing, DeviceError.
         """
         self._library = import_ctranslate2()
         self._folder = folder
         self.max_length = positions
         self._source, self._target = source, target
         self._ids = {name: index for index, name in enumerate(target)}
-        self._translator = self._load(device)
+        self.device, index = parse_device(device, self._library.get_cuda_device_count(), "CTranslate2")
+        self.is_on_cpu = self.device == "cpu"
+        self._translator = self._load(index)
         self.computes_in = str(self._translator.compute_type)
         """the type in which matrices are multiplied on this machine, such as int8_float32"""
+
+    @property
+    def models(self) -> "Sequence[Transformer]":
+        """See `Engine`: CTranslate2 returns no vectors and no attention of single heads."""
+        raise ConfigError(
+            f"{self._folder}: an exported model cannot be looked into, since CTranslate2 returns no vectors and no "
+            "attention of single heads; name the run that it was made from"
+        )
+
+    def precision(self, decoding: DecodingConfig) -> str:
+        """See `Engine`."""
+        return self.computes_in
 
     def refuse(self, settings: SearchSettings) -> None:
         """See `Engine`: what CTranslate2 cannot do as tfm does."""
@@ -181,21 +199,20 @@ class CTranslate2Engine:
         results = self._translator.translate_batch(texts, max_input_length=0, max_batch_size=MOST_ROWS, **one_step)
         return {row: _most_attended(result.attention[0][0]) for row, result in enumerate(results)}
 
-    def _load(self, device: torch.device) -> Any:
+    def _load(self, index: int) -> Any:
         library = self._library
-        index = device.index or 0
-        if device.type not in ("cpu", "cuda") or (device.type == "cuda" and index >= library.get_cuda_device_count()):
-            raise DeviceError(f"device {device}: CTranslate2, which runs {self._folder}, does not have it; choose cpu")
-        threads = torch.get_num_threads()
+        if self.device == "mps":
+            raise DeviceError(f"device mps: CTranslate2, which runs {self._folder}, does not have it; choose cpu")
+        threads = count_threads()
         level = library.get_log_level()
         library.set_log_level(logging.ERROR)  # who opens the model says in what it computes
         try:
             return library.Translator(
                 str(self._folder),
-                device=device.type,
+                device=self.device,
                 device_index=index,
-                compute_type="float32" if saturates_int8(device) else "default",  # default: as the weights are kept
-                inter_threads=threads if device.type == "cpu" else 1,
+                compute_type="float32" if self.is_on_cpu and saturates_int8() else "default",  # as the weights are kept
+                inter_threads=threads if self.is_on_cpu else 1,
                 intra_threads=1,
                 max_queued_batches=-1,  # all that wait are in memory anyway
             )
@@ -207,7 +224,8 @@ class CTranslate2Engine:
             ) from None
         finally:
             library.set_log_level(level)
-            torch.set_num_threads(threads)  # both libraries may share OpenMP, which intra_threads has changed
+            if torch := sys.modules.get("torch"):
+                torch.set_num_threads(threads)  # both libraries may share OpenMP, which intra_threads has changed
 
 
 def _steps(tokens: Sequence[object], limit: int) -> int:

@@ -1,18 +1,23 @@
-"""The Transformer as a decoder for a search: ids in, hypotheses out. Knows no words and no files."""
+"""The Transformer as an engine, and as a decoder for a search: ids in, hypotheses out. Knows no words and no files."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from transformer_cli.compute.devices import Precision, autocast, choose_precision
 from transformer_cli.compute.memory import room_for
+from transformer_cli.compute.threads import SideBySide
+from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.batching import pad_ids
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNWRITTEN
 from transformer_cli.decoding.beam import beam_search
 from transformer_cli.decoding.constraints import Constraints
+from transformer_cli.decoding.engine import BATCH_POSITIONS, Translated, longest_first
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Rules, Step, StepDecoder, nothing
 from transformer_cli.decoding.sampling import sample, uniform_numbers
@@ -20,6 +25,62 @@ from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.attention import RecordedAttention
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.transformer import Transformer
+
+LARGE_BATCH_POSITIONS = 16_384  # on other devices than CPUs
+
+
+class TransformerEngine:
+    """One Transformer, or several as an ensemble, in torch.
+
+    On the CPU, each of the caller's torch threads decodes a batch of its own. The products of a decoding step are
+    small: if one were split between threads, these would mostly wait.
+    """
+
+    def __init__(self, models: Sequence[Transformer]) -> None:
+        self.models = list(models)
+        limits = (limit for model in models if (limit := model.config.max_length) is not None)
+        self.max_length = min(limits, default=None)
+        self._device = next(models[0].parameters()).device
+        self.is_on_cpu = self._device.type == "cpu"
+
+    @cached_property
+    def _of_bfloat16(self) -> list[Transformer]:
+        """The models with the matrices of layers and output in bfloat16, so that no step rounds them anew."""
+        copies = deepcopy(self.models)
+        for module in (each for model in copies for each in model.modules() if isinstance(each, nn.Linear)):
+            module.bfloat16()
+        return copies
+
+    def precision(self, decoding: DecodingConfig) -> Precision:
+        """See `Engine`."""
+        return choose_precision(decoding.precision, self._device)
+
+    def refuse(self, settings: SearchSettings) -> None:
+        """See `Engine`: ours can do everything."""
+
+    def translate(
+        self,
+        sentences: Sequence[Sequence[int]],
+        settings: SearchSettings,
+        *,
+        prefix: Sequence[int],
+        keys: Sequence[int],
+        before_step: BeforeStep = nothing,
+    ) -> Iterator[Translated]:
+        """See `Engine`."""
+        positions = BATCH_POSITIONS if self.is_on_cpu else LARGE_BATCH_POSITIONS
+        batches = longest_first(sentences, positions, settings.rows_of_each)
+        precision = self.precision(settings.decoding)
+        models = self.models if precision == "float32" else self._of_bfloat16
+
+        def decode_batch(rows: Sequence[int]) -> list[list[Hypothesis]]:
+            ids, numbers = [sentences[row] for row in rows], [keys[row] for row in rows]
+            with autocast(self._device, precision):  # holds for one thread
+                return decode(models, ids, settings, prefix=prefix, keys=numbers, before_step=before_step)
+
+        n_workers = min(torch.get_num_threads() if self.is_on_cpu else 1, len(batches)) or 1
+        with SideBySide(n_workers) as workers:
+            yield from zip(batches, workers.run(decode_batch, batches), strict=True)
 
 
 @torch.inference_mode()
@@ -108,7 +169,7 @@ class TransformerDecoder:
         logits, attention = zip(*map(partial(_read, tokens), self._models, self._caches), strict=True)
         first, *others = (each.mean(dim=1) for each in attention)  # over all heads
         attended = sum(others, first).masked_fill(~self._is_word, -1.0).argmax(dim=1)
-        return Step(logits[0] if len(logits) == 1 else mean_log_probs(logits), attended)
+        return Step(logits[0].float() if len(logits) == 1 else mean_log_probs(logits), attended)
 
     def select(self, rows: Tensor) -> None:
         """See `interface.StepDecoder`."""

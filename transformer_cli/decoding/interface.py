@@ -7,11 +7,12 @@ searched. A row is one hypothesis in the making. Rows of a sentence are neighbou
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Protocol
 
 from transformer_cli.decoding.constraints import Constraints
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BeforeStep = Callable[[], object]
 """What is called before each step of a search, and ends it by raising: a server looks whether anybody still waits"""
@@ -25,9 +26,9 @@ def nothing() -> None:
 class Step:
     """What a decoder returns after it has read one more token of each row."""
 
-    logits: Tensor
+    logits: "Tensor"
     """(rows, vocabulary), for the next token; the search may change them in place"""
-    attended: Tensor
+    attended: "Tensor"
     """int64 (rows,), the source position that the last layer attended to most, over all heads, when it read the token
 
     Positions count from <sos>, which is position 0; <sos>, <eos> and padding are never the answer.
@@ -37,10 +38,10 @@ class Step:
 class StepDecoder(Protocol):
     """A batch of sentences being decoded, one step at a time. It owns what has been computed so far (the cache)."""
 
-    def read(self, tokens: Tensor) -> Step:
+    def read(self, tokens: "Tensor") -> Step:
         """Read the newest token of each row, int64 (rows,): <sos> in the first call."""
 
-    def select(self, rows: Tensor) -> None:
+    def select(self, rows: "Tensor") -> None:
         """Let row i continue what is now row rows[i]: int64 (rows from now on,), at least one.
 
         A row may be continued more than once, or not at all. Sentences stay in their order; one without rows is
@@ -54,11 +55,11 @@ class StepDecoder(Protocol):
 class Rules:
     """What may be written, in every kind of search."""
 
-    max_tokens: Tensor
+    max_tokens: "Tensor"
     """int64 (sentences,): how many tokens each sentence's translation may have, at least 1, <eos> not counted"""
     sos: int
     eos: int
-    never: Tensor
+    never: "Tensor"
     """int64: ids that are never chosen"""
     constraints: Constraints = Constraints()
     """what depends on the tokens so far"""

@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Literal
 
-from transformer_cli.compute.devices import choose_device
 from transformer_cli.data.lines import read_lines
 from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation.evaluate import ParallelText, read_splits, read_text
@@ -294,7 +293,7 @@ def _write(system: Run | Exported | Path, texts: Sequence[ParallelText], terms: 
             where, found = terms.references or texts[0].name, counted(len(lines), "line")
             raise DataError(f"{system} has {found}, {where} has {len(references)}; line n must translate line n")
         return [lines]
-    translator, written = Translator(system, choose_device(terms.device)), []
+    translator, written = Translator(system, terms.device), []
     for text in texts:
         translations = translator.with_options(on_error="truncate").translations(text.sources)
         if n_long := sum(each.was_too_long for each in translations):

@@ -12,9 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.compute.devices import choose_device
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.data.batching import rows_within
 from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.lines import out_of_step, read_lines
@@ -23,7 +21,7 @@ from transformer_cli.data.words import nearest_tokenizer
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
-from transformer_cli.evaluation.losses import Losses, SentenceLosses, corpus_losses_of, sentence_losses
+from transformer_cli.evaluation.losses import Losses, SentenceLosses, corpus_losses_of
 from transformer_cli.evaluation.metrics import (
     CHARACTER_LANGUAGES,
     Interval,
@@ -129,7 +127,7 @@ def evaluate(
         each if isinstance(each, Run | Exported) else open_any(find_run(each, runs_dir)) for each in (run, *others)
     )
     texts = [read_text(*files)] if files else read_splits(opened.config.data, splits, data_dir)
-    translator = Translator(opened, choose_device(device), others=ensemble)
+    translator = Translator(opened, device, others=ensemble)
     settings = settings or translator.settings
     for text in texts:
         judged = judge(translator, text, settings, lowercase=lowercase)
@@ -138,6 +136,7 @@ def evaluate(
             asdict(judged.result),
             checkpoint=translator.checkpoints[0],
             decoding=settings.decoding,
+            precision=translator.engine.precision(settings.decoding),
             files=files,
             others=[each.folder for each in ensemble],
         )
@@ -193,7 +192,7 @@ def judge(
 
 def _losses(translator: Translator, name: str, split: EncodedSplit) -> Losses:
     """Returns the losses of the sentences that fit and are not blank; a warning counts those that do not fit."""
-    rows = rows_within(split, translator.max_length)
+    rows = split.rows_within(translator.max_length)
     if len(rows) < len(split):
         long = counted(len(split) - len(rows), "sentence")
         log.warning("%s: %s too long: left out of the loss; of a long source, the beginning is translated", name, long)
@@ -235,7 +234,9 @@ def losses_by(translator: Translator, split: EncodedSplit, rows: Rows) -> Senten
     """
     engine = translator.engine
     if not isinstance(engine, CTranslate2Engine):
-        first, *others = translator.models
+        from transformer_cli.evaluation.sentence_losses import sentence_losses
+
+        first, *others = engine.models
         return sentence_losses(first, split, rows, others=others)
     sources, targets = ([side[row].tolist() for row in rows] for side in (split.source, split.target))
     found = engine.log_probs(sources, targets)

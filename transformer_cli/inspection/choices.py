@@ -77,15 +77,17 @@ def decoder_choices(
     (steps, source), the mean of its heads. translation: of a sentence with a letter. Raises MemoryShortage.
     """
     written = [*translation.ids, EOS][: translator.settings.limit(len(translation.source_ids), translator.max_length)]
-    source = torch.tensor([[SOS, *translation.source_ids, EOS]], device=translator.device)
-    read = torch.tensor([[SOS, *written[:-1]]], device=translator.device)
-    records = [AttentionRecord() for _ in translator.models]
+    models = translator.engine.models
+    device = next(models[0].parameters()).device
+    source = torch.tensor([[SOS, *translation.source_ids, EOS]], device=device)
+    read = torch.tensor([[SOS, *written[:-1]]], device=device)
+    records = [AttentionRecord() for _ in models]
     with room_for(
         lambda: f"a look at {len(written)} steps of a translation does not fit in memory; split the sentence"
     ):
         logits = [
             model.output(model.decode(read, model.encode(source), source, record)[0])
-            for model, record in zip(translator.models, records, strict=True)
+            for model, record in zip(models, records, strict=True)
         ]
         probabilities = mean_log_probs(logits).exp().cpu()
     of_written = probabilities[range(len(written)), written].tolist()

@@ -221,10 +221,11 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
     source_tokens = [SPECIALS[SOS], *words, SPECIALS[EOS]]
     source_ids = [SOS, *translation.source_ids, EOS]
     target_ids = [SOS, *translation.ids]
-    source = torch.tensor([source_ids], device=translator.device)
+    device = next(model.parameters()).device
+    source = torch.tensor([source_ids], device=device)
     record = AttentionRecord()
     encoded = model.encode(source, record)
-    model.decode(torch.tensor([target_ids], device=translator.device), encoded, source, record)
+    model.decode(torch.tensor([target_ids], device=device), encoded, source, record)
     embedding = model.source_embedding
     # of each layer, the one sentence in the batch
     encoder_self, decoder_self, cross = (
@@ -290,6 +291,12 @@ def in_the_plane(vectors: Floats) -> tuple[Floats, Floats]:
     centred = np.pad(centred, ((0, 0), (0, 2)))  # at least two components, even for a single number
     _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
     return centred @ directions[:2].T, sizes[:2] ** 2 / max((sizes**2).sum(), TINY)
+
+
+def directions_in_the_plane(vectors: Tensor, digits: int) -> dict[str, Any]:
+    """Returns `in_the_plane` of the vectors' directions, since their lengths differ too much, as JSON has it."""
+    places, explained = in_the_plane(nn.functional.normalize(vectors.double(), dim=1).numpy())
+    return {"places": rounded(torch.from_numpy(places), digits), "explained": explained.tolist()}
 
 
 def rounded(numbers: Tensor, digits: int | None) -> list[list[float]]:

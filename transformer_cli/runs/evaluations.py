@@ -38,13 +38,14 @@ def append_result(
     *,
     checkpoint: str,
     decoding: DecodingConfig,
+    precision: str,
     files: tuple[Path, Path] | None = None,
     others: Sequence[Path] = (),
 ) -> None:
-    """Append the fields of a result, after what led to it: date (UTC), version, checkpoint, decoding settings, text.
+    """Append the fields of a result, after what led to it: date (UTC), version, checkpoint, decoding, text.
 
-    files: the text and its references; None if a split of the run's dataset was judged. others: the folders of the
-    other runs of an ensemble, whose first is `run`.
+    precision: in which it was translated. files: the text and its references; None if a split of the run's dataset was
+    judged. others: the folders of the other runs of an ensemble, whose first is `run`.
 
     If the run cannot be written to, a warning says so: evaluating a run that belongs to somebody else is no mistake.
     """
@@ -56,6 +57,7 @@ def append_result(
         "checkpoint": checkpoint,
         "others": [str(folder) for folder in others],
         "decoding": decoding.model_dump(mode="json"),
+        "precision": precision,
         "files": [str(path) for path in files] if files else None,
         **result,
     }

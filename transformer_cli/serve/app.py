@@ -5,32 +5,32 @@ page, 408 and 413 for a body that is too slow or too long, 503 if too much is wa
 """
 
 import asyncio
+import gc
 import hmac
 import logging
 import re
 from base64 import b64encode
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
-import torch
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
-from torch import Tensor, nn
 
 from transformer_cli.decoding.interface import BeforeStep
-from transformer_cli.errors import DataError, MemoryShortage, TfmError
-from transformer_cli.inspection.choices import decoder_choices, translate_from
-from transformer_cli.inspection.numbers import in_the_plane, inspect_translation, rounded
-from transformer_cli.serve.gate import Gate, Receive, Send
+from transformer_cli.errors import DataError, MemoryShortage, TfmError, defect
+from transformer_cli.serve.gate import Gate
 from transformer_cli.serve.languages import Directions
+from transformer_cli.serve.metrics import Metrics
 from transformer_cli.serve.questions import (
     GONE,
     AttentionQuestion,
@@ -75,21 +75,29 @@ class Service:
     limits: Limits
     api_key: str | None
     log_text: bool
-    n_looks: int = 0
-    """sentences that are looked into, and answers about them that have not been read"""
+    metrics: Metrics
+    looks: asyncio.Semaphore
+    """places for sentences that are looked into, and for answers about them that have not been read"""
     n_lost: int = 0
     """requests without a proper answer, because the server had to end"""
 
-    @contextmanager
-    def looking(self) -> Iterator[None]:
-        """Hold one of the few places for long answers during the block. Raises Busy."""
-        if self.n_looks >= self.limits.looks:
-            raise Busy("too many sentences are being looked into; try again later")
-        self.n_looks += 1
-        try:
-            yield
-        finally:
-            self.n_looks -= 1
+    def reload_when_asked(self, asked: "SimpleQueue[bool]", open_runs: Callable[[], Sequence[Translator]]) -> None:
+        """Serve with runs that are opened anew, whenever True comes, until False comes.
+
+        Requests that have begun end with the models with which they began. If a run does not open, the models of before
+        go on, and a line says so.
+        """
+        while asked.get():
+            try:
+                self.directions = Directions(open_runs())
+            except Exception as error:
+                why, traced = (error, None) if isinstance(error, TfmError) else (defect(error), error)
+                log.error("not reloaded: %s; what was loaded before goes on serving", why, exc_info=traced)
+                self.metrics.reloads.labels("failed").inc()
+            else:
+                gc.collect()  # what a failed request has left behind may hold earlier models
+                log.info("reloaded")
+                self.metrics.reloads.labels("done").inc()
 
 
 def create_app(
@@ -104,13 +112,16 @@ def create_app(
 ) -> FastAPI:
     """Returns the ASGI application. Its workers start and end with it (its lifespan).
 
-    translators: one for each direction, made with batches_at_a_time=1, as the workers translate side by side already.
-    n_workers: how many batches are translated at a time. api_key: what requests that compute have to bring (None:
-    nothing). hosts: names that clients may call the server by, or * for all; localhost and addresses of digits need not
-    be named. cors_origins: the pages of other servers that may ask, such as https://example.org, or * for all. Raises
-    ConfigError.
+    translators: one for each direction. n_workers: how many batches are translated at a time. api_key: what requests
+    that compute have to bring (None: nothing). hosts: names that clients may call the server by, or * for all;
+    localhost and addresses of digits need not be named. cors_origins: the pages of other servers that may ask, such as
+    https://example.org, or * for all. Raises ConfigError.
     """
-    service = Service(Directions(translators), Workers(n_workers, limits), limits, api_key, log_text)
+    workers = Workers(n_workers, limits)
+    metrics = Metrics(lambda: workers.n_waiting)
+    service = Service(
+        Directions(translators), workers, limits, api_key, log_text, metrics, asyncio.Semaphore(limits.looks)
+    )
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -147,6 +158,7 @@ async def translate(asked: TranslateQuestion, request: Request) -> Response:
     service = _admitting(request, asked)
     parsed = await asyncio.to_thread(parse, asked, service.directions, service.limits)
     translations = await _computed(request, schedule(parsed, service.workers)) if parsed.sentences else []
+    service.metrics.source_tokens.inc(sum(len(each.source_tokens) for each in translations))
     if service.log_text:
         for each in translations:
             log.info("%s→%s: %s → %s", parsed.source, asked.target, each.source, each.text)
@@ -177,9 +189,16 @@ def _hashes_of(tag: bytes, written: bytes) -> str:
 
 @router.head("/health", include_in_schema=False)
 @router.get("/health")
-async def health() -> JSONResponse:
-    """Whether the server answers."""
-    return JSONResponse({"status": "ok"})
+async def health(request: Request) -> JSONResponse:
+    """Whether the server answers, with which models, and since when."""
+    return JSONResponse({"status": "ok", "models": request.app.state.service.directions.models()})
+
+
+@router.get("/metrics", include_in_schema=False)
+async def metrics(request: Request) -> Response:
+    """Counts, for Prometheus."""
+    counts: Metrics = request.app.state.service.metrics
+    return Response(counts.text(), media_type=counts.content_type)
 
 
 @router.get("/languages")
@@ -202,6 +221,8 @@ async def inspect(asked: AttentionQuestion, request: Request) -> Response:
     limits: Limits = request.app.state.service.limits
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        from transformer_cli.inspection.numbers import inspect_translation
+
         inspection = inspect_translation(translator, translation)
         maps = inspection.maps([asked.kind], layer=asked.layer, heads=asked.heads)
         n_numbers = sum(2 * each.weights.numel() for each in maps) + 3 * inspection.after.numel()
@@ -220,6 +241,9 @@ async def steps(asked: SentenceQuestion, request: Request) -> Response:
     """Translate a sentence, perhaps from given tokens on, and tell the likeliest candidates at each step."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        from transformer_cli.inspection.choices import decoder_choices
+        from transformer_cli.inspection.numbers import rounded
+
         config = translator.model.config
         choices, weights = decoder_choices(translator, translation)
         return {
@@ -243,6 +267,8 @@ async def attention(asked: AttentionQuestion, request: Request) -> Response:
     """Tell what one head attends to, or all heads of a layer together: the mean of their weights."""
 
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        from transformer_cli.inspection.numbers import inspect_translation, rounded
+
         inspection = inspect_translation(translator, translation)
         maps = inspection.maps([asked.kind], layer=asked.layer, heads=asked.heads)
         return {
@@ -251,7 +277,7 @@ async def attention(asked: AttentionQuestion, request: Request) -> Response:
             "head": asked.head,
             "target_tokens": maps[0].target_tokens,
             "source_tokens": maps[0].source_tokens,
-            "weights": rounded(torch.stack([each.weights for each in maps]).mean(dim=0), DIGITS),
+            "weights": rounded(sum((each.weights for each in maps[1:]), maps[0].weights) / len(maps), DIGITS),
         }
 
     return await _looked(request, asked, look)
@@ -261,16 +287,14 @@ async def attention(asked: AttentionQuestion, request: Request) -> Response:
 async def vectors(asked: SentenceQuestion, request: Request) -> Response:
     """Place the vectors of a sentence in the plane, before and after the encoder."""
 
-    def plane(vectors: Tensor) -> dict[str, Any]:  # of their directions: their lengths differ too much
-        places, explained = in_the_plane(nn.functional.normalize(vectors.double(), dim=1).numpy())
-        return {"places": rounded(torch.from_numpy(places), DIGITS), "explained": explained.tolist()}
-
     def look(translator: Translator, translation: Translation) -> dict[str, Any]:
+        from transformer_cli.inspection.numbers import directions_in_the_plane, inspect_translation
+
         inspection = inspect_translation(translator, translation)
         return {
             "source_tokens": inspection.source_tokens,
-            "before": plane(inspection.before),
-            "after": plane(inspection.after),
+            "before": directions_in_the_plane(inspection.before, DIGITS),
+            "after": directions_in_the_plane(inspection.after, DIGITS),
             "repetitions": inspection.repetitions_as_records(DIGITS),
         }
 
@@ -284,30 +308,28 @@ async def _looked(request: Request, asked: SentenceQuestion, look: Look) -> Resp
     translator, _, _ = service.directions.choose(asked.source, asked.target, asked.q)
 
     def compute(check: BeforeStep) -> bytes:
+        assert translator.model  # an exported one has none, and raises before torch is imported
+        from transformer_cli.inspection.choices import translate_from
+
         translation = translate_from(
             translator.calling(check), asked.q, asked.prefix, most_tokens=service.limits.inspected
         )
         return bytes(JSONResponse(look(translator, translation)).body)
 
-    with ExitStack() as held:
-        held.enter_context(service.looking())
+    if service.looks.locked():
+        raise Busy("too many sentences are being looked into; try again later")
+    await service.looks.acquire()
+
+    async def give_back() -> None:
+        service.looks.release()
+
+    try:
         body = await _computed(request, service.workers.call(compute, service.limits.look_lines))
-        return _Long(body, held.pop_all())
-
-
-class _Long(Response):
-    """JSON that holds its place among the long answers until its client has read it, or has gone."""
-
-    def __init__(self, body: bytes, held: ExitStack) -> None:
-        """held: what is given back when the client has read all, or has gone."""
-        super().__init__(body, media_type="application/json")
-        self._held = held
-
-    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
-        with self._held:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            await send({"type": "http.response.body", "body": self.body, "more_body": True})
-            await send({"type": "http.response.body"})  # it waits until all before it has been read
+    except BaseException:
+        await give_back()
+        raise
+    # in parts, because the end of the answer waits until all before it has been read
+    return StreamingResponse(iter([body]), media_type="application/json", background=BackgroundTask(give_back))
 
 
 def _admitting(request: Request, asked: Question) -> Service:

@@ -1,4 +1,4 @@
-"""What every request goes through: whose pages may ask, a line in the log, and an answer where something failed.
+"""What every request goes through: whose pages may ask, a line in the log, a count, an answer where something failed.
 
 ASGI middleware. Knows no addresses.
 """
@@ -84,8 +84,10 @@ class Gate:
                 await JSONResponse({"error": APOLOGY}, 500)(scope, receive, noting)
         finally:
             now, client = time.strftime("%Y-%m-%d %H:%M:%S"), (scope.get("client") or ("-",))[0]
-            what, took = f"{scope['method']} {scope['path'][:LONGEST]}", (time.monotonic() - started) * 1000
-            log.info("%s %s %s %d %.0f ms", now, client, what, status, took)
+            what, took = f"{scope['method']} {scope['path'][:LONGEST]}", time.monotonic() - started
+            log.info("%s %s %s %d %.0f ms", now, client, what, status, took * 1000)
+            address = getattr(scope.get("route"), "path", "other")
+            scope["app"].state.service.metrics.note(address, status, took)
 
     def _refused(self, headers: dict[bytes, bytes]) -> JSONResponse | None:
         """Returns what is wrong with whose page asks, or by which name; None if nothing is."""

@@ -5,6 +5,7 @@ The one owner of py3langid. Knows no HTTP.
 
 import math
 from collections.abc import Collection, Sequence
+from datetime import datetime, timezone
 
 import py3langid
 
@@ -33,6 +34,7 @@ class Directions:
 
     def __init__(self, translators: Sequence[Translator]) -> None:
         """Raises ConfigError if two of them translate from and into the same languages."""
+        self._since = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self._by_pair: dict[tuple[str, str], Translator] = {}
         for translator in translators:
             data = translator.run.config.data
@@ -43,6 +45,14 @@ class Directions:
                     f"{data.target}; a request could not say which one it wants, so give one of them"
                 )
         self.detect("")  # reads py3langid's model, for which no client shall wait
+
+    def models(self) -> list[dict[str, str]]:
+        """Returns what translates, and since when."""
+        return [
+            {"source": of, "target": into, "run": each.run.folder.name, "checkpoint": each.checkpoints[0],
+             "since": self._since}
+            for (of, into), each in self._by_pair.items()
+        ]  # fmt: skip
 
     def languages(self) -> list[dict[str, object]]:
         """Returns each language with its name, and the languages into which it is translated."""

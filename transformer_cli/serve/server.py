@@ -1,25 +1,21 @@
-"""The process that serves: its socket, its signals, its log, and what it does about clients that are slow or too many.
+"""The process that serves: its socket, its signals, its log. The one owner of uvicorn, by its public options.
 
-The one owner of uvicorn, which has no time limit for the head of a request and no bound on idle connections. Knows no
-addresses and no translation.
+What uvicorn has no option for (a client that sends a request's head slowly) is left to a proxy; the system itself ends
+a connection whose client reads no answer. Knows no addresses and no translation.
 """
 
-import asyncio
 import ipaddress
 import logging
 import os
-import resource
 import socket
 import threading
-from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial
+from logging.handlers import QueueHandler, QueueListener
+from queue import SimpleQueue
 from typing import Any
 
-import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from transformer_cli.errors import ConfigError
 from transformer_cli.serve.gate import Seldom
@@ -27,15 +23,11 @@ from transformer_cli.system import signals
 from transformer_cli.system.progress import LineHandler
 
 BACKLOG = 1024  # connections that wait until they are accepted
-ACCEPTED = 4  # of them at a time: asyncio takes no notice of a bound before it has accepted so many
-MOST_CONNECTIONS = 4096
-SPARE_FILES = 20  # for all but connections, and for connections that are being closed
-HEAD_SECONDS = 10.0  # for the head of a request, from its first byte or from when the client has connected
+MOST_CONNECTIONS = 900  # at a time; most systems let a process open 1,024 files
 KEEP_SECONDS = 30  # for an idle connection
-READ_SECONDS = 60.0  # for a client to read an answer
+READ_SECONDS = 60.0  # for a client to read more of an answer
 ENDING_SECONDS = 60  # for what runs when a signal arrives
 LOG_LINES = 10_000  # that wait to be written: more than all requests together may have (Limits.waiting)
-LOG_SECONDS = 0.1  # between two looks whether some wait
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -75,15 +67,18 @@ class Server(uvicorn.Server):
         """app: what `create_app` returns."""
         self._bound = bound
         self._signal_number: int | None = None
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections have it from the socket that accepts them
+            bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(READ_SECONDS * 1000))
         bound.listen(BACKLOG)  # from now on clients wait, instead of being refused
         super().__init__(
             uvicorn.Config(
                 app,
-                http=partial(_Protocol, _most_connections()),  # type: ignore[arg-type]  # it is only called
+                http="h11",
                 ws="none",
                 lifespan="on",
                 loop="asyncio",
-                backlog=ACCEPTED,
+                backlog=BACKLOG,
+                limit_concurrency=MOST_CONNECTIONS,
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -100,11 +95,6 @@ class Server(uvicorn.Server):
             self.run(sockets=[self._bound])
         return self._signal_number
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept connections."""
-        await super().startup(sockets)
-        self._bound.listen(BACKLOG)  # asyncio lets no more wait than it accepts at a time
-
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to `transformer_cli.system.signals`."""
@@ -116,123 +106,36 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-class _Protocol(H11Protocol):
-    """HTTP/1.1 that does not wait for ever, and has not too many clients."""
-
-    _idle_since: float
-
-    def __init__(self, most: int, *arguments: Any, **named: Any) -> None:
-        """most: how many connections there may be."""
-        super().__init__(*arguments, **named)
-        self._most = most
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-
-    def connection_made(self, transport: Any) -> None:
-        """Expect the head of a request. If there are too many connections, close the one that has been idle longest."""
-        super().connection_made(transport)
-        transport.set_write_buffer_limits(high=0)  # so that the unread timer runs for every byte that is not read
-        self._idle_since = self.loop.time()
-        living: list[Any] = [each for each in self.connections if not each.transport.is_closing()]
-        if len(living) > self._most:
-            idle = [each for each in living if each.is_idle]  # at least this one
-            min(idle, key=lambda each: each._idle_since).transport.abort()
-        self._watch_head()
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no answer is owed: there is no whole request."""
-        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
-
-    def data_received(self, data: bytes) -> None:
-        """Read what has come, and wait only for a while for the rest of a head, or of a body that nobody wants."""
-        super().data_received(data)
-        self._watch_head()
-
-    def _watch_head(self) -> None:
-        is_between = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]  # between two requests
-        if self.cycle is not None and (is_between or not self.cycle.response_complete):
-            self._unwatch("head")
-        elif "head" not in self._timers:
-            self._timers["head"] = self.loop.call_later(HEAD_SECONDS, self.transport.close)
-
-    def _unwatch(self, what: str) -> None:
-        if (timer := self._timers.pop(what, None)) is not None:
-            timer.cancel()
-
-    def pause_writing(self) -> None:
-        """Drop a client that does not read its answer."""
-        super().pause_writing()
-        self._timers["answer"] = self.loop.call_later(READ_SECONDS, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """Go on with the answer."""
-        self._unwatch("answer")
-        super().resume_writing()
-
-    def on_response_complete(self) -> None:
-        """Go on to the next request."""
-        self._idle_since = self.loop.time()
-        super().on_response_complete()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
-        self._unwatch("head")
-        self._unwatch("answer")
-        super().connection_lost(exc)
-
-
-def _most_connections() -> int:
-    """Returns how many connections the process may have, by the files that it may open and has open."""
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most == resource.RLIM_INFINITY:
-        return MOST_CONNECTIONS
-    return max(1, min(MOST_CONNECTIONS, most - len(os.listdir("/dev/fd")) - SPARE_FILES))
-
-
-class Waiting(logging.Handler):
+class _Bounded(QueueHandler):
     """Keeps lines for a thread that writes them. If nobody reads them, they are dropped."""
 
-    def __init__(self, handlers: list[logging.Handler]) -> None:
-        super().__init__()
-        self._handlers = handlers
-        self._records: deque[logging.LogRecord] = deque()
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._write, name="log", daemon=True)
-        self._thread.start()
-
-    def emit(self, record: logging.LogRecord) -> None:
+    def enqueue(self, record: logging.LogRecord) -> None:
         """Keep a line until it can be written."""
-        if len(self._records) < LOG_LINES:
-            self._records.append(record)
+        assert isinstance(self.queue, SimpleQueue)
+        if self.queue.qsize() < LOG_LINES:
+            self.queue.put_nowait(record)
 
-    def finish(self, seconds: float) -> bool:
-        """Wait for a while until all is written. Returns whether it is."""
-        self._is_over.set()
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def _write(self) -> None:
-        is_last = False
-        while not is_last:
-            is_last = self._is_over.wait(LOG_SECONDS)  # a thread that wakes for each line would slow the server down
-            while self._records:
-                record = self._records.popleft()
-                for handler in self._handlers:
-                    handler.handle(record)
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Returns the record as it is, with its error: it stays in this process."""
+        return record
 
 
 @contextmanager
 def log_that_never_waits(seconds: float = 2.0) -> Iterator[None]:
     """During the block nobody waits for the log's reader; at its end, for so many seconds at most."""
     package = logging.getLogger("transformer_cli")
-    before = package.handlers
-    waiting = Waiting(before)
-    package.handlers = [waiting]
+    before, lines = package.handlers, SimpleQueue[logging.LogRecord]()
+    listener = QueueListener(lines, *before)
+    package.handlers = [_Bounded(lines)]
+    listener.start()
     try:
         yield
     finally:
+        ending = threading.Thread(target=listener.stop, daemon=True)  # waits until all is written
+        ending.start()
+        ending.join(seconds)
         watch = signals.current_watch()
-        if not waiting.finish(seconds) and watch is not None and watch.number is not None:
+        if ending.is_alive() and watch is not None and watch.number is not None:
             os._exit(128 + watch.number)  # the thread holds the log's lock: whoever writes now would wait for ever
         package.handlers = before
 

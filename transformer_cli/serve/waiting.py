@@ -83,7 +83,7 @@ class Workers:
         self._n_workers = n_workers
         self._limits = limits
         self._queue: OrderedDict[_Call | _Lines, None] = OrderedDict()  # any of them can be taken out at once
-        self._n_waiting = 0  # lines of the jobs in the queue that no worker has taken yet
+        self.n_waiting = 0  # lines of the jobs in the queue that no worker has taken yet
         self._is_closing = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="translate")
@@ -128,10 +128,10 @@ class Workers:
 
     def _add(self, job: _Call | _Lines) -> "Future[Any]":
         with self._changed:
-            if self._n_waiting + job.n_left > self._limits.waiting or self._is_closing:
+            if self.n_waiting + job.n_left > self._limits.waiting or self._is_closing:
                 raise Busy("too much is waiting to be translated; try again later")
             self._queue[job] = None
-            self._n_waiting += job.n_left
+            self.n_waiting += job.n_left
             self._changed.notify()
         job.future.add_done_callback(lambda _: self._forget(job))
         return job.future
@@ -141,7 +141,7 @@ class Workers:
         with self._changed:
             if job in self._queue:
                 del self._queue[job]
-                self._n_waiting -= job.n_left
+                self.n_waiting -= job.n_left
 
     def _run(self) -> None:
         with SideBySide(self._n_workers) as side:
@@ -172,7 +172,7 @@ class Workers:
                     self._changed.wait()
                     continue
                 left = next(iter(self._queue)).arrived + self._limits.window_seconds - monotonic()
-                if left <= 0 or self._n_waiting >= BATCH_LINES or self._is_closing:
+                if left <= 0 or self.n_waiting >= BATCH_LINES or self._is_closing:
                     break
                 self._changed.wait(left)
             taken = self._take()
@@ -184,7 +184,7 @@ class Workers:
         """Take a batch off the queue, which is not empty."""
         head, _ = self._queue.popitem(last=False)
         if isinstance(head, _Call):
-            self._n_waiting -= head.n_left
+            self.n_waiting -= head.n_left
             return head
         slices: list[_Slice] = []
         room = BATCH_LINES
@@ -197,7 +197,7 @@ class Workers:
                     break
         for job, indices in slices:
             self._queue.pop(job, None)
-            self._n_waiting -= len(indices)
+            self.n_waiting -= len(indices)
             job.n_left -= len(indices)
             if job.n_left:
                 self._queue[job] = None

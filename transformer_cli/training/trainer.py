@@ -24,13 +24,14 @@ import torch
 from transformer_cli.compute.devices import choose_device_of, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
-from transformer_cli.data.batching import plan_epoch, rows_within, target_tokens
+from transformer_cli.data.batching import plan_epoch, target_tokens
 from transformer_cli.data.codec import SIDES
 from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.sampled_text import CutAhead, SampledText
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
-from transformer_cli.evaluation.losses import corpus_losses, perplexity_text
+from transformer_cli.evaluation.losses import perplexity_text
+from transformer_cli.evaluation.sentence_losses import corpus_losses
 from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.checkpoints import (
     forget_validated,
@@ -462,7 +463,7 @@ def usable_sentences(dataset: Dataset, name: str, max_length: int | None) -> Sen
     Raises DataError if no pair fits.
     """
     split = dataset.split(name)
-    rows = rows_within(split, max_length)
+    rows = split.rows_within(max_length)
     if n_long := len(split) - len(rows):
         log.warning("%s: left out %s longer than max_length %s", name, counted(n_long, "pair"), max_length)
     if not len(rows):

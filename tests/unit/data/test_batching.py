@@ -14,7 +14,6 @@ from transformer_cli.data.batching import (
     pad_ids,
     parts_by_length,
     plan_epoch,
-    rows_within,
 )
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.lengths import Rows
@@ -118,9 +117,9 @@ def test_a_sentence_longer_than_a_part_is_one() -> None:
 
 def test_rows_within_counts_the_longer_side_with_both_ends() -> None:
     split = split_of_lengths([(8, 1), (1, 8), (9, 1), (1, 9), (8, 8)])
-    assert rows_within(split, 10).tolist() == [0, 1, 4]
-    assert rows_within(split, 9).tolist() == []
-    assert rows_within(split, None).tolist() == [0, 1, 2, 3, 4]
+    assert split.rows_within(10).tolist() == [0, 1, 4]
+    assert split.rows_within(9).tolist() == []
+    assert split.rows_within(None).tolist() == [0, 1, 2, 3, 4]
 
 
 # Tensors

@@ -14,16 +14,18 @@ import torch
 from oracles.small import VOCABULARY
 from oracles.small import make_model as make_untrained
 from oracles.variants import VARIANTS
+from transformer_cli.compute import devices
 from transformer_cli.config.schema import DecodingConfig, ModelConfig
 from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS
 from transformer_cli.decoding import engine as module
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
-from transformer_cli.decoding.engine import Engine, TransformerEngine
+from transformer_cli.decoding.decoder import TransformerEngine
+from transformer_cli.decoding.engine import Engine
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
-from transformer_cli.evaluation.losses import sentence_losses
+from transformer_cli.evaluation.sentence_losses import sentence_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.export import WRITTEN, positions_of, write_model
 
@@ -55,7 +57,7 @@ def opened(tmp_path: Path) -> Open:
         folder = Path(mkdtemp(dir=tmp_path))
         write_model(model, folder, source=NAMES, target=NAMES, quantization=quantization)
         positions = positions_of(model.config)
-        return CTranslate2Engine(folder, CPU, positions=positions, source=NAMES, target=NAMES, **options)
+        return CTranslate2Engine(folder, "cpu", positions=positions, source=NAMES, target=NAMES, **options)
 
     return write_and_open
 
@@ -253,10 +255,12 @@ def test_smaller_weights_make_nearly_the_same_losses(quantization: str, opened: 
     ("machine", "has_vnni", "is_exact"), [("x86_64", False, True), ("x86_64", True, False), ("aarch64", False, False)]
 )
 def test_where_sums_of_int8_overflow_it_computes_in_float32(
-    monkeypatch: pytest.MonkeyPatch, opened: Open, machine: str, has_vnni: bool, is_exact: bool
+    monkeypatch: pytest.MonkeyPatch, opened: Open, tmp_path: Path, machine: str, has_vnni: bool, is_exact: bool
 ) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(f"flags : fpu avx2{' avx512_vnni' if has_vnni else ''} ssse3\n")
     monkeypatch.setattr("platform.machine", lambda: machine)
-    monkeypatch.setattr("torch.cpu._is_vnni_supported", lambda: has_vnni)
+    monkeypatch.setattr(devices, "CPU_INFO", cpuinfo)
     computes_in = opened(make_model(), "int8").computes_in
     assert (computes_in == "float32") == is_exact
     assert ("int8" in computes_in) != is_exact
@@ -267,9 +271,9 @@ def test_what_cannot_be_done_is_refused_in_one_line(opened: Open, tmp_path: Path
     with pytest.raises(ConfigError, match=r"draws no samples: .*; set decoding\.sample to false, or name the run"):
         engine.refuse(search(sample=True))
     with pytest.raises(DeviceError, match=r"^device mps: CTranslate2, which runs .*, does not have it; choose cpu$"):
-        CTranslate2Engine(tmp_path, torch.device("mps"), positions=9, source=NAMES, target=NAMES)
+        CTranslate2Engine(tmp_path, "mps", positions=9, source=NAMES, target=NAMES)
     with pytest.raises(CheckpointError, match=r"CTranslate2 \S+ cannot open it: .*; delete the folder and .* again$"):
-        CTranslate2Engine(tmp_path, CPU, positions=9, source=NAMES, target=NAMES)
+        CTranslate2Engine(tmp_path, "cpu", positions=9, source=NAMES, target=NAMES)
 
 
 @pytest.mark.parametrize(("limit", "positions"), [(16, 16), (None, 4002), (1_000_000, 4002)])

@@ -48,7 +48,7 @@ def test_a_cased_run_can_be_scored_without_case(translator: Translator) -> None:
         config=config.model_copy(update={"data": config.data.model_copy(update={"lowercase": False})}),
         codecs=replace(codecs, target=replace(codecs.target, lowercase=False)),
     )
-    cased = Translator(run, translator.device)
+    cased = Translator(run, "cpu")
     text = ParallelText("mine", ["der kleine Hund läuft im Park ."], ["THE small dog runs in the park ."])
     found = [judge(cased, text, lowercase=lowercase).result for lowercase in (False, True)]
     assert found[0].bleu < found[1].bleu

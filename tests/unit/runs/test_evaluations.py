@@ -36,6 +36,7 @@ def test_every_judged_text_is_one_line_that_says_how_it_was_judged(workspace: Pa
         assert asdict(each.result).items() <= line.items()
         assert (line["version"], line["checkpoint"]) == (version("transformer-cli"), run.checkpoint("best").name)
         assert line["decoding"] == run.config.decoding.model_dump(mode="json")
+        assert line["precision"] == "float32"
         age = datetime.now(timezone.utc) - datetime.fromisoformat(line["date"])
         assert timedelta(0) <= age < timedelta(minutes=5)
 
@@ -46,14 +47,16 @@ def test_a_run_that_cannot_be_written_to_is_judged_all_the_same(
     run = Run.open(workspace / "runs/tiny")
     (run.folder / "evaluations.jsonl").unlink(missing_ok=True)
     (run.folder / "evaluations.jsonl").mkdir()
-    append_result(run, {"bleu": 1.0}, checkpoint="step-0000001", decoding=DecodingConfig())
+    append_result(run, {"bleu": 1.0}, checkpoint="step-0000001", decoding=DecodingConfig(), precision="float32")
     assert caplog.messages == [f"{run.folder / 'evaluations.jsonl'}: this result is not kept there: Is a directory"]
 
 
 def test_an_ensemble_is_kept_in_its_first_run(workspace: Path) -> None:
     run = Run.open(workspace / "runs/tiny")
     decoding = DecodingConfig(beam_size=4)
-    append_result(run, {"bleu": 1.0}, checkpoint="step-0000001", decoding=decoding, others=[Path("runs/b")])
+    append_result(
+        run, {"bleu": 1.0}, checkpoint="step-0000001", decoding=decoding, precision="float32", others=[Path("runs/b")]
+    )
     last = kept(run.folder)[-1]
     assert (last["others"], last["decoding"]["beam_size"], last["bleu"]) == (["runs/b"], 4, 1.0)
 

@@ -5,16 +5,13 @@ import json
 import os
 import re
 import signal
-import socket
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -89,8 +86,8 @@ def test_without_its_extra_one_line_says_what_to_install(
         1,
         "",
         "tfm: error: tfm serve needs uvicorn, which is not installed; "
-        "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30,<0.55' 'h11>=0.16' "
-        "'python-multipart>=0.0.27' 'py3langid>=0.2.2'`\n",
+        "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30' 'h11>=0.16' "
+        "'python-multipart>=0.0.27' 'prometheus-client>=0.20' 'py3langid>=0.2.2'`\n",
     )
 
 
@@ -102,24 +99,47 @@ def test_an_empty_key_lets_nobody_in(
     assert (code, "--api-key is empty" in err) == (2, True)
 
 
-def test_more_idle_connections_than_files_leave_room_for_others_who_have_the_key(
-    forks: Forks, project: Path, tmp_path: Path
+def test_hangup_opens_runs_anew_and_a_run_that_does_not_open_leaves_the_old_one(
+    forks: Forks, workspace: Path, tmp_path: Path
 ) -> None:
-    few = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))"
-    key = {"TFM_API_KEY": "geheim"}
-    pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path, before=few, environment=key)
-    url = told(tmp_path / "err.txt", ADDRESS)[1]
-    where = urlsplit(url)
-    with ExitStack() as idle:
-        for _ in range(150):
-            idle.enter_context(socket.create_connection((where.hostname, where.port)))
-        assert ask(url, q="Hund", source="de", target="en", api_key="geheim")
-        with pytest.raises(urllib.error.HTTPError, match="400") as refused:
-            ask(url, q="Hund", source="de", target="en")
-        refused.value.close()
+    folder, err = workspace / "runs/tiny", tmp_path / "err.txt"
+    pid = forks.start("serve", "--port", 0, "--run", folder, cwd=tmp_path)
+    url = told(err, ADDRESS)[1]
+    question = {"q": "Der kleine Hund läuft.", "source": "de", "target": "en"}
+    greedy = ask(url, **question)
+    config = (folder / "config.yaml").read_text(encoding="utf-8")
+    for old, new in (("sample: false", "sample: true"), ("temperature: 1.0", "temperature: 1000.0")):
+        assert old in config
+        config = config.replace(old, new)
+    (folder / "config.yaml").write_text(config, encoding="utf-8")
+    os.kill(pid, signal.SIGHUP)
+    told(err, r"^reloaded$")
+    sampled = ask(url, **question)
+    assert sampled != greedy
+    (folder / "source.vocab.txt").write_text("")
+    os.kill(pid, signal.SIGHUP)
+    told(err, rf"^error: not reloaded: {folder}: damaged run: .*; what was loaded before goes on serving$")
+    assert ask(url, **question) == sampled
     os.kill(pid, signal.SIGTERM)
     assert forks.end() == 143
-    assert len((tmp_path / "err.txt").read_text(encoding="utf-8").splitlines()) < 10
+
+
+def test_no_request_is_lost_while_runs_are_opened_anew(
+    forks: Forks, project: Path, tmp_path: Path, translator: Translator
+) -> None:
+    pid = forks.start("serve", "--port", 0, "--run", project / "runs/tiny", cwd=tmp_path)
+    url = told(tmp_path / "err.txt", ADDRESS)[1]
+    lines = ["Der Hund läuft.", "Die Frau singt."]
+    expected = translator.translate(lines)
+    with ThreadPoolExecutor(4) as clients:
+        answers = [clients.submit(ask, url, q=lines[n % 2], source="de", target="en") for n in range(200)]
+        while not all(each.done() for each in answers):
+            os.kill(pid, signal.SIGHUP)
+            time.sleep(0.1)
+    assert [each.result()["translatedText"] for each in answers] == expected * 100
+    told(tmp_path / "err.txt", r"^reloaded$")
+    os.kill(pid, signal.SIGTERM)
+    assert forks.end() == 143
 
 
 def test_what_takes_too_long_at_the_end_is_told_so(forks: Forks, project: Path, tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ import socket
 import threading
 import time
 from base64 import b64encode
+from contextlib import ExitStack
 from dataclasses import replace
+from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,9 @@ import pytest
 
 from served import JSON, Running, running
 from transformer_cli.errors import ConfigError
-from transformer_cli.serve import app, gate, server
+from transformer_cli.inspection import numbers
+from transformer_cli.runs.run import Run
+from transformer_cli.serve import gate, server
 from transformer_cli.serve.app import create_app
 from transformer_cli.serve.gate import Seldom
 from transformer_cli.serve.questions import Limits
@@ -111,7 +115,7 @@ def test_too_much_at_once_is_refused_for_now(single: Translator) -> None:
 def test_a_client_that_does_not_read_is_dropped(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "READ_SECONDS", 0.2)
     with running(single, limits=Limits(looks=1)) as small:
-        monkeypatch.setattr(app, "rounded", lambda *_: " " * (20 << 20))
+        monkeypatch.setattr(numbers, "rounded", lambda *_: " " * (20 << 20))
         where = urlsplit(small.url)
         with socket.create_connection((where.hostname, where.port)) as deaf:
             head = HEAD.replace(b"/translate", b"/inspect/steps")
@@ -132,7 +136,46 @@ def test_what_can_be_got_has_a_head_and_may_have_a_body(served: Running) -> None
         assert (head.startswith(b"HTTP/1.1 200 "), body) == (True, b"")
     with_body = b"GET /languages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 3\r\n\r\na=b"
     assert b'"code":"de"' in raw(served.url, with_body)
-    assert served.ask("/health").body == {"status": "ok"}
+
+
+def test_health_names_the_models_and_since_when(served: Running, tiny: Run) -> None:
+    health = served.ask("/health").body
+    (model,) = health.pop("models")
+    assert health == {"status": "ok"}
+    assert datetime.fromisoformat(model.pop("since")) <= datetime.now(timezone.utc)
+    assert model == {"source": "de", "target": "en", "run": "tiny", "checkpoint": tiny.best_name}
+
+
+def test_metrics_count_requests_their_seconds_and_tokens_by_address_and_status(single: Translator) -> None:
+    with running(single) as found:
+        for asked in (ASKED, ASKED, {**ASKED, "target": "xx"}):
+            found.post("/translate", **asked)
+        found.ask("/somewhere?q=secret")
+        answer = found.ask("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    counts = dict(line.rsplit(" ", 1) for line in answer.body.splitlines() if not line.startswith("#"))
+    for address, status, expected in (("/translate", 200, 2), ("/translate", 400, 1), ("other", 404, 1)):
+        labels = f'{{address="{address}",status="{status}"}}'
+        assert float(counts[f"tfm_request_seconds_count{labels}"]) == expected
+        assert float(counts[f"tfm_request_seconds_sum{labels}"]) > 0
+    assert (float(counts["tfm_source_tokens_total"]), float(counts["tfm_waiting_lines"])) == (14, 0)
+    assert "process_resident_memory_bytes" in counts
+    assert "secret" not in answer.body
+
+
+def test_more_connections_than_there_may_be_are_refused_for_now(
+    single: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    with running(single) as small:
+        where = urlsplit(small.url)
+        with ExitStack() as idle:
+            for _ in range(3):
+                idle.enter_context(socket.create_connection((where.hostname, where.port)))
+            assert b"503 Service Unavailable" in raw(small.url, HEAD + b"Content-Length: 0\r\n\r\n")
+        while small.ask("/health").status == 503:
+            time.sleep(0.05)
+        assert small.post("/translate", **ASKED).status == 200
 
 
 def test_what_is_not_there_is_said_in_json(served: Running) -> None:
@@ -222,21 +265,6 @@ def test_a_key_opens(single: Translator) -> None:
             body = json.dumps({**ASKED, "api_key": key}).encode()
             header = header.encode().decode("latin-1")
             assert closed.ask("/translate", body, Content_Type="application/json", Authorization=header).status == 200
-
-
-def test_an_idle_connection_stays_after_a_body_that_nobody_wanted(
-    served: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
-    nowhere = b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\n"
-    health = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    assert raw(served.url, nowhere, b"abc", health, pause=0.4).endswith(b'{"status":"ok"}')
-
-
-def test_a_slow_head_is_given_up(served: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "HEAD_SECONDS", 0.2)
-    assert raw(served.url, HEAD) == b""
-    assert raw(served.url) == b""
 
 
 def test_a_body_that_comes_in_pieces_is_read(served: Running) -> None:

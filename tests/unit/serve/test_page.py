@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-import torch
 
 from served import Running, running
 from transformer_cli.runs.run import Run
@@ -30,7 +29,7 @@ def deep(train_tiny: Callable[..., Run], tmp_path_factory: pytest.TempPathFactor
     """A model of two layers that takes long sentences."""
     sizes = ("model.max_length=256", "model.num_encoder_layers=2", "model.num_decoder_layers=2")
     run = train_tiny(tmp_path_factory.mktemp("deep"), *sizes, "training.epochs=3")
-    return Translator(run, torch.device("cpu"), batches_at_a_time=1)
+    return Translator(run, "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -451,7 +450,7 @@ def test_any_text_is_shown_as_text(page: Any) -> None:
 
 
 def test_subwords_of_a_word_stand_together(browser: Any, by_subwords: Translator) -> None:
-    translator = Translator(by_subwords.run, torch.device("cpu"), batches_at_a_time=1)
+    translator = Translator(by_subwords.run, "cpu")
     with running(translator) as found, opened(browser, found.url) as page:
         look_into(page, "Quokka schläft.")
         words = page.locator("#source .word:not(.marker)")

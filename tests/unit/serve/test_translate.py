@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 from libretranslatepy import LibreTranslateAPI
 
 from served import Running, running
@@ -79,7 +78,7 @@ def test_the_only_source_language_is_detected(served: Running) -> None:
 def test_the_language_of_a_text_is_detected_among_those_that_are_translated(single: Translator, tiny: Run) -> None:
     def reads(language: str) -> Translator:
         config = tiny.config.model_copy(update={"data": tiny.config.data.model_copy(update={"source": language})})
-        return Translator(replace(tiny, config=config), torch.device("cpu"), batches_at_a_time=1)
+        return Translator(replace(tiny, config=config), "cpu")
 
     with running(single, reads("fr"), reads("hsb")) as several:  # py3langid does not know Upper Sorbian
         for text, language in (("Ein Mann liest ein Buch.", "de"), ("Un homme est en train de lire un livre.", "fr")):
@@ -239,7 +238,7 @@ def test_alternatives_of_a_paragraph_are_those_of_its_sentences(served: Running)
 
 
 def test_samples_of_sentences_are_those_of_the_command(tiny: Run) -> None:
-    sampling = Translator(tiny, torch.device("cpu"), batches_at_a_time=1).with_options(sample=True, temperature=3.0)
+    sampling = Translator(tiny, "cpu").with_options(sample=True, temperature=3.0)
     text = ["Hund.", "Der Hund singt. Der Hund singt."]
     with running(sampling) as server:
         answer = server.post("/translate", q=text, source="de", target="en").body

@@ -9,7 +9,7 @@ from kinds import Tfm, TrainTiny
 from sealed import reseal
 from transformer_cli.decoding import decoder
 from transformer_cli.errors import MemoryShortage
-from transformer_cli.evaluation import losses
+from transformer_cli.evaluation import sentence_losses
 from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.model import size
 from transformer_cli.model.transformer import Transformer
@@ -119,7 +119,7 @@ def test_a_device_without_room_for_the_model_is_told(
     with pytest.raises(MemoryShortage, match=r"^the model does not fit in the memory of cpu; choose another training"):
         train_tiny(workspace / "other")
     with pytest.raises(MemoryShortage, match=r"runs/tiny: its model does not fit in the memory of cpu; choose another"):
-        Translator(tiny, torch.device("cpu"))
+        Translator(tiny, "cpu")
 
 
 def test_moments_without_room_are_told(train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def test_an_epoch_whose_validation_has_no_room_is_done_again(
     train_tiny: TrainTiny, whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        fail_in_call(patch, losses, "token_losses", 1)
+        fail_in_call(patch, sentence_losses, "token_losses", 1)
         with pytest.raises(MemoryShortage, match=r"^the losses of \d+ sentences with up to "):
             train_tiny(tmp_path / "parts", *SHORT)
     resumed = train_tiny(tmp_path / "parts", *SHORT)
@@ -157,6 +157,6 @@ def test_a_translation_or_a_score_without_room_is_told(translator: Translator, m
     monkeypatch.setattr(decoder, "pad_ids", lambda ids: take_too_much())
     with pytest.raises(MemoryShortage, match=r"^translating 2 sentences of up to 5 tokens into up to \d+, with 1 hypo"):
         translator.translations(sentences)
-    monkeypatch.setattr(losses, "token_losses", lambda *arguments: take_too_much())
+    monkeypatch.setattr(sentence_losses, "token_losses", lambda *arguments: take_too_much())
     with pytest.raises(MemoryShortage, match=r"^the losses of 1 sentences with up to 7 source and 6 target positions"):
         list(score_pairs(translator, [("Der kleine Hund läuft.", "The dog runs.")]))
