@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NEEDED = ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
 INSTALL = (
-    "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30' 'h11>=0.16' 'python-multipart>=0.0.27' "
+    "run `pip install 'fastapi>=0.116' 'starlette>=0.44' 'uvicorn>=0.30' 'python-multipart>=0.0.27' "
     "'prometheus-client>=0.20' 'py3langid>=0.2.2'`"
 )
 
