@@ -49,24 +49,14 @@ OPTIONS = {  # likewise; see also SYNONYMS of settings
     "--cors-origin": "cors",
     "--line-buffered": "unbuffered",
 }
-SENTENCES = {  # what no option says
-    **dict.fromkeys(
-        ("translate --batch-size", "evaluate --batch-size"),
-        "batches are as large as suits the machine, and no option changes that",
-    ),
-    **dict.fromkeys(("inspect -i", "inspect --input", "inspect --file"), "the sentence is an argument, in quotes"),
-    **dict.fromkeys(
-        ("train --resume", "train --continue"), "the same command, given again, goes on with an interrupted run"
-    ),
-    "train --run": "--config runs/NAME/config.yaml goes on with a run, and --set name=NAME names a new one",
-    **dict.fromkeys(
-        ("evaluate --metric", "evaluate --metrics"),
-        "BLEU and chrF are printed together; --output FILE keeps the translations, which other programs can judge",
-    ),
-    **dict.fromkeys(
-        (f"translate --{each}" for each in ("source", "target", "from", "to", "source-lang", "target-lang", "lang")),
-        "a run has one direction, which `tfm runs` shows; choose it by --run",
-    ),
+SENTENCES = {  # what no option says → what it is said of
+    "batches are as large as suits the machine": "translate --batch-size, evaluate --batch-size",
+    "the sentence is an argument, in quotes": "inspect -i, inspect --input, inspect --file",
+    "the same command, given again, goes on with an interrupted run": "train --resume, train --continue",
+    "--config runs/NAME/config.yaml goes on with a run, and --set name=NAME names a new one": "train --run",
+    "BLEU and chrF come together; for others, --output FILE keeps the text": "evaluate --metric, evaluate --metrics",
+    "a run has one direction, which `tfm runs` shows; choose it by --run": "translate --source, translate --target, "
+    "translate --from, translate --to, translate --source-lang, translate --target-lang, translate --lang",
 }
 FILES = {"evaluate": ("--input", "--reference"), "score": ("--input", "--target")}  # what two files are
 
@@ -89,8 +79,9 @@ def of_option(command: str, option: str, args: Sequence[str], known: Mapping[str
     """Returns how the error for an unknown option ends. args: the command line. known: the command's options,
     and whether they take a value.
     """
-    if sentence := SENTENCES.get(f"{command} {option}"):
-        return f": {sentence}"
+    for sentence, asked in SENTENCES.items():
+        if f"{command} {option}" in asked.split(", "):
+            return f": {sentence}"
     place = next(number for number, word in enumerate(args) if word.startswith(option))
     behind = args[place].partition("=")[2] or next(iter(args[place + 1 :]), "-")
     value = None if behind.startswith("-") else behind
