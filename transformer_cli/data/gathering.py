@@ -17,7 +17,6 @@ from transformer_cli.data.formats import LeaveOut
 from transformer_cli.data.lines import Pairs, Place, Placed, is_too_long
 from transformer_cli.errors import DataError
 from transformer_cli.system import progress
-from transformer_cli.system.terminal import counted
 
 LEFT_OUT = "left-out.tsv.gz"
 N_EXAMPLES = 2
@@ -79,9 +78,12 @@ def gather(
                 bar.update(1)
     if folder and not counts:
         (folder / LEFT_OUT).unlink()
-    for split, size in splits.items():
-        if not size:
-            raise DataError(_none_left(split, sum(splits.values()), counts, data, is_held_out=split not in corpus))
+    reasons = ", ".join(f"{rule} {found['pairs']:,}" for rule, found in counts.items())
+    for split in [split for split, size in splits.items() if not size]:
+        where, remedy = f"data.files.{split}", "a split needs at least one"
+        if split not in corpus:
+            where, remedy = f"data.held_out.{split}", f"raise it, or name files for {split}"
+        raise DataError(f"{where}: not one pair of sentences{reasons and f' (left out: {reasons})'}; {remedy}")
     return {"read": n_pairs() - before, "left_out": counts, "splits": splits}
 
 
@@ -115,15 +117,3 @@ def shares_for(n_pairs: int, data: DataConfig) -> HeldOutConfig:
         valid=0.0 if "valid" in given else share,
         test=0.0 if n_pairs < ENOUGH or {*given} - {"train", "valid"} else share,
     )
-
-
-def _none_left(
-    split: str, n_left: int, left_out: dict[str, dict[str, Any]], data: DataConfig, *, is_held_out: bool
-) -> str:
-    reasons = ", ".join(f"{rule} {found['pairs']:,}" for rule, found in left_out.items())
-    of_rules = f" (left out: {reasons})" if reasons else ""
-    if not is_held_out:
-        where = f"data.files.{split}" if data.files else split
-        return f"{where}: not one pair of sentences{of_rules}; a split needs at least one"
-    share = f"{getattr(data.held_out, split):g} of {counted(n_left, 'pair')}"
-    return f"data.held_out.{split}: {share}{of_rules} is not one pair; raise it, or name files for {split}"
