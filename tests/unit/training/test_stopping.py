@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from kinds import TrainTiny
 from outcomes import outcome
 from transformer_cli.errors import Interrupted
 from transformer_cli.system import signals
+from transformer_cli.system.signals import NUMBERS
 from transformer_cli.training import trainer
 from transformer_cli.training.learner import Learner
 
@@ -60,7 +62,7 @@ MOMENTS_AND_STEPS = {  # the step at which it has saved; None: it has come to it
 
 @pytest.mark.parametrize(("moment", "step"), MOMENTS_AND_STEPS.items())
 @pytest.mark.parametrize("is_command", [True, False], ids=["command", "python"])
-def test_what_goes_on_when_a_signal_arrives_is_finished_and_saved(
+def test_train_signal_at_any_moment_saves_and_resumes_to_the_same_end(
     train_tiny: TrainTiny,
     tmp_path: Path,
     never_stopped: dict[str, Any],
@@ -70,6 +72,7 @@ def test_what_goes_on_when_a_signal_arrives_is_finished_and_saved(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch, signals.watched() if is_command else nullcontext():
         at(patch, moment, lambda: signal.raise_signal(signal.SIGHUP))
+        handlers = [signal.getsignal(number) for number in NUMBERS]
         if step is None:
             train_tiny(tmp_path, *FOUR_STEPS)
         else:
@@ -77,4 +80,11 @@ def test_what_goes_on_when_a_signal_arrives_is_finished_and_saved(
                 train_tiny(tmp_path, *FOUR_STEPS)
             assert str(ended.value) == f"stopped and saved at step {step}; the same command goes on"
             assert ended.value.signal_number == signal.SIGHUP
+        assert [signal.getsignal(number) for number in NUMBERS] == handlers
     assert outcome(train_tiny(tmp_path, *FOUR_STEPS)) == never_stopped
+
+
+def test_train_in_a_thread_sets_no_handler_and_ends(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as thread:  # where Python lets nobody set one
+        run = thread.submit(train_tiny, tmp_path, *FOUR_STEPS[:1], "training.epochs=1").result()
+    assert len(run.history()) == 1
