@@ -2,13 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kinds import Tfm
-from transformer_cli.inspection import plots
 from transformer_cli.system.locks import exclusive
 
 RESULT_KEYS = {
@@ -133,10 +131,7 @@ def test_word_vectors_are_inspected_without_any_run(tfm: Tfm, tmp_path: Path) ->
     assert (len(found["vectors"]), len(found["context_vectors"][0])) == (4, 3)
 
 
-def test_curves_are_drawn_on_demand(
-    tfm: Tfm, workspace: Path, draw_curves: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plots, "draw_curves", draw_curves)
+def test_curves_are_drawn_on_demand(tfm: Tfm, workspace: Path) -> None:
     assert tfm("curves", cwd=workspace) == (0, "curves.png\n", "")
     assert (workspace / "curves.png").read_bytes().startswith(b"\x89PNG\r\n")
     assert tfm("curves", "tiny", "--output", "other.svg", cwd=workspace) == (0, "other.svg\n", "")

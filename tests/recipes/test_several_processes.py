@@ -10,9 +10,7 @@ from safetensors.torch import load_file
 from forked import Forks
 from kinds import TrainTiny
 from outcomes import outcome
-from transformer_cli.config.load import load_config
 from transformer_cli.runs.run import Run
-from transformer_cli.training.trainer import train
 
 # 66 sentences are short enough: in the second step of an epoch one process has nothing to do.
 # eps: some gradients are 0 but for rounding, and Adam would make steps of learning_rate of them.
@@ -174,12 +172,12 @@ def test_two_processes_accumulate_average_and_read_vectors_as_one_does(
 
 
 def test_two_processes_cut_text_anew_as_one_does(
-    forks: Forks, corpus: Path, subword_data: Path, tmp_path: Path
+    train_tiny: TrainTiny, forks: Forks, corpus: Path, subword_data: Path, tmp_path: Path
 ) -> None:
     folder = beside(subword_data, tmp_path / "together")
     code, lines = train_two(forks, folder, corpus / "subwords.yaml", SAMPLED)
     assert code == 0, lines
-    alone = train(load_config(corpus / "subwords.yaml", SAMPLED), data_dir=subword_data, runs_dir=tmp_path / "alone")
+    alone = train_tiny(tmp_path / "alone", *SAMPLED, by="subwords")
     assert_same_but_for_rounding(folder / "runs/tiny", alone, steps=8)
 
 

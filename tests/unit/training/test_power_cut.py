@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 
+from kinds import TrainTiny
 from outcomes import outcome, power_cut
-from transformer_cli.config.load import load_config
-from transformer_cli.runs.run import Run
-from transformer_cli.training.trainer import train
 
-Train = Callable[..., Run]
 Settings = tuple[str, ...]
 
 PLAIN = ("training.batch_size=100", "training.epochs=2")  # an epoch of two steps
@@ -27,7 +24,12 @@ OFTEN = ("training.batch_size=10", "training.validate_every=3", "training.averag
 PATIENT = (*OFTEN, "training.epochs=1", "training.learning_rate=1e-30", "training.patience=2")
 BY_STEPS = (*OFTEN, "training.steps=31", "training.schedule=cosine")
 FIVE_STEPS = ("training.batch_size=10", "training.steps=5")
-SAMPLED = ("data.tokens=subwords", "data.subwords.dropout=0.1", "training.batch_by=tokens", "training.batch_size=600")
+SAMPLED = (
+    "data.subwords.dropout=0.1",
+    "training.batch_by=tokens",
+    "training.batch_size=600",
+    "training.epochs=2",
+)
 
 CASES: list[tuple[Settings, list[tuple[str, int]]]] = [  # cut off before the nth file of a name; again and again
     (PLAIN, [("last", 1)]),
@@ -47,37 +49,26 @@ CASES: list[tuple[Settings, list[tuple[str, int]]]] = [  # cut off before the nt
     (PATIENT, [("step-0000004-unvalidated", 1), ("step-0000006", 1), ("step-0000008-unvalidated", 1)]),
     (BY_STEPS, [("step-0000004-unvalidated", 1), ("step-0000006", 1), ("step-0000008-unvalidated", 1)]),
     (FIVE_STEPS, [("step-0000005", 1)]),  # before the last validation
-    ((*SAMPLED, "training.epochs=2"), [("last", 5)]),  # in the second epoch
+    (SAMPLED, [("last", 5)]),  # in the second epoch
 ]
 
 
 @pytest.fixture(scope="module")
-def train_with(corpus: Path, project: Path, subword_data: Path) -> Train:
-    """train_with(runs_dir, *settings): train, or go on with, the tiny run, by words or by subwords."""
-
-    def train_there(runs_dir: Path, *settings: str) -> Run:
-        is_by_words = "data.tokens=subwords" not in settings
-        config = load_config(corpus / ("tiny.yaml" if is_by_words else "subwords.yaml"), settings)
-        return train(config, data_dir=project / "data" if is_by_words else subword_data, runs_dir=runs_dir)
-
-    return train_there
-
-
-@pytest.fixture(scope="module")
-def uncut(train_with: Train, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Settings], dict[str, Any]]:
-    """uncut(settings): what the run leaves that nothing cuts off."""
-    return cache(lambda settings: outcome(train_with(tmp_path_factory.mktemp("uncut"), *settings)))
+def uncut(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    """uncut(settings, by): what the run leaves that nothing cuts off."""
+    return cache(lambda settings, by: outcome(train_tiny(tmp_path_factory.mktemp("uncut"), *settings, by=by)))
 
 
 @pytest.mark.parametrize(("settings", "cuts"), CASES, ids=str)
 def test_train_cut_off_before_a_file_appears_then_resumed_equals_uncut(
-    train_with: Train,
-    uncut: Callable[[Settings], dict[str, Any]],
+    train_tiny: TrainTiny,
+    uncut: Callable[..., dict[str, Any]],
     tmp_path: Path,
     settings: Settings,
     cuts: list[tuple[str, int]],
 ) -> None:
+    by = "subwords" if settings is SAMPLED else "words"
     for file, time in cuts:
         with power_cut(tmp_path, file, time):
-            train_with(tmp_path, *settings, "training.save_minutes=1e-9")  # after every step
-    assert outcome(train_with(tmp_path, *settings)) == uncut(settings)
+            train_tiny(tmp_path, *settings, "training.save_minutes=1e-9", by=by)  # after every step
+    assert outcome(train_tiny(tmp_path, *settings, by=by)) == uncut(settings, by)

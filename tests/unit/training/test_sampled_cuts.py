@@ -6,28 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from kinds import TrainTiny
 from transformer_cli.config.load import load_config
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.runs.run import Run
 from transformer_cli.system import progress
-from transformer_cli.training.trainer import Trainer, train
-
-Train = Callable[..., Run]
+from transformer_cli.training.trainer import Trainer
 
 SAMPLED = "data.subwords.dropout=0.1"
 FEW_STEPS = ("training.batch_size=600", "training.batch_by=tokens", "training.epochs=2")
-
-
-@pytest.fixture
-def train_subwords(corpus: Path, subword_data: Path) -> Train:
-    """train_subwords(runs_dir, *overrides): train the tiny run on subwords."""
-
-    def train_with(runs_dir: Path, *overrides: str) -> Run:
-        config = load_config(corpus / "subwords.yaml", [*FEW_STEPS, *overrides])
-        return train(config, data_dir=subword_data, runs_dir=runs_dir)
-
-    return train_with
 
 
 @pytest.fixture
@@ -57,8 +45,8 @@ def test_sampled_text_is_planned_by_the_usual_cut(begin_subwords: Callable[..., 
     assert sampled.valid_sentences.sampled is None
 
 
-def test_bar_of_sampled_text_ends_at_its_total(train_subwords: Train, tmp_path: Path, bars: list[progress.Bar]) -> None:
-    run = train_subwords(tmp_path, SAMPLED)
+def test_bar_of_sampled_text_ends_at_its_total(train_tiny: TrainTiny, tmp_path: Path, bars: list[progress.Bar]) -> None:
+    run = train_tiny(tmp_path, *FEW_STEPS, SAMPLED, by="subwords")
     assert [each.desc for each in bars] == ["epoch 1/2", "epoch 2/2"]
     assert [each.n for each in bars] == [each.total for each in bars]
     assert all(entry["target_tokens"] > each.total for entry, each in zip(run.history(), bars, strict=True))
