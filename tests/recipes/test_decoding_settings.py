@@ -23,14 +23,14 @@ SAMPLE = ("--set", "decoding.sample=true", "--set", "decoding.temperature=4", "-
         (("--beam-size", 0), "--beam-size 0: decoding.beam_size: must be at least 1, not 0"),
     ],
 )
-def test_a_setting_that_cannot_be_is_one_line(
+def test_decoding_setting_that_cannot_be_is_one_line(
     refused: Refused, project: Path, command: str, arguments: tuple[object, ...], message: str
 ) -> None:
     sentence = () if command == "evaluate" else (SENTENCE,)
     assert refused(command, *arguments, *sentence, cwd=project).startswith(f"tfm: error: {message}")
 
 
-def test_the_n_best_are_numbered_lines_with_a_score(tfm: Tfm, project: Path) -> None:
+def test_translate_n_best_are_numbered_lines_with_a_score(tfm: Tfm, project: Path) -> None:
     options = ("--beam-size", 4, "--n-best", 2)
     code, out, _ = tfm("translate", *options, SENTENCE, " ", "Hund", cwd=project)
     rows = [line.split("\t") for line in out.split("\n")[:-1]]
@@ -48,7 +48,7 @@ def test_the_n_best_are_numbered_lines_with_a_score(tfm: Tfm, project: Path) -> 
 
 
 @pytest.mark.parametrize("search", [("--set", "decoding.beam_size=4"), SAMPLE], ids=["beam", "sample"])
-def test_what_is_drawn_is_the_translation_that_is_printed(
+def test_inspect_draws_the_translation_that_is_printed(
     tfm: Tfm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search: tuple[str, ...]
 ) -> None:
     drawn: list[Any] = []
@@ -63,9 +63,7 @@ def test_what_is_drawn_is_the_translation_that_is_printed(
     assert drawn[0].target_tokens == ["<sos>", *out.split()]
 
 
-def test_several_runs_translate_and_are_judged_together(
-    tfm: Tfm, refused: Refused, workspace: Path, tmp_path: Path
-) -> None:
+def test_translate_and_evaluate_take_several_runs(tfm: Tfm, refused: Refused, workspace: Path, tmp_path: Path) -> None:
     shutil.copytree(workspace / "runs/tiny", workspace / "runs/twin")
     both = ("--run", "tiny", "--run", "twin")
     assert tfm("translate", *both, SENTENCE, cwd=workspace) == tfm("translate", SENTENCE, cwd=workspace)
