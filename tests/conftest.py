@@ -17,7 +17,7 @@ import random
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -29,6 +29,7 @@ import pytest
 from forked import Forks
 
 if TYPE_CHECKING:
+    from kinds import TrainTiny
     from served import Running
     from transformer_cli.runs.run import Run
     from transformer_cli.system import progress
@@ -90,17 +91,6 @@ def nothing_outside_is_touched() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def draw_curves() -> Iterator[Callable[..., None]]:
-    """Drawing takes longer than a tiny epoch: training leaves an empty curves.png. This is what really draws."""
-    from transformer_cli.inspection import plots
-
-    drawing = plots.draw_curves
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "draw_curves", lambda histories, path: path.touch())
-        yield drawing
-
-
-@pytest.fixture(scope="session", autouse=True)
 def tokenizers_are_shared() -> Iterator[None]:
     """spaCy takes half a second to make a tokeniser, and what one splits depends on no other text."""
     from transformer_cli.data import words
@@ -129,8 +119,23 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def tfm() -> Callable[..., tuple[int, str, str]]:
-    """tfm(*arguments, stdin=b"", cwd=folder) → (exit code, standard output, standard error), in this process."""
+    """tfm(*arguments, stdin=b"", cwd=folder) → (exit code, standard output, standard error), in this process.
+
+    `tfm train` leaves an empty curves.png.
+    """
     return _tfm
+
+
+@pytest.fixture(scope="session")
+def refused(tfm: Callable[..., tuple[int, str, str]]) -> Callable[..., str]:
+    """refused(*arguments, cwd=folder): run a command that ends with exit code 1 and one line; returns the line."""
+
+    def run(*arguments: object, **options: Any) -> str:
+        code, out, err = tfm(*arguments, **options)
+        assert (code, out, err.count("\n")) == (1, "", 1), err
+        return err.removesuffix("\n")
+
+    return run
 
 
 @pytest.fixture(scope="session")
@@ -196,15 +201,11 @@ def served(single: "Translator") -> Iterator["Running"]:
 
 
 @pytest.fixture(scope="session")
-def by_subwords(corpus: Path, subword_data: Path, tmp_path_factory: pytest.TempPathFactory) -> "Translator":
+def by_subwords(train_tiny: "TrainTiny", tmp_path_factory: pytest.TempPathFactory) -> "Translator":
     """A run of subwords that has hardly learned anything."""
-
-    from transformer_cli.config.load import load_config
-    from transformer_cli.training.trainer import train
     from transformer_cli.translator import Translator
 
-    config = load_config(corpus / "subwords.yaml", ["training.epochs=1"])
-    run = train(config, data_dir=subword_data, runs_dir=tmp_path_factory.mktemp("subword_runs"))
+    run = train_tiny(tmp_path_factory.mktemp("subword_runs"), "training.epochs=1", by="subwords")
     return Translator(run, "cpu")
 
 
@@ -215,14 +216,21 @@ def workspace(project: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def train_tiny(corpus: Path, project: Path) -> "Callable[..., Run]":
-    """train_tiny(runs_dir, *overrides, fresh=False): train, or go on with, the tiny run in a folder of one's own."""
+def train_tiny(corpus: Path, request: pytest.FixtureRequest) -> "TrainTiny":
+    """train_tiny(runs_dir, *overrides, fresh=False, by="words"): train, or go on with, the tiny run in runs_dir.
+
+    by: "words" or "subwords". Its curves.png is empty.
+    """
     from transformer_cli.config.load import load_config
     from transformer_cli.training.trainer import train
 
-    def train_with(runs_dir: Path, *overrides: str, fresh: bool = False) -> "Run":
-        config = load_config(corpus / "tiny.yaml", overrides)
-        return train(config, data_dir=project / "data", runs_dir=runs_dir, fresh=fresh)
+    def train_with(runs_dir: Path, *overrides: str, fresh: bool = False, by: str = "words") -> "Run":
+        data_dir = (
+            request.getfixturevalue("project") / "data" if by == "words" else request.getfixturevalue("subword_data")
+        )
+        config = load_config(corpus / ("tiny.yaml" if by == "words" else "subwords.yaml"), overrides)
+        with _curves_are_left_out():
+            return train(config, data_dir=data_dir, runs_dir=runs_dir, fresh=fresh)
 
     return train_with
 
@@ -261,6 +269,16 @@ def _pairs() -> list[tuple[str, str]]:
 
 
 @contextmanager
+def _curves_are_left_out() -> Iterator[None]:
+    """Training leaves an empty curves.png: to draw takes several times as long as a tiny epoch."""
+    from transformer_cli.inspection import plots
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "draw_curves", lambda histories, path: path.touch())
+        yield
+
+
+@contextmanager
 def _log_put_back() -> Iterator[None]:
     """Afterwards the package's log is as it was: `main` gives it a handler and a level of its own."""
     log = logging.getLogger("transformer_cli")
@@ -280,7 +298,8 @@ def _tfm(*arguments: object, stdin: bytes = b"", cwd: Path) -> tuple[int, str, s
     from transformer_cli.commands.app import main
 
     out, err = io.StringIO(), io.StringIO()
-    with _log_put_back(), pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+    drawing = _curves_are_left_out() if arguments[:1] == ("train",) else nullcontext()
+    with drawing, _log_put_back(), pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
         patch.chdir(cwd)
         patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         with pytest.raises(SystemExit) as ended:

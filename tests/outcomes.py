@@ -1,13 +1,32 @@
-"""What a training leaves, to compare one that was cut off with one that was not."""
+"""What a training leaves, to compare one that was cut off with one that was not; and what cuts it off."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from disturb import Disturbance, disturbed
 from transformer_cli.runs.run import POINTERS, Run
 
 
 class PowerCut(BaseException):
     """Ends training like a kill: nothing catches it."""
+
+
+@contextmanager
+def power_cut(folder: Path, before: str, time: int = 1) -> Iterator[None]:
+    """A block that is cut off just before the `time`th file or folder of a name appears below a folder."""
+
+    def strike(seen: Disturbance) -> None:
+        appears = (f"replace {before}", f"rename {before}")
+        if seen.operations[-1] in appears and sum(map(seen.operations.count, appears)) == time:
+            raise PowerCut
+
+    with pytest.raises(PowerCut), disturbed(Disturbance(folder, strike)):
+        yield
 
 
 def outcome(run: Run) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kinds import Tfm
+from kinds import Refused, Tfm
 from sealed import reseal
 from transformer_cli.inspection import plots
 
@@ -23,16 +23,14 @@ SAMPLE = ("--set", "decoding.sample=true", "--set", "decoding.temperature=4", "-
         (("--beam-size", 0), "--beam-size 0: decoding.beam_size: must be at least 1, not 0"),
     ],
 )
-def test_a_setting_that_cannot_be_is_one_line(
-    tfm: Tfm, project: Path, command: str, arguments: tuple[object, ...], message: str
+def test_decoding_setting_that_cannot_be_is_one_line(
+    refused: Refused, project: Path, command: str, arguments: tuple[object, ...], message: str
 ) -> None:
     sentence = () if command == "evaluate" else (SENTENCE,)
-    code, out, err = tfm(command, *arguments, *sentence, cwd=project)
-    assert (code, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith(f"tfm: error: {message}")
+    assert refused(command, *arguments, *sentence, cwd=project).startswith(f"tfm: error: {message}")
 
 
-def test_the_n_best_are_numbered_lines_with_a_score(tfm: Tfm, project: Path) -> None:
+def test_translate_n_best_are_numbered_lines_with_a_score(tfm: Tfm, project: Path) -> None:
     options = ("--beam-size", 4, "--n-best", 2)
     code, out, _ = tfm("translate", *options, SENTENCE, " ", "Hund", cwd=project)
     rows = [line.split("\t") for line in out.split("\n")[:-1]]
@@ -50,7 +48,7 @@ def test_the_n_best_are_numbered_lines_with_a_score(tfm: Tfm, project: Path) -> 
 
 
 @pytest.mark.parametrize("search", [("--set", "decoding.beam_size=4"), SAMPLE], ids=["beam", "sample"])
-def test_what_is_drawn_is_the_translation_that_is_printed(
+def test_inspect_draws_the_translation_that_is_printed(
     tfm: Tfm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search: tuple[str, ...]
 ) -> None:
     drawn: list[Any] = []
@@ -65,7 +63,7 @@ def test_what_is_drawn_is_the_translation_that_is_printed(
     assert drawn[0].target_tokens == ["<sos>", *out.split()]
 
 
-def test_several_runs_translate_and_are_judged_together(tfm: Tfm, workspace: Path, tmp_path: Path) -> None:
+def test_translate_and_evaluate_take_several_runs(tfm: Tfm, refused: Refused, workspace: Path, tmp_path: Path) -> None:
     shutil.copytree(workspace / "runs/tiny", workspace / "runs/twin")
     both = ("--run", "tiny", "--run", "twin")
     assert tfm("translate", *both, SENTENCE, cwd=workspace) == tfm("translate", SENTENCE, cwd=workspace)
@@ -79,7 +77,6 @@ def test_several_runs_translate_and_are_judged_together(tfm: Tfm, workspace: Pat
     (workspace / "runs/twin/target.vocab.txt").write_text("<unk>\n<pad>\n<sos>\n<eos>\n", encoding="utf-8")
     reseal(workspace / "runs/twin")
     for command in (("translate", SENTENCE), ("evaluate",)):
-        code, out, err = tfm(*command, *both, cwd=workspace)
-        assert (code, out, err.count("\n")) == (1, "", 1)
+        err = refused(*command, *both, cwd=workspace)
         assert err.startswith("tfm: error: runs/tiny and runs/twin cannot translate together")
         assert "(other vocabularies)" in err

@@ -2,13 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kinds import Tfm
-from transformer_cli.inspection import plots
 from transformer_cli.system.locks import exclusive
 
 RESULT_KEYS = {
@@ -22,9 +20,7 @@ INSPECTION_KEYS = {
 WORDS_KEYS = {"words", "without_vector", "queries", "scores", "weights", "vectors", "context_vectors"}
 
 
-def test_a_second_prepare_has_nothing_to_do_and_prints_the_manifest_as_json(
-    tfm: Tfm, corpus: Path, workspace: Path
-) -> None:
+def test_prepare_again_has_nothing_to_do_and_prints_json(tfm: Tfm, corpus: Path, workspace: Path) -> None:
     (folder,) = (workspace / "data").iterdir()
     before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}
     code, out, err = tfm("prepare", "--config", corpus / "tiny.yaml", "--json", cwd=workspace)
@@ -33,7 +29,7 @@ def test_a_second_prepare_has_nothing_to_do_and_prints_the_manifest_as_json(
     assert {file: file.stat().st_mtime_ns for file in folder.iterdir()} == before
 
 
-def test_a_run_copied_elsewhere_translates_without_the_data(tfm: Tfm, workspace: Path, tmp_path: Path) -> None:
+def test_translate_by_a_run_copied_elsewhere_needs_no_data(tfm: Tfm, workspace: Path, tmp_path: Path) -> None:
     sentence = "Der alte Hund singt im Park."
     expected = tfm("translate", sentence, cwd=workspace)
     moved = Path(shutil.copytree(workspace / "runs/tiny", tmp_path / "elsewhere/mine"))
@@ -42,7 +38,7 @@ def test_a_run_copied_elsewhere_translates_without_the_data(tfm: Tfm, workspace:
     assert tfm("translate", "--run", "mine", sentence, cwd=moved.parent) == expected
 
 
-def test_a_split_and_the_same_text_as_files_are_judged_alike(tfm: Tfm, corpus: Path, project: Path) -> None:
+def test_evaluate_split_and_the_same_files_are_equal(tfm: Tfm, corpus: Path, project: Path) -> None:
     files = ("--input", corpus / "test.de", "--reference", corpus / "test.en")
     answers = [tfm("evaluate", "--json", *choice, cwd=project) for choice in ((), files)]
     assert [code for code, _, _ in answers] == [0, 0]
@@ -54,7 +50,7 @@ def test_a_split_and_the_same_text_as_files_are_judged_alike(tfm: Tfm, corpus: P
     assert by_split == by_files
 
 
-def test_evaluate_judges_the_named_splits_once_each_and_keeps_what_was_written(
+def test_evaluate_takes_named_splits_once_and_keeps_what_was_written(
     tfm: Tfm, corpus: Path, project: Path, tmp_path: Path
 ) -> None:
     texts, tokens = tmp_path / "texts", tmp_path / "tokens"
@@ -71,7 +67,7 @@ def test_evaluate_judges_the_named_splits_once_each_and_keeps_what_was_written(
     assert "<unk>" not in texts.read_text(encoding="utf-8")
 
 
-def test_a_sentence_is_inspected_as_a_picture_and_as_numbers(tfm: Tfm, workspace: Path) -> None:
+def test_inspect_gives_a_picture_and_numbers(tfm: Tfm, workspace: Path) -> None:
     sentence = "Der alte Hund singt im Park."
     translation = tfm("translate", sentence, cwd=workspace)[1]
     assert tfm("inspect", sentence, cwd=workspace) == (0, f"{translation}inspect.png\n", "")
@@ -97,7 +93,7 @@ def test_a_sentence_is_inspected_as_a_picture_and_as_numbers(tfm: Tfm, workspace
     )
 
 
-def test_a_translation_comes_with_a_picture_of_its_attention(tfm: Tfm, workspace: Path) -> None:
+def test_translate_attention_draws_a_picture(tfm: Tfm, workspace: Path) -> None:
     sentence = "Der alte Zorro singt im Park"
     _, out, _ = tfm("translate", sentence, cwd=workspace)
     said = "attention.png: what each position of the translation attends to\n"
@@ -105,7 +101,7 @@ def test_a_translation_comes_with_a_picture_of_its_attention(tfm: Tfm, workspace
     assert (workspace / "attention.png").read_bytes().startswith(b"\x89PNG\r\n")
 
 
-def test_word_vectors_are_inspected_without_any_run(tfm: Tfm, tmp_path: Path) -> None:
+def test_inspect_vectors_needs_no_run(tfm: Tfm, tmp_path: Path) -> None:
     (tmp_path / "my.vec").write_text("the 1 0 0\ncat 0 2 0\nmat 0 0 2\n", encoding="utf-8")
     command = ("inspect", "--vectors", "my.vec", "The cat on the mat")
     code, out, err = tfm(*command, "--scale", "none", cwd=tmp_path)
@@ -133,10 +129,7 @@ def test_word_vectors_are_inspected_without_any_run(tfm: Tfm, tmp_path: Path) ->
     assert (len(found["vectors"]), len(found["context_vectors"][0])) == (4, 3)
 
 
-def test_curves_are_drawn_on_demand(
-    tfm: Tfm, workspace: Path, draw_curves: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plots, "draw_curves", draw_curves)
+def test_curves_are_drawn_on_demand(tfm: Tfm, workspace: Path) -> None:
     assert tfm("curves", cwd=workspace) == (0, "curves.png\n", "")
     assert (workspace / "curves.png").read_bytes().startswith(b"\x89PNG\r\n")
     assert tfm("curves", "tiny", "--output", "other.svg", cwd=workspace) == (0, "other.svg\n", "")
@@ -146,7 +139,7 @@ def test_curves_are_drawn_on_demand(
         assert tfm(*command, "other.jpg", cwd=workspace) == (1, "", refused)
 
 
-def test_two_processes_do_not_train_one_run(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+def test_train_one_run_in_two_processes_is_refused(tfm: Tfm, corpus: Path, workspace: Path) -> None:
     before = (workspace / "runs/tiny/history.jsonl").read_bytes()
     with exclusive(workspace / "runs/.tiny.lock"):
         code, _, err = tfm("train", "--config", corpus / "tiny.yaml", "--fresh", cwd=workspace)
@@ -158,7 +151,7 @@ def test_two_processes_do_not_train_one_run(tfm: Tfm, corpus: Path, workspace: P
     assert (workspace / "runs/tiny/history.jsonl").read_bytes() == before
 
 
-def test_a_path_that_is_in_the_way_is_one_line(tfm: Tfm, corpus: Path, workspace: Path) -> None:
+def test_train_with_a_file_in_place_of_runs_is_one_line(tfm: Tfm, corpus: Path, workspace: Path) -> None:
     shutil.rmtree(workspace / "runs")
     (workspace / "runs").write_text("a file")
     code, _, err = tfm("train", "--config", corpus / "tiny.yaml", cwd=workspace)

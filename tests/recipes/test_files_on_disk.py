@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from kinds import Tfm
+from kinds import Refused, Tfm
+from outcomes import power_cut
 from sealed import edit_sealed, flip
 from transformer_cli.runs.run import find_run
-from transformer_cli.training.trainer import Trainer
 
 
 @pytest.mark.skipif(not shutil.which("sha256sum"), reason="needs sha256sum")
@@ -37,7 +37,7 @@ def test_sha256sum_checks_every_folder_and_names_a_damaged_file(workspace: Path)
 @pytest.mark.parametrize(
     ("command", "library"), [(("translate", "Hallo"), "spacy"), (("inspect", "Hund", "--json"), "sentencepiece")]
 )
-def test_another_version_of_the_tokeniser_is_said(
+def test_translate_says_that_the_tokeniser_has_another_version(
     tfm: Tfm, workspace: Path, command: tuple[str, ...], library: str
 ) -> None:
     assert "cut its training text" not in tfm(*command, cwd=workspace)[2]
@@ -49,37 +49,33 @@ def test_another_version_of_the_tokeniser_is_said(
     assert f"`pip install {library}==0.0.18` if that matters\n" in err
 
 
-def test_an_edited_config_is_followed_where_it_may_change(tfm: Tfm, workspace: Path) -> None:
+def test_run_config_edited_is_followed_where_it_may_change(tfm: Tfm, refused: Refused, workspace: Path) -> None:
     path = workspace / "runs/tiny/config.yaml"
     path.write_text(path.read_text().replace("beam_size: 1", "beam_size: 3"))
     code, _, err = tfm("translate", "--n-best", "3", "Hallo", cwd=workspace)
     assert (code, err) == (0, "")
     path.write_text(path.read_text().replace("num_heads: 2", "num_heads: 4"))
-    code, out, err = tfm("translate", "Hallo", cwd=workspace)
-    assert (code, out, err.count("\n")) == (1, "", 1)
-    assert "not the settings that the run was begun with (model.num_heads: 2 → 4); put the old ones back" in err
+    said = "not the settings that the run was begun with (model.num_heads: 2 → 4); put the old ones back"
+    assert said in refused("translate", "Hallo", cwd=workspace)
 
 
-def test_the_newest_run_is_one_that_has_something_to_use(
-    tfm: Tfm, corpus: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_latest_names_a_run_that_has_something_to_use(tfm: Tfm, corpus: Path, workspace: Path) -> None:
     train = ("train", "--config", corpus / "tiny.yaml", "--set")
     (workspace / "runs/tiny.old-1").mkdir()  # this name is taken
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "run_to_the_end", lambda _: None)
-        assert tfm(*train, "name=begun", cwd=workspace)[0] == 0
-        assert find_run(None, workspace / "runs").name == "tiny"
-        assert tfm(*train, "training.seed=1", "--fresh", cwd=workspace)[0] == 0
+    with power_cut(workspace, "step-0000013"):  # before the first save
+        tfm(*train, "name=begun", cwd=workspace)
+    assert find_run(None, workspace / "runs").name == "tiny"
+    with power_cut(workspace, "step-0000013"):
+        tfm(*train, "training.seed=1", "--fresh", cwd=workspace)
     assert find_run(None, workspace / "runs").name == "tiny.old-2"  # it was moved, and is still what there is to use
     assert tfm(*train, "training.epochs=1", "--set", "name=begun", cwd=workspace)[0] == 0
     assert find_run(None, workspace / "runs").name == "begun"
 
 
-def test_curves_of_a_damaged_history_are_refused(tfm: Tfm, workspace: Path) -> None:
+def test_curves_of_a_damaged_history_are_refused(refused: Refused, workspace: Path) -> None:
     path = workspace / "runs/tiny/history.jsonl"
     first, *rest = path.read_text().splitlines()
     for line in ("{}", first.replace('"epoch": 1', '"epoch": 5'), first.replace('"train_loss": ', '"train_loss": 1')):
         path.write_text("\n".join([line, *rest, ""]))
-        code, out, err = tfm("curves", cwd=workspace)
-        assert (code, out, err.count("\n")) == (1, "", 1)
-        assert "runs/tiny/history.jsonl: damaged: its first 6 lines are not those that were saved; restore it" in err
+        said = "runs/tiny/history.jsonl: damaged: its first 6 lines are not those that were saved; restore it"
+        assert said in refused("curves", cwd=workspace)

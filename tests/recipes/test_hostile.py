@@ -6,7 +6,7 @@ from pathlib import Path
 import hostile
 
 
-def test_every_damage_is_refused_with_one_line_or_changes_nothing(tmp_path: Path) -> None:
+def test_hostile_every_damage_is_refused_with_one_line_or_harmless(tmp_path: Path) -> None:
     tables = hostile.try_all(tmp_path, "subwords", n_cuts=1, n_bits=1, every=4, seed=2, in_full=False)
     for table in tables.values():
         assert table.missed == []
@@ -23,7 +23,7 @@ def test_every_damaged_training_text_gives_pairs_or_one_line(tmp_path: Path) -> 
         assert all(line.count("\n") == 0 and ";" in line for line in table.said)
 
 
-def test_a_miss_is_counted(tmp_path: Path) -> None:
+def test_hostile_counts_a_miss(tmp_path: Path) -> None:
     (tmp_path / "some").mkdir()
     (tmp_path / "some/file").write_bytes(b"abcdefgh")
 

@@ -73,7 +73,7 @@ def kind(operation: str) -> str:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_operation_that_fails_is_one_line_and_nothing_is_lost(
+def test_no_room_each_failed_operation_is_one_line_and_nothing_is_lost(
     tfm: Tfm, corpus: Path, project: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(metrics, "RESAMPLES", 2)

@@ -53,7 +53,7 @@ def train_there(corpus: Path, project: Path, tmp_path: Path, gpu: PretendedDevic
     return train_with
 
 
-def test_it_refuses_what_a_device_refuses(gpu: PretendedDevice) -> None:
+def test_pretended_device_refuses_what_a_device_refuses(gpu: PretendedDevice) -> None:
     here, there = torch.ones(2, 2), torch.ones(2, 2).to(gpu.device)
     assert (here.device.type, there.device, (there + 1).T.device) == ("cpu", gpu.device, gpu.device)
     assert (there.cpu().device.type, torch.zeros(1, device=there.device).device) == ("cpu", gpu.device)
@@ -95,7 +95,7 @@ def test_it_refuses_what_a_device_refuses(gpu: PretendedDevice) -> None:
     ids=["cuda", "mps", "frozen", "tokens", "sinusoidal"],
     indirect=["gpu"],
 )
-def test_a_run_is_trained_resumed_and_averaged_there(
+def test_train_on_a_device_resumes_and_averages(
     train_there: Callable[..., Run], gpu: PretendedDevice, settings: tuple[str, ...]
 ) -> None:
     train_there(*settings, "training.average=2", "training.epochs=2")
@@ -105,7 +105,7 @@ def test_a_run_is_trained_resumed_and_averaged_there(
     assert gpu.n_operations > 500
 
 
-def test_a_resumed_run_ends_there_like_one_that_was_not_stopped(train_there: Callable[..., Run]) -> None:
+def test_train_on_a_device_resumed_equals_uncut(train_there: Callable[..., Run]) -> None:
     """Dropout follows from the step's number there too."""
     train_there("name=cut", "model.dropout=0.3")
     cut = train_there("name=cut", "model.dropout=0.3", "training.epochs=2")
@@ -115,7 +115,7 @@ def test_a_resumed_run_ends_there_like_one_that_was_not_stopped(train_there: Cal
 
 
 @pytest.mark.parametrize("gpu", ["cuda:0"], indirect=True)
-def test_no_logits_of_a_whole_batch_are_computed_there(
+def test_train_on_a_device_computes_no_logits_of_a_whole_batch(
     train_there: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fused_loss, "LARGE_CHUNK", 100)
@@ -132,7 +132,7 @@ def test_no_logits_of_a_whole_batch_are_computed_there(
 
 
 @pytest.mark.parametrize("gpu", ["cuda:0"], indirect=True)
-def test_the_forward_pass_waits_for_nothing_there(tiny: Run, gpu: PretendedDevice) -> None:
+def test_forward_on_a_device_waits_for_nothing(tiny: Run, gpu: PretendedDevice) -> None:
     model = Translator(tiny, str(gpu.device)).model.train()
     ids = torch.tensor([[SOS, 5, 6, EOS], [SOS, 7, EOS, PAD]])
     assert (gpu.n_operations, gpu.n_waits) == (0, 0)
@@ -144,7 +144,7 @@ def test_the_forward_pass_waits_for_nothing_there(tiny: Run, gpu: PretendedDevic
 
 
 @pytest.mark.parametrize(("gpu", "freeze"), [("cuda:0", "true"), ("mps", "false")], indirect=["gpu"])
-def test_a_run_begins_there_with_vectors(
+def test_train_on_a_device_begins_with_vectors(
     train_there: Callable[..., Run], tiny: Run, tmp_path: Path, freeze: str
 ) -> None:
     words = tiny.codecs.source.tokens(range(4, len(tiny.codecs.source)))
@@ -159,7 +159,7 @@ def test_a_run_begins_there_with_vectors(
     assert run.folder == resumed.folder
 
 
-def test_a_run_begins_there_with_the_weights_of_another(
+def test_train_on_a_device_begins_with_another_runs_weights(
     train_there: Callable[..., Run], tiny: Run, tmp_path: Path
 ) -> None:
     shutil.copytree(tiny.folder, tmp_path / "runs/first")
@@ -177,7 +177,7 @@ def test_a_run_begins_there_with_the_weights_of_another(
     indirect=["gpu"],
     ids=str,
 )
-def test_it_translates_there_as_on_the_cpu(
+def test_translate_on_a_device_as_on_the_cpu(
     tiny: Run, translator: Translator, gpu: PretendedDevice, decoding: dict[str, object]
 ) -> None:
     found, expected = (
@@ -188,14 +188,14 @@ def test_it_translates_there_as_on_the_cpu(
     assert gpu.n_operations > 100
 
 
-def test_an_ensemble_finds_several_translations_there(tiny: Run, gpu: PretendedDevice) -> None:
+def test_translate_on_a_device_by_an_ensemble(tiny: Run, gpu: PretendedDevice) -> None:
     for decoding in ({"beam_size": 4}, {"sample": True}):
         ensemble = Translator(tiny, str(gpu.device), others=[tiny]).with_options(n_best=3, **decoding)
         found = ensemble.translations(SENTENCES)
         assert [len(each.alternatives) for each in found] == [2, 0, 2, 2]
 
 
-def test_a_sentence_is_inspected_there(tiny: Run, gpu: PretendedDevice) -> None:
+def test_inspect_on_a_device(tiny: Run, gpu: PretendedDevice) -> None:
     inspection = inspect_sentence(Translator(tiny, str(gpu.device)), "Der Hund singt, der Hund läuft.")
     tensors = [inspection.before, inspection.after, inspection.without_positions]
     tensors += [each.weights for each in (*inspection.encoder_self, *inspection.decoder_self, *inspection.cross)]
@@ -204,14 +204,14 @@ def test_a_sentence_is_inspected_there(tiny: Run, gpu: PretendedDevice) -> None:
     assert len(inspection.maps()) == 6
 
 
-def test_lines_are_scored_there(tiny: Run, translator: Translator, gpu: PretendedDevice) -> None:
+def test_score_on_a_device(tiny: Run, translator: Translator, gpu: PretendedDevice) -> None:
     pairs = [("Der Hund läuft.", "The dog runs."), ("", "")]
     found = list(score_pairs(Translator(tiny, str(gpu.device)), pairs))
     expected = list(score_pairs(translator, pairs))
     assert [each.log_prob for each in found] == pytest.approx([each.log_prob for each in expected], abs=1e-4)
 
 
-def test_a_run_is_evaluated_there(workspace: Path, gpu: PretendedDevice) -> None:
+def test_evaluate_on_a_device(workspace: Path, gpu: PretendedDevice) -> None:
     found = {
         device: next(evaluate(workspace / "runs/tiny", device=device, data_dir=workspace / "data")).result
         for device in (gpu.device.type, "cpu")

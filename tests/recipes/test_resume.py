@@ -44,7 +44,7 @@ def prepared(project: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_killed_again_and_again_training_ends_as_if_it_never_was(
+def test_train_killed_again_and_again_equals_one_never_killed(
     tfm: Tfm, forks: Forks, corpus: Path, tiny: Run, prepared: Path
 ) -> None:
     run, config = prepared / "runs/tiny", corpus / "tiny.yaml"
@@ -63,7 +63,7 @@ def test_killed_again_and_again_training_ends_as_if_it_never_was(
     assert {path.name for path in (run / "checkpoints").iterdir()} == {found["best"], found["last"]}
 
 
-def test_a_signal_saves_at_the_end_of_its_step_and_training_goes_on(
+def test_train_fresh_signalled_saves_and_goes_on_without_fresh(
     tfm: Tfm, corpus: Path, prepared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = ("--config", corpus / "tiny.yaml", "--set", "training.epochs=1")

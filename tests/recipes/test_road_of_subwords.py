@@ -35,7 +35,7 @@ def trained(tfm: Tfm, corpus: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return folder
 
 
-def test_a_run_that_was_copied_elsewhere_translates(tfm: Tfm, trained: Path, tmp_path: Path) -> None:
+def test_subwords_run_copied_elsewhere_translates(tfm: Tfm, trained: Path, tmp_path: Path) -> None:
     shutil.copytree(trained / "runs/tiny", tmp_path / "copy")
     code, out, err = tfm("translate", "--run", "copy", "Der alte Hund singt.", " ", "漢字 <unk>", cwd=tmp_path)
     assert (code, err) == (0, "")
@@ -44,7 +44,7 @@ def test_a_run_that_was_copied_elsewhere_translates(tfm: Tfm, trained: Path, tmp
     assert first[0].isupper()  # cased, where nothing else is said
 
 
-def test_tokens_are_printed_on_one_line_with_their_spaces_marked(tfm: Tfm, trained: Path) -> None:
+def test_subwords_tokens_are_one_line_with_spaces_marked(tfm: Tfm, trained: Path) -> None:
     _, text, _ = tfm("translate", "Der alte Hund singt.", cwd=trained)
     _, tokens, _ = tfm("translate", "--tokens", "Der alte Hund singt.", cwd=trained)
     assert tokens.strip().replace(" ", "").replace("▁", " ") == f" {text.strip()}"
@@ -52,7 +52,7 @@ def test_tokens_are_printed_on_one_line_with_their_spaces_marked(tfm: Tfm, train
     assert "".join(json.loads(out)["tokens"]) == f" {text.strip()}"
 
 
-def test_evaluating_scores_words_of_the_text(tfm: Tfm, trained: Path) -> None:
+def test_subwords_evaluate_scores_words(tfm: Tfm, trained: Path) -> None:
     code, out, _ = tfm("evaluate", "--json", cwd=trained)
     (result,) = json.loads(out)["results"]
     assert code == 0
@@ -60,7 +60,7 @@ def test_evaluating_scores_words_of_the_text(tfm: Tfm, trained: Path) -> None:
     assert result["bleu_tokens"] == pytest.approx(result["bleu"])  # spaCy and 13a cut this text in the same places
 
 
-def test_pictures_show_a_space_as_a_space(tfm: Tfm, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subwords_inspect_shows_a_space_as_a_space(tfm: Tfm, trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Figure] = []
     monkeypatch.setattr("transformer_cli.inspection.plots.save", lambda figure, path: drawn.append(figure))
     code, _, err = tfm("inspect", "Der 漢 alte", "--kind", "encoder", "--output", "picture.png", cwd=trained)
@@ -70,7 +70,7 @@ def test_pictures_show_a_space_as_a_space(tfm: Tfm, trained: Path, monkeypatch: 
     assert "".join(labels[1:-1]) == " Der <0xE6><0xBC><0xA2> alte"
 
 
-def test_new_text_is_prepared_and_trained_on_with_the_codecs_of_a_run(
+def test_subwords_codecs_of_a_run_prepare_and_train_new_text(
     tfm: Tfm, corpus: Path, trained: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(trained, tmp_path / "mine")

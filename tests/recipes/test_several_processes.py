@@ -10,9 +10,7 @@ from safetensors.torch import load_file
 from forked import Forks
 from kinds import TrainTiny
 from outcomes import outcome
-from transformer_cli.config.load import load_config
 from transformer_cli.runs.run import Run
-from transformer_cli.training.trainer import train
 
 # 66 sentences are short enough: in the second step of an epoch one process has nothing to do.
 # eps: some gradients are 0 but for rounding, and Adam would make steps of learning_rate of them.
@@ -124,7 +122,7 @@ def beside(data: Path, folder: Path) -> Path:
     return folder
 
 
-def test_the_number_of_processes_changes_nothing_but_rounding(
+def test_two_processes_equal_one_but_for_rounding(
     train_tiny: TrainTiny, forks: Forks, corpus: Path, project: Path, tmp_path: Path
 ) -> None:
     config = corpus / "tiny.yaml"
@@ -152,7 +150,7 @@ def test_the_number_of_processes_changes_nothing_but_rounding(
     assert_same_but_for_rounding(run, train_tiny(tmp_path / "alone", *SETTINGS, "training.epochs=4"), steps=8)
 
 
-def test_two_processes_accumulate_average_and_read_vectors_as_one_does(
+def test_two_processes_accumulate_average_and_read_vectors_as_one(
     train_tiny: TrainTiny, forks: Forks, corpus: Path, project: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "vectors.txt").write_text(VECTORS, encoding="utf-8")
@@ -173,17 +171,17 @@ def test_two_processes_accumulate_average_and_read_vectors_as_one_does(
     )
 
 
-def test_two_processes_cut_text_anew_as_one_does(
-    forks: Forks, corpus: Path, subword_data: Path, tmp_path: Path
+def test_two_processes_cut_text_anew_as_one(
+    train_tiny: TrainTiny, forks: Forks, corpus: Path, subword_data: Path, tmp_path: Path
 ) -> None:
     folder = beside(subword_data, tmp_path / "together")
     code, lines = train_two(forks, folder, corpus / "subwords.yaml", SAMPLED)
     assert code == 0, lines
-    alone = train(load_config(corpus / "subwords.yaml", SAMPLED), data_dir=subword_data, runs_dir=tmp_path / "alone")
+    alone = train_tiny(tmp_path / "alone", *SAMPLED, by="subwords")
     assert_same_but_for_rounding(folder / "runs/tiny", alone, steps=8)
 
 
-def test_two_processes_with_lanes_that_were_killed_end_bit_for_bit_as_if_they_were_not(
+def test_two_processes_with_lanes_killed_and_resumed_equal_uncut(
     forks: Forks, corpus: Path, project: Path, tmp_path: Path
 ) -> None:
     lanes = ("training.lanes=2", "training.batch_size=67", "training.epochs=3", "training.save_minutes=1e-9")
@@ -206,7 +204,7 @@ def test_two_processes_with_lanes_that_were_killed_end_bit_for_bit_as_if_they_we
         (RANK_1_FINDS_DAMAGE, "train.ids.npy: damaged"),
     ],
 )
-def test_a_reason_that_only_one_process_knows_is_said(
+def test_two_processes_say_a_reason_that_only_one_knows(
     forks: Forks, corpus: Path, project: Path, tmp_path: Path, before: str, reason: str
 ) -> None:
     folder = beside(project / "data", tmp_path)

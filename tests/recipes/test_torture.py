@@ -13,7 +13,7 @@ SCRIPT = Path(torture.__file__)
 
 @pytest.mark.long  # make test cuts training off before each file (test_trainer.py) and kills it (test_resume.py)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
-def test_what_is_killed_again_and_again_ends_bit_for_bit_like_what_is_not() -> None:
+def test_torture_ends_bit_for_bit_as_without_kills() -> None:
     command = [sys.executable, str(SCRIPT), "--short", "--seed", "0"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -18,7 +18,7 @@ TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES).encode()
 NAMED = "Der kleine Zorro schläft am Strand."
 
 
-def test_lines_keep_their_order_and_blank_ones_stay_blank(tfm: Tfm, project: Path) -> None:
+def test_translate_keeps_the_order_and_blank_lines(tfm: Tfm, project: Path) -> None:
     code, out, err = tfm("translate", stdin=TEXT, cwd=project)
     assert (code, err) == (0, "")
     dog, blank, cat, blank_too, short = out.split("\n")[:-1]
@@ -27,18 +27,18 @@ def test_lines_keep_their_order_and_blank_ones_stay_blank(tfm: Tfm, project: Pat
     assert "dog" in short
 
 
-def test_arguments_a_file_and_standard_input_are_translated_alike(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_translate_arguments_file_and_standard_input_are_equal(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     (tmp_path / "sentences").write_bytes(TEXT)
     from_stdin = tfm("translate", stdin=TEXT, cwd=project)
     assert tfm("translate", *SENTENCES, cwd=project) == from_stdin
     assert tfm("translate", "--input", tmp_path / "sentences", cwd=project) == from_stdin
 
 
-def test_no_line_in_is_no_line_out(tfm: Tfm, project: Path) -> None:
+def test_translate_no_line_gives_no_line(tfm: Tfm, project: Path) -> None:
     assert tfm("translate", stdin=b"", cwd=project) == (0, "", "")
 
 
-def test_json_has_the_promised_keys_line_by_line(tfm: Tfm, project: Path) -> None:
+def test_translate_json_has_the_promised_keys(tfm: Tfm, project: Path) -> None:
     _, out, _ = tfm("translate", "--json", *SENTENCES, cwd=project)
     objects = [json.loads(line) for line in out.split("\n")[:-1]]
     assert [value["source"] for value in objects] == list(SENTENCES)
@@ -66,7 +66,9 @@ def test_json_has_the_promised_keys_line_by_line(tfm: Tfm, project: Path) -> Non
         (("--max-tokens", 99), "the small zorro sleeps at the beach."),
     ],
 )
-def test_options_of_what_is_printed(tfm: Tfm, project: Path, options: tuple[object, ...], expected: str) -> None:
+def test_translate_options_of_what_is_printed(
+    tfm: Tfm, project: Path, options: tuple[object, ...], expected: str
+) -> None:
     assert tfm("translate", *options, NAMED, cwd=project) == (0, f"{expected}\n", "")
 
 
@@ -76,7 +78,7 @@ MIXED = [SENTENCES[0], LONG, "", SENTENCES[2], ENDLESS, "Hund"]
 DOG, CAT = "the old dog sings in the park.", "the young cat sleeps at home."
 
 
-def test_a_line_too_long_is_named_after_what_came_before_it(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_translate_line_too_long_is_named_after_those_before_it(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     path = tmp_path / "sentences"
     for lines, number, what in (
         ([*SENTENCES[:3], LONG, "Hund"], 4, "15 tokens, but the model takes at most 14 (its 16 positions minus <sos> "),
@@ -89,7 +91,7 @@ def test_a_line_too_long_is_named_after_what_came_before_it(tfm: Tfm, project: P
         assert err.endswith("; split the sentence, or let --on-error say what becomes of such lines\n")
 
 
-def test_lines_before_one_that_is_not_utf_8_are_translated(tfm: Tfm, project: Path) -> None:
+def test_translate_line_that_is_not_utf_8_is_named_after_those_before_it(tfm: Tfm, project: Path) -> None:
     code, out, err = tfm("translate", stdin=f"{SENTENCES[0]}\n".encode() + b"\xff\n", cwd=project)
     assert (code, out) == (1, f"{DOG}\n")
     assert err.startswith("tfm: error: standard input: line 2: byte 1 of the line is 0xff, which is not UTF-8; ")
@@ -103,7 +105,7 @@ def test_lines_before_one_that_is_not_utf_8_are_translated(tfm: Tfm, project: Pa
         ("truncate", None, "the", "cut"),
     ],
 )
-def test_lines_too_long_become_what_was_asked_for_and_are_counted_in_one_line(
+def test_translate_on_error_says_what_became_of_long_lines(
     tfm: Tfm, project: Path, on_error: str, long: str | None, endless: str, became: str
 ) -> None:
     if long is None:
@@ -115,7 +117,7 @@ def test_lines_too_long_become_what_was_asked_for_and_are_counted_in_one_line(
     assert (lines[1], lines[4][: len(endless)]) == (long, endless)
 
 
-def test_of_many_lines_too_long_the_first_are_named(tfm: Tfm, project: Path) -> None:
+def test_translate_on_error_names_the_first_of_many_lines(tfm: Tfm, project: Path) -> None:
     stdin = f"{LONG}\n".encode() * 1100
     code, out, err = tfm("translate", "--on-error", "copy", "--tokens", stdin=stdin, cwd=project)
     assert (code, out.count("\n")) == (0, 1100)
@@ -125,7 +127,7 @@ def test_of_many_lines_too_long_the_first_are_named(tfm: Tfm, project: Path) -> 
     assert err == f"warning: standard input: 1,100 too long, {became}: lines {numbers}, …\n"
 
 
-def test_a_line_without_an_end_is_read_only_as_far_as_need_be(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_translate_reads_an_endless_line_only_as_far_as_needed(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     """32 MiB in one line: a gzip file that unpacks to gigabytes is no different."""
     bomb = tmp_path / "bomb.gz"
     bomb.write_bytes(gzip.compress(b"Hund\n" + bytes(1 << 25) + b"\nHund\n"))
@@ -140,7 +142,7 @@ def test_a_line_without_an_end_is_read_only_as_far_as_need_be(tfm: Tfm, project:
     assert most < 1 << 24
 
 
-def test_an_output_called_gz_is_compressed_and_keeps_its_mode(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_translate_output_gz_is_compressed_and_keeps_its_mode(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     for name in ("data", "runs"):
         (tmp_path / name).symlink_to(project / name)
     (tmp_path / "asked").write_text("Der alte Hund singt im Park.\n" * 3, encoding="utf-8")
@@ -175,7 +177,7 @@ def test_translate_under_torchrun_is_refused(tfm: Tfm, project: Path, monkeypatc
     assert "start it without torchrun" in err
 
 
-def test_paragraphs_are_split_if_that_is_asked_for(tfm: Tfm, project: Path) -> None:
+def test_translate_split_sentences_of_paragraphs(tfm: Tfm, project: Path) -> None:
     dog, cat = SENTENCES[0], SENTENCES[2]
     lines = f" {dog}\u2003{cat}\n\n{cat}\n"
     answers = f" {DOG}\u2003{CAT}\n\n{CAT}\n"
@@ -188,7 +190,7 @@ def test_paragraphs_are_split_if_that_is_asked_for(tfm: Tfm, project: Path) -> N
     assert blank["sentences"] == []
 
 
-def test_a_document_is_translated_as_html(tfm: Tfm, project: Path, tmp_path: Path) -> None:
+def test_translate_format_html_keeps_the_markup(tfm: Tfm, project: Path, tmp_path: Path) -> None:
     dog, cat = SENTENCES[0], SENTENCES[2]
     page = tmp_path / "page.html"
     page.write_bytes(f"<!DOCTYPE html>\r\n<p class=a>{dog}\n <b>{cat}</b></p>\r\n".encode())
@@ -204,7 +206,7 @@ def test_a_document_is_translated_as_html(tfm: Tfm, project: Path, tmp_path: Pat
     assert (code, err) == (1, f"tfm: error: {page}: byte 4 is not UTF-8; save the document in UTF-8\n")
 
 
-def test_lines_that_seem_to_be_paragraphs_are_warned_of_once(tfm: Tfm, project: Path) -> None:
+def test_translate_warns_once_of_lines_that_seem_to_be_paragraphs(tfm: Tfm, project: Path) -> None:
     lines = [f"{SENTENCES[4]} {SENTENCES[4]}" if n % 4 == 0 else "Hund" for n in range(104)]
     _, _, err = tfm("translate", stdin="\n".join(lines).encode(), cwd=project)
     what = "warning: standard input: several sentences in a line, as it seems (in 25 of the first 100); some"

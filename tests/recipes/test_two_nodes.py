@@ -8,5 +8,5 @@ import two_nodes
 
 
 @pytest.mark.long
-def test_what_is_killed_on_either_node_changes_nothing(tmp_path: Path) -> None:
+def test_two_nodes_killed_on_either_change_nothing(tmp_path: Path) -> None:
     assert two_nodes.main(tmp_path) < 1e-6

@@ -31,7 +31,7 @@ def set_cpu(monkeypatch: pytest.MonkeyPatch, *supported: str) -> None:
         ("cuda:1", 2, "cuda:1"),
     ],
 )
-def test_the_device_is_the_one_named(monkeypatch: pytest.MonkeyPatch, name: str, n_gpus: int, chosen: str) -> None:
+def test_choose_device_is_the_one_named(monkeypatch: pytest.MonkeyPatch, name: str, n_gpus: int, chosen: str) -> None:
     show_gpus(monkeypatch, n_gpus)
     assert choose_device(name) == torch.device(chosen)
 
@@ -51,7 +51,7 @@ def test_the_device_is_the_one_named(monkeypatch: pytest.MonkeyPatch, name: str,
         ("meta", 0, "device meta: no such device; choose auto, cpu, cuda"),
     ],
 )
-def test_a_device_that_is_not_there_is_an_error_of_one_line(
+def test_choose_device_that_is_not_there_is_one_line(
     monkeypatch: pytest.MonkeyPatch, name: str, n_gpus: int, message: str
 ) -> None:
     show_gpus(monkeypatch, n_gpus)
@@ -72,7 +72,7 @@ def test_a_device_that_is_not_there_is_an_error_of_one_line(
         (ALONE, "cuda:1", 2, "cuda:1"),
     ],
 )
-def test_each_process_on_a_machine_takes_a_gpu_of_its_own(
+def test_choose_device_of_each_process_is_a_gpu_of_its_own(
     monkeypatch: pytest.MonkeyPatch, world: World, name: str, n_gpus: int, chosen: str
 ) -> None:
     show_gpus(monkeypatch, n_gpus)
@@ -81,7 +81,9 @@ def test_each_process_on_a_machine_takes_a_gpu_of_its_own(
 
 @pytest.mark.parametrize("name", ["auto", "cuda:1", "mps"])
 @pytest.mark.parametrize("rank", range(3))
-def test_too_few_devices_are_one_error_in_all_processes(monkeypatch: pytest.MonkeyPatch, rank: int, name: str) -> None:
+def test_choose_device_of_too_few_is_one_error_in_all_processes(
+    monkeypatch: pytest.MonkeyPatch, rank: int, name: str
+) -> None:
     show_gpus(monkeypatch, 2)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     told = f"^device {name}: 3 processes here, and torch sees 2 CUDA devices; choose cuda with one process for each"
@@ -99,14 +101,14 @@ def test_too_few_devices_are_one_error_in_all_processes(monkeypatch: pytest.Monk
         ("bfloat16", [], "bfloat16"),
     ],
 )
-def test_auto_is_bfloat16_where_that_was_measured_to_be_faster(
+def test_choose_precision_auto_on_cpu_is_bfloat16_where_it_is_faster(
     monkeypatch: pytest.MonkeyPatch, setting: str, supported: list[str], precision: str
 ) -> None:
     set_cpu(monkeypatch, *supported)
     assert choose_precision(setting, CPU) == precision
 
 
-def test_a_torch_without_the_probes_computes_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choose_precision_without_torchs_probes_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     for probe in PROBES:
         monkeypatch.delattr(torch.cpu, probe, raising=False)
     assert choose_precision("auto", CPU) == "float32"
@@ -116,19 +118,19 @@ def test_a_torch_without_the_probes_computes_in_float32(monkeypatch: pytest.Monk
     ("capability", "precision"),
     [((7, 5), "float32"), ((8, 0), "bfloat16"), ((8, 6), "bfloat16"), ((9, 0), "bfloat16")],
 )
-def test_auto_is_bfloat16_on_cuda_from_8_0(
+def test_choose_precision_on_cuda_is_bfloat16_from_8_0(
     monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], precision: str
 ) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert choose_precision("auto", torch.device("cuda:0")) == precision
 
 
-def test_auto_is_float32_on_a_device_nobody_has_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_choose_precision_on_an_untried_device_is_float32(monkeypatch: pytest.MonkeyPatch) -> None:
     set_cpu(monkeypatch, *PROBES)
     assert choose_precision("auto", torch.device("mps")) == "float32"
 
 
-def test_float32_autocast_changes_nothing_and_bfloat16_rounds_products() -> None:
+def test_autocast_float32_changes_nothing_and_bfloat16_rounds() -> None:
     matrix = torch.linspace(0.0, 1.0, 16).view(4, 4)
     with autocast(CPU, "float32"):
         assert (matrix @ matrix).equal(torch.mm(matrix, matrix))
@@ -137,7 +139,7 @@ def test_float32_autocast_changes_nothing_and_bfloat16_rounds_products() -> None
         assert (matrix @ matrix).dtype == torch.bfloat16
 
 
-def test_a_device_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describe_names_threads_or_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
     assert describe(CPU) == "cpu, 3 threads"

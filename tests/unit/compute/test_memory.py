@@ -58,13 +58,13 @@ def write(root: Path, files: dict[str, str]) -> Path:
         pytest.param({"proc/self/cgroup": "9:memory:/docker/0ab\n0::/gone\n"}, 5 * GB, id="nothing to be read"),
     ],
 )
-def test_what_is_free(tmp_path: Path, files: dict[str, str], free: int | None) -> None:
+def test_free_memory_of_machines_and_containers(tmp_path: Path, files: dict[str, str], free: int | None) -> None:
     root = write(tmp_path, {"proc/meminfo": MEMINFO, **files} if files else {})
     found = free_memory(root=root)
     assert found == (None if free is None else pytest.approx(free, abs=3000))  # meminfo counts in kB
 
 
-def test_a_gpu_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_memory_of_a_gpu_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3 * GB, 8 * GB))
     assert free_memory(torch.device("cuda:0")) == 3 * GB
 
@@ -81,19 +81,19 @@ def test_a_gpu_has_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=lambda error: str(error)[:20] or "MemoryError",
 )
-def test_a_shortage_is_told_in_the_words_of_whoever_asked(error: Exception) -> None:
+def test_room_for_tells_a_shortage_in_its_own_words(error: Exception) -> None:
     with pytest.raises(MemoryShortage) as told, room_for(lambda: "the cake does not fit; eat less"):
         raise error
     assert str(told.value) == "the cake does not fit; eat less"
     assert issubclass(MemoryShortage, ConfigError)
 
 
-def test_a_real_shortage_is_one() -> None:
+def test_room_for_tells_a_real_shortage() -> None:
     with pytest.raises(MemoryShortage, match="too much"), room_for(lambda: "too much"):
         torch.empty(1 << 60, dtype=torch.uint8)
 
 
-def test_another_error_stays_as_it_is() -> None:
+def test_room_for_passes_another_error_on() -> None:
     with pytest.raises(RuntimeError, match="shapes"), room_for(lambda: "never"):
         raise RuntimeError("shapes do not fit")
 
@@ -102,5 +102,5 @@ def test_another_error_stays_as_it_is() -> None:
     ("n_bytes", "words"),
     [(0, "0 kB"), (34_200, "34 kB"), (3 * 10**6, "3 MB"), (1.5e9, "1.5 GB"), (1.2e13, "12,000.0 GB")],
 )
-def test_bytes_in_words(n_bytes: int, words: str) -> None:
+def test_in_words_of_bytes(n_bytes: int, words: str) -> None:
     assert in_words(n_bytes) == words

@@ -18,7 +18,7 @@ def _own_number() -> Iterator[None]:
     torch.set_num_threads(1)
 
 
-def test_each_worker_may_have_threads_of_its_own_number_even_a_single_one() -> None:
+def test_side_by_side_gives_workers_the_number_of_threads_asked_for() -> None:
     for workers, threads in ((1, 1), (2, 1), (2, 3)):
         with SideBySide(workers, threads=threads) as side_by_side:
             assert _numbers_of_workers(side_by_side) == {threads}
@@ -27,7 +27,7 @@ def test_each_worker_may_have_threads_of_its_own_number_even_a_single_one() -> N
 
 
 @pytest.mark.parametrize(("workers", "share"), [(2, 2), (3, 1), (4, 1), (6, 1)])
-def test_each_worker_has_its_share_and_nobody_else_notices(workers: int, share: int) -> None:
+def test_side_by_side_shares_threads_and_nobody_else_notices(workers: int, share: int) -> None:
     with SideBySide(workers) as side_by_side:
         assert _numbers_of_workers(side_by_side) == {share}
         assert _numbers_elsewhere() == (4, 4)
@@ -37,7 +37,7 @@ def test_each_worker_has_its_share_and_nobody_else_notices(workers: int, share: 
     assert _numbers_elsewhere() == (5, 5)
 
 
-def test_two_live_at_the_same_time_and_one_is_made_by_a_worker_of_the_other() -> None:
+def test_side_by_side_may_live_inside_another() -> None:
     with SideBySide(2) as one:
         (other, *_) = one.run(lambda _: SideBySide(4), [None])
         with other:
@@ -48,7 +48,7 @@ def test_two_live_at_the_same_time_and_one_is_made_by_a_worker_of_the_other() ->
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_results_come_in_order_and_items_are_taken_as_they_are_needed(workers: int) -> None:
+def test_side_by_side_results_come_in_order_and_items_as_needed(workers: int) -> None:
     taken = []
 
     def items() -> Iterator[int]:
@@ -64,13 +64,13 @@ def test_results_come_in_order_and_items_are_taken_as_they_are_needed(workers: i
         assert list(results) == [item * item for item in range(10, 100)]
 
 
-def test_one_worker_is_the_thread_that_asks() -> None:
+def test_side_by_side_of_one_worker_is_the_calling_thread() -> None:
     with SideBySide(1) as side_by_side:
         assert list(side_by_side.run(_where, [0])) == [(threading.get_ident(), 4)]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_comes_at_the_place_of_its_item_and_ends_the_rest(workers: int) -> None:
+def test_side_by_side_error_comes_in_its_items_place(workers: int) -> None:
     done = []
 
     def work(item: int) -> int:
@@ -88,7 +88,7 @@ def test_an_error_comes_at_the_place_of_its_item_and_ends_the_rest(workers: int)
         assert list(side_by_side.run(work, [7, 8])) == [7, 8]
 
 
-def test_what_is_left_early_is_no_longer_running() -> None:
+def test_side_by_side_left_early_is_no_longer_running() -> None:
     running = 0
     count = threading.Lock()
     both_run = threading.Barrier(2)

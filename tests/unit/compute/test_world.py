@@ -33,7 +33,7 @@ def set_environment(monkeypatch: pytest.MonkeyPatch, *values: str | None) -> Non
         (("1", "2", None, None), ALONE),
     ],
 )
-def test_the_world_is_what_torchrun_says(
+def test_from_environment_is_what_torchrun_says(
     monkeypatch: pytest.MonkeyPatch, values: tuple[str | None, ...], world: World
 ) -> None:
     set_environment(monkeypatch, *values)
@@ -41,7 +41,7 @@ def test_the_world_is_what_torchrun_says(
 
 
 @pytest.mark.parametrize(("count", "is_restarted"), [("0", False), ("2", True), (None, False)])
-def test_a_command_that_torchrun_gives_again_is_known(
+def test_is_restarted_is_what_torchrun_says(
     monkeypatch: pytest.MonkeyPatch, count: str | None, is_restarted: bool
 ) -> None:
     set_environment(monkeypatch, "0", "2", "0", "2")
@@ -51,7 +51,7 @@ def test_a_command_that_torchrun_gives_again_is_known(
     assert World.from_environment().is_restarted == is_restarted
 
 
-def test_alone_nothing_is_connected_copied_or_changed() -> None:
+def test_world_alone_connects_copies_and_changes_nothing() -> None:
     array, gradient = np.ones(3), torch.ones(2)
     with ALONE.joined(CPU), ALONE.all_or_none():
         assert not torch.distributed.is_initialized()
@@ -80,7 +80,7 @@ NO_DATA, NO_SEED = DataError("data/: no dataset"), ConfigError("a seed differs")
         ([None, NO_DATA, NO_SEED], ["rank 1 has failed: data/: no dataset", NO_DATA, NO_SEED]),
     ],
 )
-def test_if_one_process_fails_all_fail_and_know_the_reason(
+def test_all_or_none_fails_everywhere_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, raised: list[Exception | None], ends: list[Any]
 ) -> None:
     """ends: for each rank the very error that it raises, the words of a TfmError, … for its own, or None."""
@@ -113,14 +113,16 @@ def other_backend(_: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("fail", [broken_connection, other_backend])
-def test_a_broken_connection_is_one_line(monkeypatch: pytest.MonkeyPatch, fail: Callable[[torch.Tensor], None]) -> None:
+def test_add_up_over_a_broken_connection_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, fail: Callable[[torch.Tensor], None]
+) -> None:
     monkeypatch.setattr("torch.distributed.all_reduce", fail)
     with pytest.raises(DistributedError) as error:
         World(1, 2).add_up([torch.ones(1)])
     assert str(error.value) == "another process of this job has ended or died"
 
 
-def test_another_error_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_up_passes_another_error_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: torch.Tensor) -> None:
         raise RuntimeError("out of memory")
 
@@ -129,7 +131,7 @@ def test_another_error_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None
         World(1, 2).add_up([torch.ones(1)])
 
 
-def test_tensors_are_added_up_whatever_their_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_add_up_takes_tensors_of_any_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[torch.Tensor] = []
 
     def double(flat: torch.Tensor) -> None:  # as if another process had the same
@@ -157,7 +159,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_while_joined_only_the_first_speaks(calls: list[str], caplog: pytest.LogCaptureFixture, rank: int) -> None:
+def test_joined_only_the_first_process_logs(calls: list[str], caplog: pytest.LogCaptureFixture, rank: int) -> None:
     log = logging.getLogger("transformer_cli.training.trainer")
     with caplog.at_level(logging.INFO, "transformer_cli"):
         with World(rank, 2).joined(CPU):
@@ -168,15 +170,13 @@ def test_while_joined_only_the_first_speaks(calls: list[str], caplog: pytest.Log
 
 
 @pytest.mark.parametrize("error", [DistributedError("…"), NO_SEED, ValueError("ours")])
-def test_after_an_error_nobody_waits_for_the_dead_and_the_others_are_not_told(
-    calls: list[str], error: Exception
-) -> None:
+def test_joined_after_an_error_waits_for_nobody(calls: list[str], error: Exception) -> None:
     with pytest.raises(type(error)), World(0, 2).joined(CPU):
         raise error
     assert calls == ["gloo"]
 
 
-def test_a_stopped_group_is_left_in_order(calls: list[str]) -> None:
+def test_joined_after_a_stop_leaves_in_order(calls: list[str]) -> None:
     with pytest.raises(Interrupted), World(0, 2).joined(CPU):
         raise Interrupted("stopped", 15)
     assert calls == ["gloo", "destroyed"]

@@ -14,7 +14,7 @@ SHIPPED = {name: path.read_text(encoding="utf-8") for name, path in shipped_conf
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_every_setting_is_written_with_a_comment_and_loads_as_it_was(name: str, tmp_path: Path) -> None:
+def test_as_commented_yaml_has_every_setting_with_a_comment_and_loads_back(name: str, tmp_path: Path) -> None:
     config = load_config(name)
     written = as_commented_yaml(config, text=SHIPPED[name])
     (tmp_path / "own.yaml").write_text(written, encoding="utf-8")
@@ -29,7 +29,7 @@ def _has_comment(line: str, below: str) -> bool:
     return "#" in line or below.strip().startswith("#")
 
 
-def test_a_setting_that_is_not_the_default_says_what_the_default_is() -> None:
+def test_as_commented_yaml_names_the_default_beside_another_value() -> None:
     changed = load_config(
         None, ["training.eps=1e-12", "data.captions.sentences=300", "model.num_heads=4", "training.average=2"]
     )
@@ -41,7 +41,7 @@ def test_a_setting_that_is_not_the_default_says_what_the_default_is() -> None:
     assert written.count("[default: ") == len(differences(Config(), changed)) == 4
 
 
-def test_comments_of_the_file_itself_go_before() -> None:
+def test_as_commented_yaml_keeps_the_comments_of_the_file() -> None:
     written = as_commented_yaml(load_config("paper-base"), text=SHIPPED["paper-base"])
     assert written.startswith(SHIPPED["paper-base"].split("\n")[0])
     assert "  d_model: 512              # table 3 [default: 256]\n" in written
@@ -51,7 +51,7 @@ def test_comments_of_the_file_itself_go_before() -> None:
     assert "  num_heads: 4              # attention heads [default: 8]\n" in changed  # what was said of 8 is not
 
 
-def test_the_users_files_are_written_below_each_other(tmp_path: Path) -> None:
+def test_as_commented_yaml_writes_files_below_each_other(tmp_path: Path) -> None:
     sides = "{source: 'a: b, c #.en', target: a.de}"
     (tmp_path / "own.yaml").write_text(
         f"data:\n  corpus: files\n  files: {{train: {sides}, valid: {sides}, test-2: {sides}}}", encoding="utf-8"
@@ -63,7 +63,7 @@ def test_the_users_files_are_written_below_each_other(tmp_path: Path) -> None:
     assert load_config(tmp_path / "again.yaml") == config
 
 
-def test_every_shipped_config_says_in_a_line_what_it_is_for() -> None:
+def test_shipped_configs_each_say_what_they_are_for() -> None:
     said = {name: heading(text).split("\n")[0] for name, text in SHIPPED.items()}
     assert len({*said.values()}) == len(SHIPPED)
     assert all(line.startswith("# ") and line.endswith(".") for line in said.values())

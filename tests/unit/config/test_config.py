@@ -47,7 +47,7 @@ def mistake(path: str | Path | None, *overrides: str) -> str:
 # What loads
 
 
-def test_every_shipped_config_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_config_finds_every_shipped_config_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo").mkdir()  # a folder is not a config
     assert len(YAMLS) > 5
@@ -57,7 +57,9 @@ def test_every_shipped_config_is_found_by_its_name(tmp_path: Path, monkeypatch: 
     assert load_config("multi30k") == load_config() == Config()
 
 
-def test_a_file_goes_before_a_shipped_config_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_config_file_goes_before_a_shipped_config_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "demo").write_text("name: mine", encoding="utf-8")
     assert (load_config("demo").name, load_config("subwords").name) == ("mine", "subwords")
@@ -73,11 +75,11 @@ def test_a_file_goes_before_a_shipped_config_of_its_name(tmp_path: Path, monkeyp
         (["name=mine", "data.corpus=captions"], "mine"),
     ],
 )
-def test_a_run_without_a_name_is_named_after_corpus_and_languages(overrides: list[str], name: str) -> None:
+def test_run_name_follows_corpus_and_languages(overrides: list[str], name: str) -> None:
     assert load_config(None, overrides).run_name == name
 
 
-def test_an_empty_file_is_the_defaults(path: Path) -> None:
+def test_load_config_empty_file_is_the_defaults(path: Path) -> None:
     assert load(path, "# nothing\n") == Config()
 
 
@@ -90,7 +92,7 @@ def test_an_empty_file_is_the_defaults(path: Path) -> None:
         *(("", None), ("yes", True), ("Größe", "Größe"), ("[0.9, 9e-1]", [0.9, 0.9]), ("{a: b}", {"a": "b"})),
     ],
 )
-def test_a_value_is_read_as_yaml_1_2_reads_numbers(text: str, value: object) -> None:
+def test_parse_reads_numbers_as_yaml_1_2(text: str, value: object) -> None:
     found = parse(text)
     assert (found, type(found)) == (value, type(value))
 
@@ -109,7 +111,7 @@ def test_a_value_is_read_as_yaml_1_2_reads_numbers(text: str, value: object) -> 
         ),
     ],
 )
-def test_a_value_is_said_in_one_line_and_read_back(value: object, line: str) -> None:
+def test_as_line_is_one_line_that_is_read_back(value: object, line: str) -> None:
     assert as_line(value) == line
     assert parse(f"[{line}]") == [value]
     assert parse(as_text({"a": value})) == {"a": value}
@@ -129,15 +131,13 @@ def test_a_value_is_said_in_one_line_and_read_back(value: object, line: str) -> 
         OWN_FILES + "    test-1.x: {source: 'ä ö', target: 'yes'}",
     ],
 )
-def test_a_dumped_config_loads_as_itself(path: Path, text: str) -> None:
+def test_dump_config_loads_as_itself(path: Path, text: str) -> None:
     config = load(path, text)
     assert config != Config()
     assert load(path, dump_config(config)) == config
 
 
-def test_paths_count_from_the_yaml_file_and_become_absolute(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_config_paths_of_a_file_count_from_it(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/me")
     monkeypatch.chdir("/")
     found = [place for _, place in load(path, OWN_FILES).data.texts]
@@ -145,9 +145,7 @@ def test_paths_count_from_the_yaml_file_and_become_absolute(
     assert found == expected
 
 
-def test_paths_given_by_set_count_from_here_and_become_absolute(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_config_paths_of_set_count_from_here(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
@@ -168,14 +166,14 @@ def test_load_config_lists_of_texts_are_named_in_order_and_come_back(path: Path,
     assert load(path, as_commented_yaml(config)) == config
 
 
-def test_a_home_that_nobody_has_is_an_error(path: Path) -> None:
+def test_load_config_home_that_nobody_has_is_an_error(path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^'~nobody-at-all/a.en': not a path: "):
         load(path, OWN_FILES, "data.files.train.source=~nobody-at-all/a.en")
     with pytest.raises(ConfigError, match="nobody-at-all"):
         load(path, "model: {vectors: {source: ~nobody-at-all/v.vec}}")
 
 
-def test_paths_of_vectors_become_absolute_and_names_stay(
+def test_load_config_vectors_paths_become_absolute_and_names_stay(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = tmp_path / "here"
@@ -197,7 +195,7 @@ def test_paths_of_vectors_become_absolute_and_names_stay(
         ("source: name, target: name", {"source": "name"}),
     ],
 )
-def test_one_matrix_has_one_sides_vectors(path: Path, vectors: str, pretrained: dict[str, str]) -> None:
+def test_pretrained_of_one_matrix_is_one_sides_vectors(path: Path, vectors: str, pretrained: dict[str, str]) -> None:
     text = f"data: {{joint_vocabulary: true}}\nmodel: {{tie_embeddings: all, vectors: {{{vectors}}}}}"
     assert load(path, text).model.pretrained == pretrained
     untied = load(path, text, "model.tie_embeddings=target+output").model.pretrained
@@ -221,12 +219,12 @@ def test_set_writes_one_key(override: str, key: str, value: Any) -> None:
     assert settings_by_key(load_config(None, [override])) == {**settings_by_key(Config()), key: value}
 
 
-def test_set_wins_over_the_file_and_the_last_set_over_the_first(path: Path) -> None:
+def test_set_wins_over_the_file_and_the_last_over_the_first(path: Path) -> None:
     config = load(path, "name: a\ntraining: {seed: 1, epochs: 4}", "training.seed=2", "training.seed=3", "name=b")
     assert (config.name, config.training.seed, config.training.epochs) == ("b", 3, 4)
 
 
-def test_every_setting_says_once_what_it_shapes() -> None:
+def test_settings_say_once_what_they_shape() -> None:
     marked = {kind: keys_that_shape(Config, kind) for kind in Shapes}
     assert sum(map(len, marked.values())) == len(settings_by_key(Config()))
     assert marked[Shapes.PLACE] == {
@@ -257,7 +255,7 @@ def test_every_setting_says_once_what_it_shapes() -> None:
 
 
 @pytest.mark.parametrize(("wrong", "said"), WRONG, ids=[wrong for wrong, _ in WRONG])
-def test_a_wrong_config_gets_its_sentence(path: Path, wrong: str, said: str) -> None:
+def test_load_config_wrong_config_gets_its_sentence(path: Path, wrong: str, said: str) -> None:
     if wrong.startswith("--set "):
         assert mistake(None, wrong.removeprefix("--set ")) == f"{wrong}: {said}"
     else:
@@ -278,7 +276,7 @@ def test_a_wrong_config_gets_its_sentence(path: Path, wrong: str, said: str) -> 
         (f"training: {{epochs: {'9' * 5000}}}", "not YAML: Exceeds the limit (4300 digits) for integer string conver"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_the_file_is_said_in_one_line_with_its_place(path: Path, text: str, message: str) -> None:
+def test_load_config_mistake_in_a_file_is_one_line_with_its_place(path: Path, text: str, message: str) -> None:
     path.write_text(text, encoding="utf-8")
     assert mistake(path).startswith(f"{path}: {message}")
 
@@ -293,7 +291,7 @@ def test_a_mistake_in_the_file_is_said_in_one_line_with_its_place(path: Path, te
         ("training.schedule=inverse_sqrt", "--set: training: warmup_steps: schedule inverse_sqrt needs at least 1"),
     ],
 )
-def test_a_mistake_in_set_is_said_in_one_line(override: str, message: str) -> None:
+def test_set_mistake_is_one_line(override: str, message: str) -> None:
     assert mistake(None, "name=a", override).startswith(message)
 
 
@@ -309,7 +307,7 @@ def test_a_mistake_in_set_is_said_in_one_line(override: str, message: str) -> No
         ),
     ],
 )
-def test_a_mistake_is_said_to_be_where_it_stands(path: Path, overrides: list[str], message: str) -> None:
+def test_load_config_mistake_is_named_where_it_stands(path: Path, overrides: list[str], message: str) -> None:
     path.write_text("training: {epochs: nine}", encoding="utf-8")
     assert mistake(path, *overrides).startswith(message.format(path=path))
 
@@ -317,7 +315,7 @@ def test_a_mistake_is_said_to_be_where_it_stands(path: Path, overrides: list[str
 # Differences
 
 
-def test_differences_lists_settings_and_passes_over_the_ignored() -> None:
+def test_differences_list_settings_and_pass_over_the_ignored() -> None:
     changes = ["training.seed=1", "training.betas=[0.9, 0.98]", "model.head_dim=8", "data.fingerprint='12345678'"]
     new = load_config(None, changes)
     assert differences(Config(), new) == [
@@ -331,7 +329,7 @@ def test_differences_lists_settings_and_passes_over_the_ignored() -> None:
     assert differences(new, new) == []
 
 
-def test_differences_sees_files_come_and_go(path: Path, tmp_path: Path) -> None:
+def test_differences_see_files_come_and_go(path: Path, tmp_path: Path) -> None:
     with_test = load(path, OWN_FILES + "    test: {source: c, target: d}")
     without = load(path, OWN_FILES)
     source, target = tmp_path / "c", tmp_path / "d"
@@ -345,7 +343,7 @@ def test_differences_sees_files_come_and_go(path: Path, tmp_path: Path) -> None:
 # A trained run's decoding section
 
 
-def test_a_runs_decoding_is_overridden_key_by_key_and_last_by_the_beam_size() -> None:
+def test_override_decoding_goes_key_by_key_and_last_by_beam_size() -> None:
     kept = DecodingConfig(beam_size=5, length_penalty=0.6)
     assert override_decoding(kept) == kept
     overrides = ["decoding.length_penalty=1", " decoding.no_repeat_ngram = 3", "decoding.beam_size=2"]
@@ -365,7 +363,7 @@ def test_a_runs_decoding_is_overridden_key_by_key_and_last_by_the_beam_size() ->
         ("decoding=4", "decoding: must be a section with keys below it, such as decoding.beam_size, not 4"),
     ],
 )
-def test_what_cannot_be_overridden_for_a_trained_run(override: str, message: str) -> None:
+def test_override_decoding_of_other_settings_is_an_error(override: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         override_decoding(DecodingConfig(), ["decoding.top_k=3", override])
     assert str(caught.value) == f"--set {override}: {message}"
@@ -383,7 +381,7 @@ CLASH = "decoding: sample: true draws tokens at random, but a beam of 5 "
         ({}, ["decoding.top_k=3"], 0, "--beam-size 0: decoding.beam_size: must be at least 1, not 0"),
     ],
 )
-def test_a_mistake_is_named_by_what_was_given(
+def test_override_decoding_clash_is_named_by_what_was_given(
     kept: dict[str, Any], overrides: list[str], beam_size: int | None, message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -11,7 +11,7 @@ from transformer_cli.config.load import load_config
 from transformer_cli.errors import ConfigError
 
 
-def test_a_pipe_that_is_written_into_is_a_config(tmp_path: Path) -> None:
+def test_load_config_of_a_named_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_text(f"# {'x' * 100_000}\nname: piped\n"))
@@ -20,7 +20,7 @@ def test_a_pipe_that_is_written_into_is_a_config(tmp_path: Path) -> None:
     writer.join()
 
 
-def test_a_pipe_of_a_shell_is_a_config_unless_the_command_that_writes_it_has_failed() -> None:
+def test_load_config_of_a_shells_pipe_refuses_an_empty_one() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"name: piped")
     os.close(writing)
@@ -30,18 +30,18 @@ def test_a_pipe_of_a_shell_is_a_config_unless_the_command_that_writes_it_has_fai
     os.close(reading)
 
 
-def test_an_empty_device_is_the_defaults() -> None:
+def test_load_config_of_an_empty_device_is_the_defaults() -> None:
     assert load_config("/dev/null") == load_config()
 
 
-def test_paths_of_a_file_on_standard_input_begin_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_config_paths_of_standard_input_begin_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.yaml").write_text("model: {vectors: {source: ./v.vec}}", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     with open("mine.yaml") as file:
         assert load_config(f"/dev/fd/{file.fileno()}").model.vectors.source == str(tmp_path / "v.vec")
 
 
-def test_the_largest_file_is_read(tmp_path: Path) -> None:
+def test_load_config_of_the_largest_file_and_one_byte_more(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     path.write_bytes(b"#" * configfile.MOST_BYTES)
     assert load_config(path) == load_config()
@@ -58,7 +58,7 @@ def test_the_largest_file_is_read(tmp_path: Path) -> None:
         (f"{__file__}/a", f"'{__file__}/a': cannot be read: Not a directory; name another file"),
     ],
 )
-def test_what_cannot_be_a_config_is_said_to_be_none(path: str, message: str) -> None:
+def test_load_config_of_what_cannot_be_a_config_is_one_line(path: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(path)
     assert str(caught.value).startswith(message)

@@ -60,7 +60,7 @@ def words_of(comparison: Comparison) -> str:
     return str(comparison.systems[1].verdict)
 
 
-def test_a_run_beside_a_file_has_the_scores_of_evaluate_and_of_the_file(
+def test_compare_run_beside_a_file_has_the_scores_of_each(
     terms: Terms, tmp_path: Path, references: list[str], tiny: Run
 ) -> None:
     worse = file_of(tmp_path / "worse", ["nothing at all" if row % 2 else line for row, line in enumerate(references)])
@@ -81,7 +81,9 @@ def test_a_run_beside_a_file_has_the_scores_of_evaluate_and_of_the_file(
     assert "case:lc" in comparison.bleu_signatures[0]
 
 
-def test_examples_are_the_sentences_that_changed_most(terms: Terms, tmp_path: Path, references: list[str]) -> None:
+def test_compare_examples_are_the_sentences_that_changed_most(
+    terms: Terms, tmp_path: Path, references: list[str]
+) -> None:
     sources = file_of(tmp_path / "sources", [f"Satz {number}" for number in range(1, 31)])
     reference = file_of(tmp_path / "reference", references)
     wrong = [*references]
@@ -99,9 +101,7 @@ def test_examples_are_the_sentences_that_changed_most(terms: Terms, tmp_path: Pa
     assert comparison.split == "sources"
 
 
-def test_files_need_no_sources_and_are_scored_with_case_unless_told_otherwise(
-    tmp_path: Path, references: list[str]
-) -> None:
+def test_compare_files_need_no_sources_and_keep_case(tmp_path: Path, references: list[str]) -> None:
     reference = Path(file_of(tmp_path / "reference", references))
     names = [str(reference), file_of(tmp_path / "lower", [line.lower() for line in references])]
     (comparison,) = compare(names, Terms(references=reference))
@@ -117,7 +117,7 @@ def test_files_need_no_sources_and_are_scored_with_case_unless_told_otherwise(
     )
 
 
-def test_where_one_run_is_lower_cased_all_are_scored_so(
+def test_compare_with_a_lower_cased_run_scores_all_without_case(
     terms: Terms, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cased = altered(tiny, tmp_path / "cased", lowercase=False)
@@ -133,7 +133,7 @@ def test_where_one_run_is_lower_cased_all_are_scored_so(
     assert caplog.messages == []
 
 
-def test_a_run_whose_own_split_is_another_text_is_named(
+def test_compare_run_whose_own_split_is_another_text_is_named(
     terms: Terms, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     dataset = find_dataset(tiny.config.data, terms.data_dir)
@@ -151,13 +151,15 @@ def test_a_run_whose_own_split_is_another_text_is_named(
     assert caplog.messages == [f"{name}: {said}"]
 
 
-def test_sentences_too_long_are_cut_and_counted(terms: Terms, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_compare_sentences_too_long_are_cut_and_counted(
+    terms: Terms, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     files = (Path(file_of(tmp_path / "a", ["Hund " * 15, "Hund"])), Path(file_of(tmp_path / "b", ["dog", "dog"])))
     compare(["tiny", "tiny"], Terms((), *files, device="cpu", runs_dir=terms.runs_dir))
     assert caplog.messages == [f"{terms.runs_dir / 'tiny'}: a: 1 sentence too long: cut"] * 2
 
 
-def test_a_pipe_is_a_file_of_translations(tmp_path: Path, references: list[str]) -> None:
+def test_compare_takes_a_pipe_of_translations(tmp_path: Path, references: list[str]) -> None:
     reading, writing = os.pipe()
     os.write(writing, "".join(f"{line}\n" for line in references).encode())
     os.close(writing)
@@ -167,7 +169,7 @@ def test_a_pipe_is_a_file_of_translations(tmp_path: Path, references: list[str])
     assert comparison.systems[1].bleu.score == pytest.approx(100)
 
 
-def test_recipes_are_compared_by_the_spread_of_their_runs(tmp_path: Path, references: list[str]) -> None:
+def test_compare_recipes_by_the_spread_of_their_runs(tmp_path: Path, references: list[str]) -> None:
     names, scores = [], []
     for number, step in enumerate((2, 3, 10, 15)):
         lines = ["nothing" if row % step == 0 else line for row, line in enumerate(references)]
@@ -186,7 +188,7 @@ def test_recipes_are_compared_by_the_spread_of_their_runs(tmp_path: Path, refere
     assert "bs:" not in found.bleu_signature
 
 
-def test_three_sentences_cannot_tell_whatever_a_test_says(tmp_path: Path) -> None:
+def test_compare_three_sentences_cannot_tell(tmp_path: Path) -> None:
     reference = file_of(tmp_path / "r", ["the dog runs at home", "the cat runs at home", "the man runs at home"])
     worse = file_of(tmp_path / "worse", ["the dog runs", "x", "y"])
     (comparison,) = compare([reference, worse], Terms(references=Path(reference)))
@@ -195,7 +197,9 @@ def test_three_sentences_cannot_tell_whatever_a_test_says(tmp_path: Path) -> Non
     assert said.count("(p = 0.250)") == 2
 
 
-def test_names_and_texts_that_do_not_fit(terms: Terms, tiny: Run, tmp_path: Path, references: list[str]) -> None:
+def test_compare_names_and_texts_that_do_not_fit_are_one_line(
+    terms: Terms, tiny: Run, tmp_path: Path, references: list[str]
+) -> None:
     reference, short = file_of(tmp_path / "reference", references), file_of(tmp_path / "short", ["one"])
     empty = file_of(tmp_path / "empty", [])
     reversed_run = altered(tiny, tmp_path / "reversed", source="en", target="de")

@@ -32,7 +32,7 @@ REFERENCE = "The old Bado sleeps at home."
 PAIR = FilePair(source=Path("a"), target=Path("b"))
 
 
-def test_a_reference_keeps_the_words_that_the_vocabulary_lacks(translator: Translator) -> None:
+def test_judge_keeps_words_of_the_reference_that_the_vocabulary_lacks(translator: Translator) -> None:
     assert UNK in translator.run.codecs.target.encode(REFERENCE).ids
     judged = judge(translator, ParallelText("mine", [SOURCE], [REFERENCE]))
     assert "<unk>" in judged.translations[0].tokens
@@ -40,7 +40,7 @@ def test_a_reference_keeps_the_words_that_the_vocabulary_lacks(translator: Trans
     assert judged.result.bleu_tokens < judged.result.bleu  # rebuilt from ids, the reference would hold <unk> too
 
 
-def test_a_cased_run_can_be_scored_without_case(translator: Translator) -> None:
+def test_judge_cased_run_may_be_scored_without_case(translator: Translator) -> None:
     config, codecs = translator.run.config, translator.run.codecs
     assert isinstance(codecs.target, WordCodec)
     run = replace(
@@ -59,7 +59,7 @@ def test_a_cased_run_can_be_scored_without_case(translator: Translator) -> None:
     assert [each.chrf_signature.count("case:lc") for each in (*found, own)] == [0, 1, 0]
 
 
-def test_a_sentence_too_long_is_left_out_of_the_loss_and_cut_to_be_translated(
+def test_judge_sentence_too_long_is_left_out_of_the_loss_and_cut(
     translator: Translator, caplog: pytest.LogCaptureFixture
 ) -> None:
     alone = judge(translator, ParallelText("mine", [SOURCE], [REFERENCE]))
@@ -74,7 +74,7 @@ def test_a_sentence_too_long_is_left_out_of_the_loss_and_cut_to_be_translated(
         judge(translator, ParallelText("mine", ["Hund " * 15], ["dog"]))
 
 
-def test_pairs_of_blank_lines_are_not_judged(translator: Translator) -> None:
+def test_judge_leaves_pairs_of_blank_lines_out(translator: Translator) -> None:
     alone = judge(translator, ParallelText("mine", [SOURCE], [REFERENCE])).result
     with_blanks = judge(translator, ParallelText("mine", ["", SOURCE, " "], ["", REFERENCE, "\t"])).result
     assert replace(with_blanks, seconds=alone.seconds) == alone
@@ -83,7 +83,7 @@ def test_pairs_of_blank_lines_are_not_judged(translator: Translator) -> None:
 
 
 @pytest.mark.parametrize("as_files", [False, True])
-def test_each_text_is_tokenised_once(
+def test_evaluate_tokenises_each_text_once(
     project: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch, as_files: bool
 ) -> None:
     seen = Counter[str]()
@@ -101,7 +101,7 @@ def test_each_text_is_tokenised_once(
     assert seen == Counter(lines)
 
 
-def test_a_dataset_without_test_sets_asks_for_a_split(corpus: Path, tmp_path: Path, tiny: Run) -> None:
+def test_evaluate_dataset_without_test_sets_asks_for_a_split(corpus: Path, tmp_path: Path, tiny: Run) -> None:
     config = load_config(corpus / "tiny.yaml")
     files = {name: pair for name, pair in (config.data.files or {}).items() if name != "test"}
     data = config.data.model_copy(update={"files": files, "fingerprint": None})
@@ -114,7 +114,7 @@ def test_a_dataset_without_test_sets_asks_for_a_split(corpus: Path, tmp_path: Pa
     assert [each.result.split for each in evaluate(run, splits=["valid"], data_dir=tmp_path / "data")] == ["valid"]
 
 
-def test_files_that_cannot_be_judged(project: Path, tmp_path: Path) -> None:
+def test_evaluate_files_that_cannot_be_judged_are_one_line(project: Path, tmp_path: Path) -> None:
     for sources, references, message in (
         ("", "", "empty; name a file with one sentence per line"),
         ("a\nb\n", "a\n", "has 2 lines, .* has 1; line n must"),
@@ -129,7 +129,7 @@ def words(n: int) -> str:
     return " ".join(["wort"] * n)
 
 
-def test_each_length_is_in_one_group_and_groups_without_sentences_are_left_out() -> None:
+def test_bleu_by_source_length_has_each_length_in_one_group() -> None:
     sources = [words(n) for n in (51, 10, 0, 11, 15, 31, 50, 400)]
     found = bleu_by_source_length(sources, [REFERENCE] * 8, [REFERENCE] * 8, DataConfig())
     groups = [(each.shortest, each.longest, each.sentences) for each in found]
@@ -138,7 +138,7 @@ def test_each_length_is_in_one_group_and_groups_without_sentences_are_left_out()
 
 
 @pytest.mark.parametrize(("lowercase", "language", "tokenizer"), [(True, "en", "13a"), (False, "zh", "zh")])
-def test_a_groups_score_is_sacrebleus_of_its_sentences(lowercase: bool, language: str, tokenizer: str) -> None:
+def test_bleu_by_source_length_is_sacrebleus_of_its_sentences(lowercase: bool, language: str, tokenizer: str) -> None:
     texts = ["the old Bado sleeps at the beach.", "the young Bado sleeps at home.", "no"]
     data = DataConfig(corpus="files", files={"train": PAIR, "valid": PAIR}, target=language, lowercase=lowercase)
     found = bleu_by_source_length([words(3), words(4), words(12)], texts, [REFERENCE] * 3, data)
@@ -150,5 +150,5 @@ def test_a_groups_score_is_sacrebleus_of_its_sentences(lowercase: bool, language
     ("line", "language", "length"),
     [("  a  b ", "de", 2), ("两只 狗。", "zh", 4), ("", "ja", 0), ("개가 잔다.", "ko", 2)],
 )
-def test_a_length_is_in_words_or_without_spaces_in_characters(line: str, language: str, length: int) -> None:
+def test_source_length_is_in_words_or_in_characters(line: str, language: str, length: int) -> None:
     assert source_length(line, language) == length

@@ -38,7 +38,7 @@ def one_by_one(translator: Translator, split: EncodedSplit, rows: Sequence[int])
 
 
 @pytest.mark.parametrize("positions", [1, 100, 2048])
-def test_losses_equal_a_plain_loop_over_sentences(
+def test_corpus_losses_equal_a_plain_loop(
     translator: Translator, split: EncodedSplit, monkeypatch: pytest.MonkeyPatch, positions: int
 ) -> None:
     monkeypatch.setattr(module, "LOSS_POSITIONS", positions)
@@ -57,7 +57,7 @@ def test_losses_equal_a_plain_loop_over_sentences(
     assert (losses.loss_batch_mean == losses.loss) == (len(batches) == 1)
 
 
-def test_the_losses_of_an_ensemble_are_those_of_its_mean_probability(
+def test_sentence_losses_of_an_ensemble_are_of_its_mean_probability(
     translator: Translator, tiny: Run, split: EncodedSplit
 ) -> None:
     models, rows = [translator.model, tiny.new_model().eval()], np.array([150, 3, 77])

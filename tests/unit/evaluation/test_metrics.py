@@ -11,7 +11,7 @@ from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens, sco
 REFERENCE = "The old Bado sleeps at home."
 
 
-def test_an_unknown_word_is_no_hit_for_an_unknown_word() -> None:
+def test_score_text_unknown_word_is_no_hit_for_an_unknown_word() -> None:
     kept = "the old <unk> sleeps at home."
     bleu, chrf = score_text([kept], [REFERENCE], language="en", lowercase=True)
     assert bleu.score == sacrebleu.corpus_bleu([kept], [[REFERENCE]], lowercase=True).score < 60
@@ -31,13 +31,13 @@ def test_bleu_of_tokens_takes_tokens_as_they_are() -> None:
     ("tokeniser", "languages"),
     [("tok:zh", "zh yue"), ("tok:char", "ja ko th lo km my bo dz"), ("tok:13a", "en de ar he")],
 )
-def test_languages_without_spaces_have_a_tokeniser_of_their_own(tokeniser: str, languages: str) -> None:
+def test_score_text_of_languages_without_spaces_has_their_tokeniser(tokeniser: str, languages: str) -> None:
     for language in languages.split():
         bleu, _ = score_text(["the"], [REFERENCE], language=language, lowercase=True)
         assert tokeniser in bleu.signature.split("|")
 
 
-def test_intervals_are_sacrebleus_and_leave_the_score_as_it_is() -> None:
+def test_score_text_intervals_are_sacrebleus() -> None:
     texts, references = (
         [f"the {word} bado sleeps at home." for word in ("old", "young", "big", "small")],
         [REFERENCE] * 4,
@@ -54,14 +54,16 @@ def test_intervals_are_sacrebleus_and_leave_the_score_as_it_is() -> None:
         assert {"bs:1000", "seed:12345"} <= set(ours.signature.split("|"))
 
 
-def test_resamples_without_one_right_character_have_an_interval() -> None:
+def test_score_text_without_one_right_character_has_an_interval() -> None:
     _, chrf = score_text(["dog", "x"], ["dog", "man"], language="en", lowercase=True)
     assert chrf.interval is not None
     assert 0 < chrf.interval.mean < 100
     assert chrf.interval.half_width == 50  # some resamples have only the first sentence, some only the second
 
 
-def test_a_very_large_text_has_no_interval(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_score_text_of_a_very_large_text_has_no_interval(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(metrics, "MOST_FOR_INTERVALS", 0)
     bleu, chrf = score_text([REFERENCE], [REFERENCE], language="en", lowercase=True)
     assert (bleu.interval, chrf.interval) == (None, None)

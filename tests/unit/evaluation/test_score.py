@@ -20,7 +20,7 @@ def sides(corpus: Path, split: str = "test") -> tuple[list[str], list[str]]:
     return source, target
 
 
-def test_the_lines_of_a_split_add_up_to_its_loss(
+def test_score_files_lines_add_up_to_the_loss_of_the_split(
     translator: Translator,
     project: Path,
     corpus: Path,
@@ -40,7 +40,7 @@ def test_the_lines_of_a_split_add_up_to_its_loss(
     assert total == f"{corpus / 'test.en'}: 30 lines, {tokens} tokens, perplexity {judged.result.ppl:.3f}"
 
 
-def test_blank_lines_are_scored_only_where_the_other_side_has_words(
+def test_score_pairs_of_blank_lines_count_where_the_other_side_has_words(
     translator: Translator, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     both, no_target, no_source = score_pairs(translator, [(" ", ""), ("Der Hund", "  "), ("", "The dog")])
@@ -54,7 +54,7 @@ def test_blank_lines_are_scored_only_where_the_other_side_has_words(
     assert caplog.messages == []  # no perplexity
 
 
-def test_a_line_too_long_is_named_with_its_file(
+def test_score_files_line_too_long_is_named_with_its_file(
     translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CHUNK", 2)

@@ -59,7 +59,7 @@ def sacrebleu(folder: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_the_bootstrap_equals_sacrebleus_command_line(tested: tuple[PairedTests, PairedTests], folder: Path) -> None:
+def test_paired_tests_bootstrap_equals_sacrebleu(tested: tuple[PairedTests, PairedTests], folder: Path) -> None:
     # as text, because sacreBLEU 2.6 cannot print its intervals of chrF as JSON
     printed = sacrebleu(folder, "-m", "bleu", "chrf", "--paired-bs", "--paired-bs-n", "1000", "-f", "text", "-w", "9")
     printed_scores = re.findall(r"(\d+\.\d{9}) \((\d+\.\d{9}) ± (\d+\.\d{9})\)", printed)
@@ -71,9 +71,7 @@ def test_the_bootstrap_equals_sacrebleus_command_line(tested: tuple[PairedTests,
     assert len(p_values) == 4
 
 
-def test_approximate_randomisation_equals_sacrebleus_command_line(
-    tested: tuple[PairedTests, PairedTests], folder: Path
-) -> None:
+def test_paired_tests_randomisation_equals_sacrebleu(tested: tuple[PairedTests, PairedTests], folder: Path) -> None:
     printed = json.loads(
         sacrebleu(folder, "-m", "bleu", "chrf", "--paired-ar", "--paired-ar-n", str(SHUFFLES), "-f", "json")
     )
@@ -83,7 +81,9 @@ def test_approximate_randomisation_equals_sacrebleus_command_line(
         assert theirs[1][1] > 0.05 > theirs[2][1]
 
 
-def test_a_system_beside_itself_has_no_p(texts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paired_tests_of_a_system_beside_itself_have_no_p(
+    texts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(statistics, "SHUFFLES", SHUFFLES)
     capitals = [line.upper() for line in texts["a"]]
     few = [lines[:5] for lines in (texts["a"], texts["a"], capitals, texts["reference"])]
@@ -96,7 +96,7 @@ def test_a_system_beside_itself_has_no_p(texts: dict[str, list[str]], monkeypatc
     assert welch([3.0, 3.0], [1.0, 1.0]) == RecipeDifference(2.0, None, None)
 
 
-def test_the_signatures_say_what_was_drawn_and_a_large_text_is_said_to_take_memory(
+def test_paired_tests_signatures_say_what_was_drawn(
     texts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(statistics, "MOST_FOR_INTERVALS", 59)
@@ -159,7 +159,7 @@ def said(bleu: tuple[float, float | None], chrf: tuple[float, float | None]) -> 
         ((0.0, None), (0.0, None), "B and A have equal scores: 1,000 sentences show no difference at all"),
     ],
 )
-def test_the_verdict_says_who_is_better_or_that_nobody_can_tell(
+def test_verdicts_say_who_is_better_or_that_nobody_can_tell(
     bleu: tuple[float, float | None], chrf: tuple[float, float | None], expected: str
 ) -> None:
     assert said(bleu, chrf) == expected
@@ -176,11 +176,11 @@ def test_the_verdict_says_who_is_better_or_that_nobody_can_tell(
         ([0.0124, 0.049, 0.016, 0.024], [True, True, True, True]),
     ],
 )
-def test_both_metrics_and_all_systems_share_the_level(p_values: list[float | None], sure: list[bool]) -> None:
+def test_surely_shares_the_level_among_metrics_and_systems(p_values: list[float | None], sure: list[bool]) -> None:
     assert surely(p_values) == sure
 
 
-def test_a_further_system_makes_the_verdict_on_the_others_more_careful() -> None:
+def test_verdicts_are_more_careful_with_a_further_system() -> None:
     close, far = Difference(1.0, 0.02, 0.02), Difference(0.1, 0.5, 0.5)
     (alone,) = verdicts(["A", "B"], [close], [close], judges=["runs"])
     first, second = verdicts(["A", "B", "C"], [close, far], [close, far], judges=["runs", "runs"])

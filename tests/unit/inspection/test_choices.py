@@ -27,7 +27,7 @@ def choices(translator: Translator, forced: Sequence[int] = ()) -> Choices:
     return Choices(translation, *decoder_choices(translator, translation))
 
 
-def test_greedy_search_writes_the_likeliest_candidate_to_the_end(translator: Translator) -> None:
+def test_decoder_choices_of_greedy_search_are_the_likeliest(translator: Translator) -> None:
     found = choices(translator)
     (plain,) = translator.translations([SENTENCE])
     assert found.translation.text == plain.text
@@ -38,7 +38,7 @@ def test_greedy_search_writes_the_likeliest_candidate_to_the_end(translator: Tra
     assert found.attention.shape == (len(found.steps), len(plain.source_tokens) + 2)
 
 
-def test_another_choice_stays_and_the_rest_is_translated_from_there(translator: Translator) -> None:
+def test_translate_from_another_choice_keeps_it_and_goes_on(translator: Translator) -> None:
     first = choices(translator)
     other = first.steps[2].candidates[1]
     forced = (*first.translation.ids[:2], other.id)
@@ -51,7 +51,7 @@ def test_another_choice_stays_and_the_rest_is_translated_from_there(translator: 
 
 
 @pytest.mark.parametrize("is_beam", [False, True])
-def test_the_end_can_be_chosen(translator: Translator, is_beam: bool) -> None:
+def test_translate_from_the_end_ends_there(translator: Translator, is_beam: bool) -> None:
     ids = choices(translator).translation.ids[:2]
     searching = translator.with_options(beam_size=3) if is_beam else translator
     found = choices(searching, [*ids, EOS])
@@ -59,7 +59,7 @@ def test_the_end_can_be_chosen(translator: Translator, is_beam: bool) -> None:
     assert found.translation.ids == ids
 
 
-def test_a_translation_that_reached_its_limit_has_no_end(translator: Translator) -> None:
+def test_translate_from_up_to_the_limit_has_no_end(translator: Translator) -> None:
     (id_, *_) = choices(translator).translation.ids
     limited = translator.with_options(max_tokens=3)
     for forced in ([id_] * 3, [id_] * 3 + [EOS]):
@@ -67,7 +67,7 @@ def test_a_translation_that_reached_its_limit_has_no_end(translator: Translator)
         assert [step.written.id for step in found.steps] == [id_] * 3
 
 
-def test_subwords_can_be_forced(by_subwords: Translator) -> None:
+def test_translate_from_subwords(by_subwords: Translator) -> None:
     first = choices(by_subwords)
     id_ = first.steps[0].candidates[5].id
     found = choices(by_subwords, (id_,))
@@ -88,7 +88,7 @@ def test_subwords_can_be_forced(by_subwords: Translator) -> None:
         (SENTENCE, [4] * 15, "15 tokens are forced, but the translation may have 14; force fewer"),
     ],
 )
-def test_what_cannot_be_translated_so_is_refused(
+def test_translate_from_what_cannot_be_written_is_refused(
     translator: Translator, sentence: str, forced: list[int], error: str
 ) -> None:
     with pytest.raises(DataError) as raised:
@@ -103,7 +103,7 @@ def forward(translator: Translator, source: list[int], written: list[int]) -> to
     return logits[0].softmax(dim=1)
 
 
-def test_candidates_are_the_likeliest_tokens_of_each_step(translator: Translator) -> None:
+def test_decoder_choices_candidates_are_the_likeliest_of_each_step(translator: Translator) -> None:
     translation = translate_from(translator, SENTENCE)
     steps, attention = decoder_choices(translator, translation, n=3)
     written = [step.written.id for step in steps]
@@ -118,7 +118,7 @@ def test_candidates_are_the_likeliest_tokens_of_each_step(translator: Translator
     assert_close(attention.sum(dim=1), torch.ones(len(steps)))
 
 
-def test_a_small_vocabulary_has_fewer_candidates_and_never_padding(translator: Translator) -> None:
+def test_decoder_choices_of_a_small_vocabulary_has_fewer_and_no_padding(translator: Translator) -> None:
     (step, *_), _ = decoder_choices(translator, translate_from(translator, SENTENCE), n=1_000_000)
     size = len(translator.run.codecs.target)
     assert sorted(each.id for each in step.candidates) == [id_ for id_ in range(size) if id_ not in (PAD, SOS)]

@@ -32,7 +32,7 @@ def ids(numbers: list[int]) -> Tensor:
     return torch.tensor([numbers])
 
 
-def test_tokens_are_the_sentence_and_its_greedy_translation(translator: Translator, inspection: Inspection) -> None:
+def test_inspect_sentence_tokens_are_those_of_the_translation(translator: Translator, inspection: Inspection) -> None:
     (translation,) = translator.translations([SENTENCE])
     encoded = translator.run.codecs.source.encode(SENTENCE)
     words = encoded.tokens
@@ -45,9 +45,7 @@ def test_tokens_are_the_sentence_and_its_greedy_translation(translator: Translat
     assert translator.run.codecs.target.tokens(inspection.target_ids) == inspection.target_tokens
 
 
-def test_weights_scores_and_vectors_are_the_models_under_teacher_forcing(
-    translator: Translator, inspection: Inspection
-) -> None:
+def test_inspect_sentence_numbers_are_the_models(translator: Translator, inspection: Inspection) -> None:
     record = AttentionRecord()
     source = ids(inspection.source_ids)
     with torch.inference_mode():
@@ -68,7 +66,7 @@ def test_weights_scores_and_vectors_are_the_models_under_teacher_forcing(
         assert_close(inspection.without_positions, rows * math.sqrt(32))
 
 
-def test_a_word_that_occurs_again_is_the_same_vector_only_without_positions(inspection: Inspection) -> None:
+def test_repetitions_are_the_same_vector_only_without_positions(inspection: Inspection) -> None:
     repetitions = inspection.repetitions()
     assert [(each.token, each.positions) for each in repetitions] == [
         ("der", (1, 5)),
@@ -84,7 +82,7 @@ def test_a_word_that_occurs_again_is_the_same_vector_only_without_positions(insp
             assert cosine < 0.999
 
 
-def test_what_is_inspected_is_what_was_translated(translator: Translator) -> None:
+def test_inspect_translation_is_of_what_was_translated(translator: Translator) -> None:
     translator = translator.with_options(on_error="truncate", keep_unk=True, max_tokens=3)
     sentence = "Babo " * 15
     (translation,) = translator.translations([sentence])
@@ -138,7 +136,7 @@ def by_hand(words: list[str], divisor: float) -> tuple[list[list[float]], list[l
 
 
 @pytest.mark.parametrize(("is_scaled", "divisor"), [(True, math.sqrt(2)), (False, 1.0)])
-def test_attention_of_word_vectors_written_out(vectors: str, is_scaled: bool, divisor: float) -> None:
+def test_attend_over_words_equals_attention_written_out(vectors: str, is_scaled: bool, divisor: float) -> None:
     found = attend_over_words("the cat sat the", vectors, is_scaled=is_scaled)
     scores, weights, context = by_hand(["the", "cat", "sat", "the"], divisor)
     assert (found.words, found.positions, found.is_scaled) == (["the", "cat", "sat", "the"], [0, 1, 2, 3], is_scaled)
@@ -147,7 +145,7 @@ def test_attention_of_word_vectors_written_out(vectors: str, is_scaled: bool, di
     assert found.vectors.tolist() == [VECTORS[word] for word in found.words]
 
 
-def test_a_query_has_its_rows_alone(vectors: str) -> None:
+def test_attend_over_words_query_has_its_rows_alone(vectors: str) -> None:
     every = attend_over_words("the cat sat the", vectors)
     one = attend_over_words("the cat sat the", vectors, query="THE")
     assert (one.words, one.positions) == (every.words, [0, 3])
@@ -156,7 +154,9 @@ def test_a_query_has_its_rows_alone(vectors: str) -> None:
     assert torch.equal(one.vectors, every.vectors)
 
 
-def test_a_word_has_the_vector_of_its_spelling_else_of_another(vectors: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_attend_over_words_takes_a_words_spelling_or_else_another(
+    vectors: str, caplog: pytest.LogCaptureFixture
+) -> None:
     found = attend_over_words("The\tCat cat, mat dog cat dog", vectors)
     assert found.words == ["The", "Cat", "mat", "cat"]
     assert found.vectors.tolist() == [VECTORS[word] for word in ("the", "Cat", "MAT", "cat")]
@@ -164,7 +164,7 @@ def test_a_word_has_the_vector_of_its_spelling_else_of_another(vectors: str, cap
     assert caplog.messages == [f"{vectors}: no vector for cat,, dog; left out"]
 
 
-def test_word_vectors_that_cannot_be_looked_into(vectors: str) -> None:
+def test_attend_over_words_that_have_no_vector_is_an_error(vectors: str) -> None:
     with pytest.raises(DataError, match="the sentence has no letter"):
         attend_over_words(" \n", vectors)
     with pytest.raises(DataError, match=r"some\.vec: no vector for any word of the sentence"):

@@ -42,7 +42,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     return figures
 
 
-def test_loss_perplexity_and_rate_are_drawn_and_the_best_is_marked(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_draw_curves_shows_loss_perplexity_rate_and_the_best(tmp_path: Path, drawn: list[Figure]) -> None:
     draw_curves({"mine": history(3.0, 1.0, 2.0)}, tmp_path / "curves.png")
     loss, perplexity, rate = drawn[0].axes
     lines = {line.get_linestyle(): heights(line) for line in loss.lines}
@@ -56,7 +56,7 @@ def test_loss_perplexity_and_rate_are_drawn_and_the_best_is_marked(tmp_path: Pat
     assert drawn[0].bbox.height > 300
 
 
-def test_several_validations_in_an_epoch_are_drawn_by_step(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_draw_curves_of_several_validations_in_an_epoch_goes_by_step(tmp_path: Path, drawn: list[Figure]) -> None:
     one, other = history(3.0, 1.0, 2.0), history(2.0)
     for step, entry in zip((500, 1000, 1500), one, strict=True):
         entry.update(epoch=1, step=step)
@@ -66,7 +66,7 @@ def test_several_validations_in_an_epoch_are_drawn_by_step(tmp_path: Path, drawn
     assert drawn[0].legends[0].get_texts()[0].get_text() == "mine: 1 at step 1,000"
 
 
-def test_several_runs_lie_over_each_other_in_looks_of_their_own(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_draw_curves_of_several_runs_gives_each_its_look(tmp_path: Path, drawn: list[Figure]) -> None:
     names = ("runs/a\x1b[31m", "runs/\udcff", "runs/$x", "runs/\u200f", *map(str, range(5)))
     draw_curves({name: history(3.0 - index / 9, 2.0) for index, name in enumerate(names)}, tmp_path / "curves.png")
     looks = [(line.get_color(), line.get_marker()) for line in drawn[0].axes[1].lines[::2]]  # without rings
@@ -80,9 +80,7 @@ def test_several_runs_lie_over_each_other_in_looks_of_their_own(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("losses", [[3.0], [15.0, 8.0, 3.0], [2.0] * 200], ids=str)
-def test_ticks_are_whole_epochs_and_apart_from_each_other(
-    tmp_path: Path, drawn: list[Figure], losses: list[float]
-) -> None:
+def test_draw_curves_ticks_are_whole_epochs_and_apart(tmp_path: Path, drawn: list[Figure], losses: list[float]) -> None:
     draw_curves({"mine": history(*losses)}, tmp_path / "curves.png")
     for axes in drawn[0].axes:
         ticks = axes.get_xticks()
@@ -96,7 +94,7 @@ def test_ticks_are_whole_epochs_and_apart_from_each_other(
 
 
 @pytest.mark.parametrize("name", ["x.jpg", "x", ".png", "x.png.gz"])
-def test_another_name_is_refused(tmp_path: Path, name: str) -> None:
+def test_draw_curves_refuses_another_name(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match=r"not the name of a picture .* end in \.svg, \.pdf or \.png"):
         draw_curves({"mine": history(1.0)}, tmp_path / name)
 
@@ -128,7 +126,7 @@ def inspection() -> Inspection:
     )
 
 
-def test_each_head_is_a_heat_map_with_its_tokens_and_one_colour_scale(
+def test_draw_inspection_heads_are_heat_maps_of_one_colour_scale(
     inspection: Inspection, tmp_path: Path, drawn: list[Figure]
 ) -> None:
     draw_inspection(inspection, inspection.maps(["encoder", "cross"], layer=1), tmp_path / "inspect.png")
@@ -154,7 +152,7 @@ def test_each_head_is_a_heat_map_with_its_tokens_and_one_colour_scale(
     ("name", "start", "times"),
     [("x.svg", b"<?xml", 2), ("x.pdf", b"%PDF", 2), ("x.PNG", b"\x89PNG", 1), ("/dev/stdout", b"\x89PNG", 1)],
 )
-def test_the_name_says_what_kind_of_picture(
+def test_draw_attention_name_says_the_kind_of_picture(
     inspection: Inspection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, start: bytes, times: int
 ) -> None:
     written: list[bytes] = []
@@ -165,7 +163,7 @@ def test_the_name_says_what_kind_of_picture(
     assert written[0] == written[-1]  # the same picture is the same bytes
 
 
-def test_vectors_are_arrows_and_repeated_words_share_a_colour(
+def test_draw_inspection_vectors_are_arrows_and_repeated_words_share_a_colour(
     inspection: Inspection, tmp_path: Path, drawn: list[Figure]
 ) -> None:
     maps = inspection.maps(["cross"], heads=[1])
@@ -194,7 +192,7 @@ def word_attention(words: list[str], positions: list[int], dimension: int = 6) -
     return WordAttention(words, [], positions, True, vectors, scores, weights, weights @ vectors)
 
 
-def test_words_are_a_heat_map_of_those_that_attend_and_all_in_the_plane(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_draw_words_is_a_heat_map_and_all_words_in_the_plane(tmp_path: Path, drawn: list[Figure]) -> None:
     positions = [0, 3]
     words = word_attention(WORDS, positions)
     draw_words(words, tmp_path / "words.png")
@@ -222,7 +220,9 @@ ODD = [
 ]
 
 
-def test_tokens_of_all_kinds_are_drawn(tmp_path: Path, drawn: list[Figure], caplog: pytest.LogCaptureFixture) -> None:
+def test_draw_words_of_all_kinds_of_tokens(
+    tmp_path: Path, drawn: list[Figure], caplog: pytest.LogCaptureFixture
+) -> None:
     tokens, labels = (list(each) for each in zip(*ODD, strict=True))
     draw_words(word_attention(tokens, [0, 5]), tmp_path / "words.png")
     heat_map, _, vectors = drawn[0].axes
@@ -233,7 +233,7 @@ def test_tokens_of_all_kinds_are_drawn(tmp_path: Path, drawn: list[Figure], capl
     assert "👨" in message
 
 
-def test_blocks_of_any_lengths_fill_the_page_and_labels_keep_apart(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_draw_words_fills_the_page_and_keeps_labels_apart(tmp_path: Path, drawn: list[Figure]) -> None:
     words = [f"word{index}" for index in range(27)]
     draw_words(word_attention(words, [0]), tmp_path / "words.png")
     draw_words(word_attention(["a", "b"], [0]), tmp_path / "words.png")

@@ -31,7 +31,7 @@ def xavier_bound(matrix: Tensor) -> float:
     return math.sqrt(6 / sum(matrix.shape))
 
 
-def test_every_matrix_fills_its_xavier_bound_and_each_of_q_k_v_its_own() -> None:
+def test_matrices_fill_their_xavier_bound_and_q_k_v_each_its_own() -> None:
     torch.manual_seed(0)
     model = make_model({"head_dim": 5}, vocabulary=40)
     matrices = {name: parameter for name, parameter in model.named_parameters() if parameter.ndim == 2}
@@ -42,7 +42,7 @@ def test_every_matrix_fills_its_xavier_bound_and_each_of_q_k_v_its_own() -> None
 
 
 @pytest.mark.parametrize("ties", ["none", "target+output", "all"])
-def test_normal_embeddings_have_the_papers_spread_and_a_zero_for_padding(ties: str) -> None:
+def test_embedding_init_normal_has_the_papers_spread_and_zero_padding(ties: str) -> None:
     torch.manual_seed(0)
     model = make_model({"embedding_init": "normal", "tie_embeddings": ties, "d_model": 64}, vocabulary=500)
     for embedding in (model.source_embedding, model.target_embedding):
@@ -53,7 +53,7 @@ def test_normal_embeddings_have_the_papers_spread_and_a_zero_for_padding(ties: s
     assert (model.output.weight.abs().max() < xavier_bound(model.output.weight)) == (ties == "none")
 
 
-def test_normal_embeddings_leave_all_other_draws_as_they_are() -> None:
+def test_embedding_init_normal_leaves_all_other_draws() -> None:
     models = []
     for drawn in ("xavier", "normal"):
         torch.manual_seed(0)
@@ -63,7 +63,7 @@ def test_normal_embeddings_leave_all_other_draws_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_model_that_is_to_be_loaded_draws_nothing(variant: dict[str, object]) -> None:
+def test_uninitialized_model_draws_nothing(variant: dict[str, object]) -> None:
     before = torch.get_rng_state()
     with Draws() as draws, UninitializedWeights():
         make_model(variant)
@@ -75,7 +75,7 @@ def test_a_model_that_is_to_be_loaded_draws_nothing(variant: dict[str, object]) 
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_once_loaded_it_is_the_model_that_was_saved(variant: dict[str, object]) -> None:
+def test_uninitialized_model_once_loaded_is_the_saved_one(variant: dict[str, object]) -> None:
     saved = make_model(variant)
     for parameter in saved.parameters():  # norms and biases too
         nn.init.normal_(parameter, std=0.3)

@@ -29,7 +29,7 @@ def loss_of_each_token(model: Transformer) -> list[list[float]]:
     ]
 
 
-def test_losses_are_those_of_each_real_token_row_after_row(model: Transformer) -> None:
+def test_token_losses_are_those_of_a_loop_over_real_tokens(model: Transformer) -> None:
     losses = token_losses(model, SOURCE, TARGET)
     expected = loss_of_each_token(model)
     assert [len(row) for row in expected] == LENGTHS
@@ -39,7 +39,7 @@ def test_losses_are_those_of_each_real_token_row_after_row(model: Transformer) -
     assert not losses.nll.requires_grad
 
 
-def test_label_smoothing_spreads_its_share_over_the_whole_vocabulary(model: Transformer) -> None:
+def test_label_smoothing_spreads_its_share_over_the_vocabulary(model: Transformer) -> None:
     """(1-ε)·(-log p of the label) + ε·(the mean of -log p over the vocabulary), for every real token."""
     log_p = model(SOURCE, TARGET[:, :-1]).log_softmax(dim=-1)[TARGET[:, 1:] != PAD]
     labels = TARGET[:, 1:][TARGET[:, 1:] != PAD]
@@ -47,14 +47,14 @@ def test_label_smoothing_spreads_its_share_over_the_whole_vocabulary(model: Tran
     torch.testing.assert_close(token_losses(model, SOURCE, TARGET, label_smoothing=0.1).objective, by_hand)
 
 
-def test_sums_by_row_are_those_of_a_loop(model: Transformer) -> None:
+def test_sum_by_row_equals_a_loop(model: Transformer) -> None:
     sums, counts = sum_by_row(token_losses(model, SOURCE, TARGET).nll, TARGET, PAD)
     assert sums.dtype == torch.float64
     assert sums.tolist() == pytest.approx([sum(row) for row in loss_of_each_token(model)], abs=1e-5)
     assert counts.tolist() == LENGTHS
 
 
-def test_a_row_without_tokens_sums_to_zero() -> None:
+def test_sum_by_row_of_a_row_without_tokens_is_zero() -> None:
     sums, counts = sum_by_row(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([[2, 5], [2, PAD], [2, 5], [2, 3]]), PAD)
     assert sums.tolist() == [1.0, 0.0, 2.0, 4.0]
     assert counts.tolist() == [1, 0, 1, 1]

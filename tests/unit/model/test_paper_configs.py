@@ -23,7 +23,7 @@ def load(name: str) -> Config:
     ("name", "layers", "d_model", "d_ff", "heads", "dropout", "label_smoothing"),
     [("paper-base", 6, 512, 2048, 8, 0.1, 0.1), ("paper-big", 6, 1024, 4096, 16, 0.3, 0.1)],
 )
-def test_the_shapes_are_those_of_table_3(
+def test_paper_configs_have_the_shapes_of_table_3(
     name: str, layers: int, d_model: int, d_ff: int, heads: int, dropout: float, label_smoothing: float
 ) -> None:
     config = load(name)
@@ -36,7 +36,7 @@ def test_the_shapes_are_those_of_table_3(
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_the_parts_are_those_of_section_3(name: str) -> None:
+def test_paper_configs_have_the_parts_of_section_3(name: str) -> None:
     model = load(name).model
     assert (model.norm, model.final_norm, model.activation) == ("post", False, "relu")
     assert (model.positions, model.scale_embeddings, model.tie_embeddings) == ("sinusoidal", True, "all")
@@ -44,7 +44,7 @@ def test_the_parts_are_those_of_section_3(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "fewest", "most"), [("paper-base", 63e6, 65e6), ("paper-big", 210e6, 215e6)])
-def test_the_papers_models_have_the_papers_size(name: str, fewest: float, most: float) -> None:
+def test_paper_configs_have_the_papers_number_of_parameters(name: str, fewest: float, most: float) -> None:
     """Table 3 says 65 and 213 million."""
     with torch.device("meta"):
         model = Transformer(load(name).model, source_vocabulary=VOCABULARY, target_vocabulary=VOCABULARY, pad_id=1)
@@ -53,7 +53,7 @@ def test_the_papers_models_have_the_papers_size(name: str, fewest: float, most: 
 
 @pytest.mark.parametrize("name", BOTH)
 @pytest.mark.parametrize("step", [1, 4000, 100_000])
-def test_the_learning_rate_is_equation_3(name: str, step: int) -> None:
+def test_paper_configs_learning_rate_is_equation_3(name: str, step: int) -> None:
     config = load(name)
     equation_3 = config.model.d_model**-0.5 * min(step**-0.5, step * 4000**-1.5)
     assert learning_rate(config.training, step, 0.5) == pytest.approx(equation_3, rel=1e-5)
@@ -61,7 +61,7 @@ def test_the_learning_rate_is_equation_3(name: str, step: int) -> None:
 
 
 @pytest.mark.parametrize("name", BOTH)
-def test_training_is_that_of_section_5(name: str) -> None:
+def test_paper_configs_train_as_section_5_says(name: str) -> None:
     training = load(name).training
     assert training.end == ("steps", {"paper-base": 100_000, "paper-big": 300_000}[name])
     seconds = {"paper-base": 0.4, "paper-big": 1.0}[name]  # of a step

@@ -33,19 +33,19 @@ def learned(max_length: int) -> LearnedPositions:
 
 
 @pytest.mark.parametrize("positions", [SinusoidalPositions(frequencies(8)), learned(20)], ids=["sinusoidal", "learned"])
-def test_each_position_has_a_vector_of_its_own(positions: SinusoidalPositions | LearnedPositions) -> None:
+def test_positions_have_a_vector_each(positions: SinusoidalPositions | LearnedPositions) -> None:
     table = positions(torch.arange(20))
     assert table.shape == (20, 8)
     assert positions(torch.tensor([[5, 7], [6, 5]])).equal(table[[5, 7, 6, 5]].view(2, 2, 8))
     assert table.unique(dim=0).shape == (20, 8)
 
 
-def test_learned_positions_end() -> None:
+def test_learned_positions_beyond_the_last_raise_index_error() -> None:
     positions = learned(5)
     assert positions(torch.tensor([2, 3, 4])).shape == (3, 8)
     with pytest.raises(IndexError):
         positions(torch.tensor([3, 4, 5]))
 
 
-def test_sinusoidal_positions_are_not_part_of_a_checkpoint() -> None:
+def test_sinusoidal_positions_are_not_in_a_checkpoint() -> None:
     assert not SinusoidalPositions(frequencies(8)).state_dict()

@@ -18,7 +18,7 @@ CHOICES = {**choices(), "head_dim": [None, 6]}
 SHAPE = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 3, "d_ff": 5, "max_length": 7}
 
 
-def test_it_is_as_large_as_it_is_counted() -> None:
+def test_count_by_part_equals_the_model_that_is_built() -> None:
     pairs = ((keys, values) for keys in combinations(CHOICES, 2) for values in product(*[CHOICES[key] for key in keys]))
     for keys, values in pairs:
         config = ModelConfig.model_validate({**SHAPE, **dict(zip(keys, values, strict=True))})
@@ -74,7 +74,7 @@ def test_it_is_as_large_as_it_is_counted() -> None:
     ],
     ids=["layers", "frozen", "muon", "gradients", "positions", "loaded", "gpu"],
 )  # fmt: skip
-def test_what_does_not_fit_is_refused_with_both_numbers(
+def test_refuse_without_room_says_both_numbers(
     monkeypatch: pytest.MonkeyPatch, shape: dict[str, int], arguments: dict[str, Any], message: str
 ) -> None:
     monkeypatch.setattr(size, "free_memory", lambda device: 10**9)
@@ -83,13 +83,11 @@ def test_what_does_not_fit_is_refused_with_both_numbers(
     assert message in str(refused.value)
 
 
-def test_what_fits_or_cannot_be_known_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("spare", [0, None])
+def test_refuse_without_room_lets_pass_what_fits_or_cannot_be_known(
+    monkeypatch: pytest.MonkeyPatch, spare: int | None
+) -> None:
     config = ModelConfig.model_validate(SHAPE)
     need = sum(count_by_part(config, 13, 11).values()) * 16
-    for free in (need, None):
-        monkeypatch.setattr(size, "free_memory", lambda device, free=free: free)
-        refuse_without_room(config, (13, 11), frozen=())
-    monkeypatch.setattr(size, "free_memory", lambda device: need - 1)
-    refuse_without_room(config, (13, 11))
-    with pytest.raises(MemoryShortage):
-        refuse_without_room(config, (13, 11), frozen=())
+    monkeypatch.setattr(size, "free_memory", lambda device: None if spare is None else need + spare)
+    refuse_without_room(config, (13, 11), frozen=())

@@ -37,7 +37,7 @@ def size(config: ModelConfig, source_vocabulary: int, target_vocabulary: int) ->
     return count_parameters(model)
 
 
-def test_the_default_model_has_9_million_parameters() -> None:
+def test_default_model_has_9_million_parameters() -> None:
     d, d_ff, layers, source, target = 256, 512, 3, 7853, 5893
     attention = 4 * (d * d + d)
     feed_forward = (d * d_ff + d_ff) + (d_ff * d + d)
@@ -50,7 +50,7 @@ def test_the_default_model_has_9_million_parameters() -> None:
 
 
 @pytest.mark.parametrize("ties", TIES)
-def test_the_first_loss_is_that_of_a_guess(ties: str) -> None:
+def test_untrained_loss_is_that_of_a_guess(ties: str) -> None:
     vocabulary = 4000
     model = make_model(ModelConfig(num_encoder_layers=1, num_decoder_layers=1), vocabulary, tie_embeddings=ties)
     source, target = torch.randint(4, vocabulary, (2, 8, 12)).unbind()
@@ -59,7 +59,7 @@ def test_the_first_loss_is_that_of_a_guess(ties: str) -> None:
 
 
 @pytest.mark.parametrize("ties", TIES)
-def test_tied_weights_are_one_tensor(ties: str) -> None:
+def test_tied_embeddings_are_one_tensor(ties: str) -> None:
     model = make_model(tie_embeddings=ties)
     matrices = [model.output.weight, model.target_embedding.tokens.weight, model.source_embedding.tokens.weight]
     n_tied = {"none": 1, "target+output": 2, "all": 3}[ties]
@@ -102,7 +102,7 @@ def test_without_a_start_token_all_probability_is_that_of_words_and_the_end() ->
 
 
 @pytest.mark.parametrize(("scaled", "scale"), [(True, 4.0), (False, 1.0)])
-def test_token_vectors_are_scaled_or_not_and_position_vectors_never(scaled: bool, scale: float) -> None:
+def test_scale_embeddings_scales_tokens_and_never_positions(scaled: bool, scale: float) -> None:
     embedding = make_model(scale_embeddings=scaled).source_embedding
     expected = embedding.tokens.weight[SOURCE] * scale + embedding.positions(torch.arange(5))
     torch.testing.assert_close(embedding(SOURCE), expected)
@@ -110,9 +110,7 @@ def test_token_vectors_are_scaled_or_not_and_position_vectors_never(scaled: bool
 
 @pytest.mark.parametrize("dropout_class", [nn.Dropout, FastDropout])
 @pytest.mark.parametrize(("own", "rate"), [(None, 0.1), (0.3, 0.3), (0.0, 0.0)])
-def test_dropout_acts_where_the_paper_and_the_tutorials_have_it(
-    own: float | None, rate: float, dropout_class: type[nn.Dropout]
-) -> None:
+def test_dropout_acts_where_the_paper_has_it(own: float | None, rate: float, dropout_class: type[nn.Dropout]) -> None:
     config = SMALL.model_copy(update={"dropout": 0.1, "attention_dropout": own, "feed_forward_dropout": own})
     model = Transformer(config, source_vocabulary=12, target_vocabulary=12, pad_id=PAD)
     if dropout_class is FastDropout:
@@ -141,7 +139,7 @@ def recorded() -> tuple[AttentionRecord, Tensor]:
     return record, model.output(model.decode(TARGET, encoded, SOURCE, record))
 
 
-def test_recording_changes_nothing() -> None:
+def test_attention_record_changes_nothing() -> None:
     assert recorded()[1].equal(make_model().eval()(SOURCE, TARGET))
 
 
@@ -149,7 +147,7 @@ def test_recording_changes_nothing() -> None:
     ("kind", "queries", "keys", "future"),
     [("encoder_self", SOURCE, SOURCE, 5), ("decoder_self", TARGET, TARGET, 0), ("cross", TARGET, SOURCE, 5)],
 )
-def test_recorded_attention_is_shared_out_among_real_positions_so_far(
+def test_attention_record_sums_to_1_over_real_positions_so_far(
     kind: str, queries: Tensor, keys: Tensor, future: int
 ) -> None:
     layers = getattr(recorded()[0], kind)
@@ -163,7 +161,7 @@ def test_recorded_attention_is_shared_out_among_real_positions_so_far(
         assert ((weights > 0.0) == may_attend[:, None]).all()
 
 
-def test_recorded_weights_are_those_before_dropout() -> None:
+def test_attention_record_holds_weights_before_dropout() -> None:
     model, record = make_model(dropout=0.5).train(), AttentionRecord()
     model.encode(SOURCE, record)
     for scores, weights in record.encoder_self:

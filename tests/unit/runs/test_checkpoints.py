@@ -1,6 +1,5 @@
 """What a run saves: what comes back bit for bit, what is kept on disk, and what is refused."""
 
-import errno
 import math
 import shutil
 from collections.abc import Callable
@@ -98,7 +97,7 @@ def cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize("tie_embeddings", ["none", "target+output", "all"])
-def test_training_goes_on_bit_for_bit(tmp_path: Path, tie_embeddings: str) -> None:
+def test_save_and_load_go_on_bit_for_bit(tmp_path: Path, tie_embeddings: str) -> None:
     run = make_run(tmp_path, tie_embeddings)
     before = trained(run)
     save(run, *before, TrainingState(step=2))
@@ -109,7 +108,7 @@ def test_training_goes_on_bit_for_bit(tmp_path: Path, tie_embeddings: str) -> No
     assert_identical(numbers(before), numbers(after))
 
 
-def test_what_is_loaded_is_a_copy_that_keeps_no_file_open(run: Run) -> None:
+def test_load_last_is_a_copy_that_keeps_no_file_open(run: Run) -> None:
     save_after(run, 2)
     expected, loaded = numbers(trained(run)), saved(run)
     for file in (run.folder / "checkpoints").rglob("*.safetensors"):
@@ -120,7 +119,7 @@ def test_what_is_loaded_is_a_copy_that_keeps_no_file_open(run: Run) -> None:
     assert not maps.exists() or str(run.folder) not in maps.read_text()  # NFS could not delete a mapped file
 
 
-def test_the_best_is_loaded_for_evaluation(run: Run) -> None:
+def test_load_named_best_is_the_best_in_evaluation_mode(run: Run) -> None:
     training = trained(run)
     save(run, *training, after(2, is_best=True))
     expected = {name: value.clone() for name, value in training[0].state_dict().items()}
@@ -139,13 +138,13 @@ def test_the_best_is_loaded_for_evaluation(run: Run) -> None:
         TrainingState(step=1, best_valid_loss=5e-324),
     ],
 )
-def test_the_state_comes_back_exactly(run: Run, state: TrainingState) -> None:
+def test_save_keeps_the_state_exactly(run: Run, state: TrainingState) -> None:
     training = trained(run)
     save(run, *training, state)
     assert load_last(run).state == load_state(run) == state
 
 
-def test_nothing_is_a_pickle(run: Run) -> None:
+def test_save_writes_no_pickle(run: Run) -> None:
     save_after(run, 2, best=2)
     suffixes = {path.suffix for path in run.folder.rglob("*") if path.is_file()}
     assert suffixes == {".json", ".jsonl", ".yaml", ".txt", ".safetensors", ""}
@@ -165,42 +164,13 @@ def test_nothing_is_a_pickle(run: Run) -> None:
         ([1, 2, 3], 3, ["step-0000003"]),
     ],
 )
-def test_only_the_last_and_the_best_are_kept(run: Run, steps: list[int], best: int, kept: list[str]) -> None:
+def test_save_keeps_only_the_last_and_the_best(run: Run, steps: list[int], best: int, kept: list[str]) -> None:
     save_after(run, *steps, best=best)
     assert checkpoints(run) == kept
     assert run.has_checkpoint("best") == bool(best)
 
 
-def test_what_a_kill_left_is_replaced(run: Run) -> None:
-    orphan = run.folder / "checkpoints" / "step-0000002"
-    orphan.mkdir(parents=True)
-    (orphan / "model.safetensors").write_text("of another attempt")
-    save_after(run, 2)
-    assert not (orphan / "model.safetensors").read_bytes().startswith(b"of another")
-    assert load_state(run).step == 2
-
-
-def test_an_old_checkpoint_that_cannot_be_deleted_is_a_warning_until_a_later_save_deletes_it(
-    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def busy(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENOTEMPTY, "Directory not empty", str(run.folder / "checkpoints/step-0000001"))
-
-    with monkeypatch.context() as patch:
-        patch.setattr("shutil.rmtree", busy)
-        save_after(run, 1, 2)
-    assert checkpoints(run) == ["step-0000001", "step-0000002"]
-    assert load_state(run).step == 2
-    (said,) = caplog.messages
-    assert said == (
-        f"{run.folder}/checkpoints/step-0000001 could not be deleted (Directory not empty); the next save tries again"
-    )
-    save_after(run, 3)
-    assert checkpoints(run) == ["step-0000003"]
-    assert caplog.messages == [said]
-
-
-def test_latest_stays_where_two_runs_take_turns_in_saving(run: Run) -> None:
+def test_latest_names_the_run_that_has_a_new_best(run: Run) -> None:
     runs_dir = run.folder.parent
     other = make_run(runs_dir / "second")
     for each, step in ((run, 1), (other, 1), (run, 2)):
@@ -210,7 +180,7 @@ def test_latest_stays_where_two_runs_take_turns_in_saving(run: Run) -> None:
     assert find_run(None, runs_dir) == run.folder
 
 
-def test_only_what_has_a_name_that_training_gives_is_deleted(run: Run) -> None:
+def test_save_deletes_only_names_that_training_gives(run: Run) -> None:
     mine = [
         "average-0000001.old",
         "validation-1",
@@ -235,7 +205,7 @@ def test_only_what_has_a_name_that_training_gives_is_deleted(run: Run) -> None:
     assert checkpoints(run) == sorted([*mine, "step-0000002"])
 
 
-def test_a_save_before_a_validation_says_so_and_makes_room_for_the_one_after_it(run: Run) -> None:
+def test_save_before_a_validation_is_replaced_by_the_one_after_it(run: Run) -> None:
     training = trained(run)
     save(run, *training, TrainingState(step=2, batch=5, running=RunningLoss(batches=1)))
     assert checkpoints(run) == ["step-0000002-unvalidated"]
@@ -244,18 +214,7 @@ def test_a_save_before_a_validation_says_so_and_makes_room_for_the_one_after_it(
     assert checkpoints(run) == [run.checkpoint("best").name] == ["step-0000002"]
 
 
-@pytest.mark.parametrize("tie_embeddings", ["none", "target+output", "all"])
-def test_the_same_weights_are_the_same_bytes(tmp_path: Path, tie_embeddings: str) -> None:
-    run = make_run(tmp_path, tie_embeddings)
-    training = trained(run)
-    found = set()
-    for number in range(1, 9):
-        save(run, *training, TrainingState(step=number))
-        found.add((run.checkpoint("last") / "model.safetensors").read_bytes())
-    assert len(found) == 1
-
-
-def test_a_run_that_was_moved_or_deleted_is_not_written_to_anew(run: Run) -> None:
+def test_save_to_a_run_that_was_moved_or_deleted_is_an_error(run: Run) -> None:
     training = trained(run)
     save(run, *training, TrainingState(step=1))
     gone = f"^{run.folder}: the run that is trained is not here any more, so nothing is saved; its last save is "
@@ -292,7 +251,7 @@ def open_best(run: Run) -> None:
         ("SHA256SUMS", Path.unlink, open_best, ": missing; restore it"),
     ],
 )
-def test_a_damaged_checkpoint_says_where(
+def test_checkpoint_damaged_says_where(
     run: Run, name: str, damage: Callable[[Path], Any], load: Callable[[Run], object], message: str
 ) -> None:
     save_after(run, 2, best=2)
@@ -303,9 +262,7 @@ def test_a_damaged_checkpoint_says_where(
     assert "\n" not in str(caught.value)
 
 
-def test_the_name_is_that_of_the_weights_though_best_moves_on_meanwhile(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_named_best_while_best_moves_on_names_what_it_loaded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     save_after(run, 1, best=1)
     load = module.load_weights
 

@@ -19,7 +19,7 @@ def kept(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "evaluations.jsonl").read_text("utf-8").split("\n")[:-1]]
 
 
-def test_every_judged_text_is_one_line_that_says_how_it_was_judged(workspace: Path, corpus: Path) -> None:
+def test_evaluations_get_a_line_for_every_judged_text(workspace: Path, corpus: Path) -> None:
     folder = workspace / "runs/tiny"
     (folder / "evaluations.jsonl").unlink(missing_ok=True)
     judged = list(evaluate(folder, splits=["valid", "test"], data_dir=workspace / "data"))
@@ -41,7 +41,7 @@ def test_every_judged_text_is_one_line_that_says_how_it_was_judged(workspace: Pa
         assert timedelta(0) <= age < timedelta(minutes=5)
 
 
-def test_a_run_that_cannot_be_written_to_is_judged_all_the_same(
+def test_append_result_to_a_run_that_cannot_be_written_is_a_warning(
     workspace: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = Run.open(workspace / "runs/tiny")
@@ -51,7 +51,7 @@ def test_a_run_that_cannot_be_written_to_is_judged_all_the_same(
     assert caplog.messages == [f"{run.folder / 'evaluations.jsonl'}: this result is not kept there: Is a directory"]
 
 
-def test_an_ensemble_is_kept_in_its_first_run(workspace: Path) -> None:
+def test_append_result_of_an_ensemble_goes_to_its_first_run(workspace: Path) -> None:
     run = Run.open(workspace / "runs/tiny")
     decoding = DecodingConfig(beam_size=4)
     append_result(
@@ -62,7 +62,7 @@ def test_an_ensemble_is_kept_in_its_first_run(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]\n", "{\n", '{"bleu": "high", "others": []}\n', "\ufffe\n", "null"])
-def test_what_is_no_evaluation_is_passed_over(tmp_path: Path, content: str) -> None:
+def test_last_result_passes_over_what_is_no_evaluation(tmp_path: Path, content: str) -> None:
     assert last_result(tmp_path) is None
     (tmp_path / "evaluations.jsonl").write_text(content, encoding="utf-8")
     assert last_result(tmp_path) is None

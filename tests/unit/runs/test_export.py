@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kinds import Tfm
+from kinds import Refused, Tfm
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import SubwordCodec
 from transformer_cli.errors import CheckpointError, ConfigError
@@ -39,14 +39,7 @@ def sentences(corpus: Path) -> list[str]:
     return ["", *(corpus / "test.de").read_text(encoding="utf-8").split("\n")[:-1], " ", "Quokka schläft ▁ 🦘."]
 
 
-def refused(tfm: Tfm, *arguments: object, cwd: Path) -> str:
-    """Returns the one line with which a command refuses."""
-    code, out, err = tfm(*arguments, cwd=cwd)
-    assert (code, out, err.count("\n")) == (1, "", 1), err
-    return err
-
-
-def test_words_come_out_as_from_the_run(translator: Translator, exported: Exported, sentences: list[str]) -> None:
+def test_exported_words_translate_as_the_run(translator: Translator, exported: Exported, sentences: list[str]) -> None:
     found, ours = (each.translations(sentences) for each in (Translator.load(exported.folder), translator))
     assert any("<unk>" in each.tokens for each in ours)
     for one, other in zip(found, ours, strict=True):
@@ -56,7 +49,7 @@ def test_words_come_out_as_from_the_run(translator: Translator, exported: Export
 
 
 @pytest.mark.parametrize("prefix", ["", "the"])
-def test_the_tokens_of_a_beam_attend_to_their_own_sentence(
+def test_exported_beam_attends_to_its_own_sentence(
     prefix: str, translator: Translator, exported: Exported, sentences: list[str]
 ) -> None:
     found, ours = (
@@ -68,7 +61,7 @@ def test_the_tokens_of_a_beam_attend_to_their_own_sentence(
     assert [one.alignment for one, _ in same] == [other.alignment for _, other in same]
 
 
-def test_subwords_come_out_as_from_the_run(by_subwords: Translator, sentences: list[str], tmp_path: Path) -> None:
+def test_exported_subwords_translate_as_the_run(by_subwords: Translator, sentences: list[str], tmp_path: Path) -> None:
     exported = Translator.load(export(by_subwords.run.folder, tmp_path / "subwords").folder)
     assert isinstance(exported.run.codecs.source, SubwordCodec)
     found, ours = (each.with_options(no_repeat_ngram=2).translate(sentences) for each in (exported, by_subwords))
@@ -76,7 +69,7 @@ def test_subwords_come_out_as_from_the_run(by_subwords: Translator, sentences: l
 
 
 @pytest.mark.parametrize("kind", ["words", "subwords"])
-def test_the_readme_translates_without_us(
+def test_export_readme_translates_without_tfm(
     kind: str, translator: Translator, by_subwords: Translator, sentences: list[str], copy: Path, tmp_path: Path
 ) -> None:
     ours = translator if kind == "words" else by_subwords
@@ -97,7 +90,7 @@ def test_the_readme_translates_without_us(
     assert done.stdout == "".join(f"{line}\n" for line in unlimited.translate(lines))
 
 
-def test_the_readme_translates_one_by_one_where_attention_over_a_beam_copies_words(
+def test_export_readme_of_a_beam_that_copies_words_goes_one_by_one(
     translator: Translator, by_subwords: Translator, tmp_path: Path
 ) -> None:
     for ours, is_one_by_one in ((translator, True), (by_subwords, False)):
@@ -107,7 +100,9 @@ def test_the_readme_translates_one_by_one_where_attention_over_a_beam_copies_wor
         assert ("max_batch_size=1," in page, "one at a time" in page) == (is_one_by_one, is_one_by_one)
 
 
-def test_every_command_that_translates_or_judges_takes_it(project: Path, copy: Path, tfm: Tfm, corpus: Path) -> None:
+def test_exported_model_is_taken_by_every_command_that_translates_or_judges(
+    project: Path, copy: Path, tfm: Tfm, corpus: Path
+) -> None:
     runs = ("tiny", str(copy))
     results = []
     for run in runs:
@@ -130,16 +125,18 @@ def test_every_command_that_translates_or_judges_takes_it(project: Path, copy: P
     assert texts[0] == texts[1]
 
 
-def test_what_needs_more_than_translations_is_refused(copy: Path, project: Path, tfm: Tfm) -> None:
+def test_exported_model_is_refused_where_more_than_translations_is_needed(
+    copy: Path, project: Path, refused: Refused
+) -> None:
     use = ("--run", copy)
-    assert "cannot be looked into, since" in refused(tfm, "inspect", "Hund", *use, cwd=project)
+    assert "cannot be looked into, since" in refused("inspect", "Hund", *use, cwd=project)
     picture = ("--attention", project / "no.png")
-    assert "no attention of single heads" in refused(tfm, "translate", "Hund", *use, *picture, cwd=project)
-    assert "translates alone" in refused(tfm, "translate", "Hund", *use, "--run", "tiny", cwd=project)
-    assert "translates alone" in refused(tfm, "evaluate", "--run", "tiny", *use, cwd=project)
+    assert "no attention of single heads" in refused("translate", "Hund", *use, *picture, cwd=project)
+    assert "translates alone" in refused("translate", "Hund", *use, "--run", "tiny", cwd=project)
+    assert "translates alone" in refused("evaluate", "--run", "tiny", *use, cwd=project)
     for command in (("curves", copy), ("export", copy)):
-        assert "an exported model, which translates and is judged" in refused(tfm, *command, cwd=project)
-    sampled = refused(tfm, "translate", "Hund", *use, "--set", "decoding.sample=true", cwd=project)
+        assert "an exported model, which translates and is judged" in refused(*command, cwd=project)
+    sampled = refused("translate", "Hund", *use, "--set", "decoding.sample=true", cwd=project)
     assert "draws no samples" in sampled
     with pytest.raises(CheckpointError, match=r"an exported model, which .*; name the run that it was made from$"):
         is_new(copy)  # so nothing is trained in its folder
@@ -149,8 +146,8 @@ def test_what_needs_more_than_translations_is_refused(copy: Path, project: Path,
     ("arguments", "place"),
     [((), "exports/tiny"), (("tiny", "-q", "int8"), "exports/tiny-int8"), (("runs/tiny", "-o", "b"), "b")],
 )
-def test_where_it_is_written_and_that_nothing_is_replaced(
-    arguments: tuple[str, ...], place: str, workspace: Path, tfm: Tfm
+def test_export_writes_beside_runs_and_replaces_nothing(
+    arguments: tuple[str, ...], place: str, workspace: Path, tfm: Tfm, refused: Refused
 ) -> None:
     code, out, err = tfm("export", *arguments, cwd=workspace)
     assert (code, out) == (0, f"{place}\n"), err
@@ -158,15 +155,15 @@ def test_where_it_is_written_and_that_nothing_is_replaced(
     code, out, err = tfm("export", *arguments, cwd=workspace)
     assert (code, out) == (0, f"{place}\n")
     assert err.startswith(f"{place}: there already, as step-")
-    other = refused(tfm, "export", "tiny", "-q", "int16", "-o", place, cwd=workspace)
+    other = refused("export", "tiny", "-q", "int16", "-o", place, cwd=workspace)
     assert re.search(rf"{place}: there already, step-\d+ of tiny in .*; give --output a new name, or delete it", other)
     for taken in ("runs/tiny", "."):
-        other = refused(tfm, "export", "tiny", "-o", taken, cwd=workspace)
-        assert other.endswith(f"{taken}: there already, and not an exported model; give --output a new name\n")
+        other = refused("export", "tiny", "-o", taken, cwd=workspace)
+        assert other.endswith(f"{taken}: there already, and not an exported model; give --output a new name")
     assert tfm("translate", "-r", place, "", cwd=workspace)[:2] == (0, "\n")
 
 
-def test_a_changed_file_is_found(copy: Path, project: Path, tfm: Tfm) -> None:
+def test_exported_file_that_changed_is_refused(copy: Path, project: Path, tfm: Tfm) -> None:
     names = [path.name for path in copy.iterdir()]
     assert {"export.json", "model.bin", "config.json", "source.vocab.txt", "README.md"} <= set(names)
     for name in set(names) - {"README.md"}:
@@ -180,44 +177,44 @@ def test_a_changed_file_is_found(copy: Path, project: Path, tfm: Tfm) -> None:
     assert tfm("translate", "Hund", "--run", copy, cwd=project)[0] == 0
 
 
-def test_a_damaged_one_has_to_be_deleted_before_it_is_written_again(copy: Path, project: Path, tfm: Tfm) -> None:
+def test_export_over_a_damaged_export_is_refused(copy: Path, project: Path, refused: Refused) -> None:
     for name in ("model.bin", "export.json"):
         (copy / name).write_bytes((copy / name).read_bytes()[:50])
-        err = refused(tfm, "export", "tiny", "-o", copy, cwd=project)
-        assert err.endswith("; restore it, or delete the folder and export the run again\n")
+        err = refused("export", "tiny", "-o", copy, cwd=project)
+        assert err.endswith("; restore it, or delete the folder and export the run again")
 
 
-def test_beside_runs_it_is_not_taken_for_a_broken_run(copy: Path, workspace: Path, tfm: Tfm) -> None:
+def test_runs_passes_over_an_exported_model(copy: Path, workspace: Path, tfm: Tfm) -> None:
     shutil.copytree(copy, workspace / "runs/exported")
     assert [run["name"] for run in json.loads(tfm("runs", "--json", cwd=workspace)[1])["runs"]] == ["tiny"]
     assert tfm("translate", "-r", "exported", "", cwd=workspace)[:2] == (0, "\n")
 
 
-def test_how_it_searches_may_be_edited(copy: Path, project: Path, tfm: Tfm) -> None:
+def test_exported_config_may_change_how_it_searches(copy: Path, project: Path, tfm: Tfm) -> None:
     config = (copy / "config.yaml").read_text(encoding="utf-8")
     write_text(copy / "config.yaml", config.replace("beam_size: 1", "beam_size: 4"))
     code, _, err = tfm("translate", "Hund", "--run", copy, cwd=project)
     assert (code, err) == (0, "")
 
 
-def test_without_the_library_one_line_says_how_to_get_it(
-    copy: Path, project: Path, tfm: Tfm, monkeypatch: pytest.MonkeyPatch
+def test_ctranslate2_not_installed_is_one_line(
+    copy: Path, project: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     for command in (("translate", "Hund", "--run", copy), ("export", "tiny", "-o", "x")):
         assert "CTranslate2, which exported models need, is not installed; run `pip install" in refused(
-            tfm, *command, cwd=project
+            *command, cwd=project
         )
 
 
-def test_from_python_too_weights_are_kept_only_as_the_format_can(project: Path) -> None:
+def test_export_unknown_quantization_is_an_error(project: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"^quantization: 'int4' is not one of float32, float16, bfloat16, int16, int8$"
     ):
         export("tiny", quantization="int4", runs_dir=project / "runs")
 
 
-def test_evaluations_of_it_are_of_its_own_weights(translator: Translator, project: Path, tmp_path: Path) -> None:
+def test_evaluate_exported_int8_has_its_own_loss(translator: Translator, project: Path, tmp_path: Path) -> None:
     small = export(translator.run.folder, tmp_path / "x", quantization="int8").folder
     (ours,), (found,) = (list(evaluate(each, data_dir=project / "data")) for each in (translator.run.folder, small))
     assert 0 < abs(found.result.loss - ours.result.loss) < 0.05

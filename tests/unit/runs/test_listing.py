@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kinds import Tfm
+from kinds import Refused, Tfm
 from sealed import reseal
 from small_run import make_run
 from transformer_cli.model.transformer import count_parameters
@@ -51,7 +51,7 @@ def runs_dir(workspace: Path) -> Path:
     return workspace / "runs"
 
 
-def test_what_is_told_is_what_the_run_says_of_itself(runs_dir: Path, tiny: Run) -> None:
+def test_list_runs_tells_what_the_run_says_of_itself(runs_dir: Path, tiny: Run) -> None:
     run = only(runs_dir)
     assert (run.name, run.state, run.problem, run.newest) == ("tiny", "finished", None, True)
     assert (run.corpus, run.source, run.target) == ("files", "de", "en")
@@ -65,7 +65,7 @@ def test_what_is_told_is_what_the_run_says_of_itself(runs_dir: Path, tiny: Run) 
     assert (run.evaluation, run.evaluation_is_current, run.resume) == (None, None, None)
 
 
-def test_an_unfinished_run_says_how_it_goes_on(tfm: Tfm, workspace: Path) -> None:
+def test_runs_of_an_unfinished_run_says_how_it_goes_on(tfm: Tfm, workspace: Path) -> None:
     shutil.copytree(workspace / "runs/tiny", workspace / "runs/copy")
     train_longer(workspace / "runs/copy", 7)
     copy = next(run for run in list_runs(workspace / "runs") if run.name == "copy")
@@ -83,7 +83,7 @@ def test_an_unfinished_run_says_how_it_goes_on(tfm: Tfm, workspace: Path) -> Non
 
 
 @pytest.mark.parametrize(("patience", "state"), [(2, "finished"), (3, "unfinished")])
-def test_a_run_whose_patience_is_spent_is_finished(runs_dir: Path, patience: int, state: str) -> None:
+def test_list_runs_whose_patience_is_spent_is_finished(runs_dir: Path, patience: int, state: str) -> None:
     run = Run.open(runs_dir / "tiny")
     training = run.config.training.model_copy(update={"epochs": 9, "patience": patience})
     write_config(run.folder, run.config.model_copy(update={"training": training}))
@@ -93,19 +93,19 @@ def test_a_run_whose_patience_is_spent_is_finished(runs_dir: Path, patience: int
     assert only(runs_dir).state == state
 
 
-def test_a_run_in_training_is_one_whose_lock_is_held(runs_dir: Path) -> None:
+def test_list_runs_whose_lock_is_held_is_in_training(runs_dir: Path) -> None:
     with exclusive(runs_dir / ".tiny.lock"):
         assert only(runs_dir).state == "training"
     assert only(runs_dir).state == "finished"
 
 
-def test_a_run_of_which_nothing_is_saved_yet_is_new(tmp_path: Path) -> None:
+def test_list_runs_never_saved_is_new(tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs/first")
     listed = only(tmp_path / "runs")
     assert (listed.state, listed.epochs_done, listed.parameters) == ("new", 0, count_parameters(run.new_model()))
 
 
-def test_a_run_that_lost_a_file_is_broken_and_the_others_are_told(tfm: Tfm, workspace: Path) -> None:
+def test_runs_that_lost_a_file_is_broken_and_others_are_listed(tfm: Tfm, workspace: Path) -> None:
     other = workspace / "runs/other"
     for lost, problem in (
         ("run.json", "run.json is missing"),
@@ -126,7 +126,7 @@ def test_a_run_that_lost_a_file_is_broken_and_the_others_are_told(tfm: Tfm, work
         assert "\nbroken: runs/other" in tfm("runs", cwd=workspace)[1]
 
 
-def test_what_is_not_json_or_not_whole_is_broken_too(runs_dir: Path) -> None:
+def test_list_runs_that_is_cut_or_no_json_is_broken(runs_dir: Path) -> None:
     (weights,) = {path.resolve() for path in (runs_dir / "tiny/checkpoints").glob("step-*/model.safetensors")}
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-1])  # a copy that broke off
@@ -139,7 +139,7 @@ def test_what_is_not_json_or_not_whole_is_broken_too(runs_dir: Path) -> None:
     assert "run.json" in str(only(runs_dir).problem)
 
 
-def test_what_is_no_run_is_told_or_passed_over(runs_dir: Path) -> None:
+def test_list_runs_of_other_files_and_folders(runs_dir: Path) -> None:
     (runs_dir / "notes.txt").touch()
     (runs_dir / ".tiny.unfinished-1").mkdir()
     (runs_dir / "mine").mkdir()
@@ -147,7 +147,9 @@ def test_what_is_no_run_is_told_or_passed_over(runs_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["gone\n", "../else\n", ""])
-def test_a_pointer_to_no_run_is_warned_of(runs_dir: Path, content: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_list_runs_warns_of_a_latest_that_names_no_run(
+    runs_dir: Path, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
     (runs_dir / "latest").write_text(content)
     assert only(runs_dir).newest
     shutil.copytree(runs_dir / "tiny", runs_dir / "other")
@@ -156,7 +158,7 @@ def test_a_pointer_to_no_run_is_warned_of(runs_dir: Path, content: str, caplog: 
     assert "latest names" in message
 
 
-def test_the_last_evaluation_of_the_run_alone_counts(tfm: Tfm, workspace: Path) -> None:
+def test_runs_shows_the_last_evaluation_of_the_run_alone(tfm: Tfm, workspace: Path) -> None:
     folder = workspace / "runs/tiny"
     (folder / "evaluations.jsonl").unlink(missing_ok=True)
     code, out, _ = tfm("evaluate", "--json", cwd=workspace)
@@ -171,7 +173,7 @@ def test_the_last_evaluation_of_the_run_alone_counts(tfm: Tfm, workspace: Path) 
     assert "`tfm evaluate` found, of test\n" in tfm("runs", cwd=workspace)[1]
 
 
-def test_bleu_of_weights_that_are_not_the_best_any_more_is_said_to_be(tfm: Tfm, workspace: Path) -> None:
+def test_runs_says_that_bleu_is_of_earlier_weights(tfm: Tfm, workspace: Path) -> None:
     keep(workspace / "runs/tiny", checkpoint="step-0000001")
     shutil.copytree(workspace / "runs/tiny", workspace / "runs/other")
     keep(workspace / "runs/other", split="valid", checkpoint=Run.open(workspace / "runs/other").checkpoint("best").name)
@@ -182,25 +184,24 @@ def test_bleu_of_weights_that_are_not_the_best_any_more_is_said_to_be(tfm: Tfm, 
     assert not any("earlier weights: other" in line for line in lines)
 
 
-def test_a_name_with_a_line_feed_stays_on_its_line(tfm: Tfm, tmp_path: Path) -> None:
+def test_runs_name_with_a_line_feed_stays_on_its_line(tfm: Tfm, tmp_path: Path) -> None:
     (tmp_path / "runs/a\nb").mkdir(parents=True)
     _, out, _ = tfm("runs", cwd=tmp_path)
     assert [line.split()[0] for line in out.splitlines() if line.startswith("a")] == [r"a\nb"]
     assert r"broken: runs/a\nb: no run here" in out
 
 
-def test_the_table_is_no_wider_than_a_terminal(tfm: Tfm, workspace: Path) -> None:
+def test_runs_table_fits_80_columns(tfm: Tfm, workspace: Path) -> None:
     os.rename(workspace / "runs/tiny", workspace / "runs/demo-captions")
     table = tfm("runs", cwd=workspace)[1].split("\n\n")[0]
     assert max(map(len, table.splitlines())) <= 80
 
 
-def test_without_a_run_there_is_nothing(tfm: Tfm, tmp_path: Path) -> None:
+def test_runs_without_a_run_is_empty(tfm: Tfm, refused: Refused, tmp_path: Path) -> None:
     assert tfm("runs", cwd=tmp_path) == (0, "", "runs/: no run yet; `tfm train` makes one\n")
     assert json.loads(tfm("runs", "--json", cwd=tmp_path)[1]) == {"folder": "runs", "runs": []}
     (tmp_path / "runs").touch()
-    code, out, err = tfm("runs", cwd=tmp_path)
-    assert (code, out, err.count("\n")) == (1, "", 1)
+    refused("runs", cwd=tmp_path)
 
 
 def test_commands_that_only_look_at_a_run_import_neither_torch_nor_spacy(workspace: Path) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
+from outcomes import power_cut
 from sealed import edit_sealed
 from small_run import SOURCE, TARGET, make_run
 from transformer_cli.data.vocabulary import PAD, UNK
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs import run as module
 from transformer_cli.runs.prepare import find_codec
 from transformer_cli.runs.run import Run, find_run, write_latest
 
@@ -35,7 +35,7 @@ def assert_same_weights(one: Transformer, other: Transformer) -> None:
 # What comes back
 
 
-def test_an_opened_run_is_the_created_one(run: Run) -> None:
+def test_run_opened_equals_the_created_one(run: Run) -> None:
     opened = Run.open(run.folder)
     assert (opened.config, opened.folder) == (run.config, run.folder)
     for codecs in (opened.codecs, run.codecs):
@@ -46,7 +46,7 @@ def test_an_opened_run_is_the_created_one(run: Run) -> None:
     assert not opened.has_checkpoint("last")
 
 
-def test_the_untrained_model_follows_from_the_runs_seed_and_from_nothing_else(run: Run) -> None:
+def test_new_model_follows_from_the_seed_alone(run: Run) -> None:
     torch.manual_seed(3)
     by_hand = Transformer(run.config.model, source_vocabulary=6, target_vocabulary=5, pad_id=PAD)
     before = torch.get_rng_state()
@@ -58,7 +58,7 @@ def test_the_untrained_model_follows_from_the_runs_seed_and_from_nothing_else(ru
     assert not torch.equal(seeded(run, 4).new_model().output.weight, drawn.output.weight)
 
 
-def test_the_history_comes_back_exactly(run: Run) -> None:
+def test_history_comes_back_exactly(run: Run) -> None:
     entries = [{"epoch": 1, "valid_loss": 0.1 + 0.2, "best": True}, {"epoch": 2, "valid_loss": 1e-300, "best": False}]
     run.write_history(entries)
     assert Run.open(run.folder).history() == entries
@@ -67,7 +67,7 @@ def test_the_history_comes_back_exactly(run: Run) -> None:
     assert run.history() == entries[:1]
 
 
-def test_the_run_whose_codecs_are_wanted_is_found(run: Run) -> None:
+def test_find_codec_finds_the_run_by_name_and_path(run: Run) -> None:
     own = run.config.data
     assert find_codec(own) is None
     for name in (run.folder.name, str(run.folder)):
@@ -88,7 +88,7 @@ def test_the_run_whose_codecs_are_wanted_is_found(run: Run) -> None:
         ),
     ],
 )
-def test_codecs_that_are_not_as_described_are_refused(run: Run, update: dict[str, Any], message: str) -> None:
+def test_find_codec_unlike_the_config_is_refused(run: Run, update: dict[str, Any], message: str) -> None:
     wanted = run.config.data.model_copy(update={"codec": run.folder.name, **update})
     with pytest.raises(ConfigError) as caught:
         find_codec(wanted, run.folder.parent)
@@ -99,7 +99,7 @@ def test_codecs_that_are_not_as_described_are_refused(run: Run, update: dict[str
 # What is refused
 
 
-def test_a_folder_without_a_run(tmp_path: Path) -> None:
+def test_open_folder_without_a_run_is_an_error(tmp_path: Path) -> None:
     message = rf"^{tmp_path}: no run here \(run\.json is missing\); `tfm train` makes one$"
     with pytest.raises(CheckpointError, match=message):
         Run.open(tmp_path)
@@ -119,7 +119,7 @@ def test_a_folder_without_a_run(tmp_path: Path) -> None:
         ("target.joins.json", "{", "{0}: damaged run: {0}/target.joins.json: damaged: its content is not"),
     ],
 )
-def test_a_damaged_run_says_what_is_wrong(run: Run, name: str, content: str | None, message: str) -> None:
+def test_open_damaged_run_says_what_is_wrong(run: Run, name: str, content: str | None, message: str) -> None:
     (run.folder / name).unlink()
     if content is not None:
         (run.folder / name).write_text(content, encoding="latin-1")
@@ -130,7 +130,7 @@ def test_a_damaged_run_says_what_is_wrong(run: Run, name: str, content: str | No
 
 
 @pytest.mark.parametrize("pointer", ["best", "last"])
-def test_a_pointer_that_is_missing_or_leads_nowhere(run: Run, pointer: str) -> None:
+def test_checkpoint_pointer_that_is_missing_or_leads_nowhere_is_an_error(run: Run, pointer: str) -> None:
     with pytest.raises(
         CheckpointError,
         match=f"^{run.folder}: no {pointer} checkpoint yet; .* if it was lost, restore",
@@ -154,7 +154,7 @@ def test_a_pointer_that_is_missing_or_leads_nowhere(run: Run, pointer: str) -> N
 # Which one is found
 
 
-def test_a_run_is_found_by_name_by_path_or_as_the_newest(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_run_by_name_by_path_or_the_newest(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     runs_dir = run.folder.parent
     second = make_run(runs_dir / "second").folder
     write_latest(run.folder)
@@ -165,13 +165,15 @@ def test_a_run_is_found_by_name_by_path_or_as_the_newest(run: Run, monkeypatch: 
     assert find_run("runs/second") == find_run("second") == Path("runs/second")
 
 
-def test_a_name_under_runs_goes_before_a_folder_here(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_find_run_under_runs_goes_before_a_folder_here(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "first").mkdir()
     assert find_run("first", run.folder.parent) == run.folder
 
 
-def test_no_run_yet(tmp_path: Path) -> None:
+def test_find_run_without_any_says_so(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=rf"^{tmp_path}/: no run yet; `tfm train` makes one \(or name one\)$"):
         find_run(None, tmp_path)
 
@@ -201,7 +203,7 @@ def test_find_run_unknown_path_is_named_as_it_was_given(run: Run, monkeypatch: p
             find_run(name)
 
 
-def test_a_wrong_name_lists_the_known(run: Run) -> None:
+def test_find_run_by_a_wrong_name_lists_the_known(run: Run) -> None:
     runs_dir = run.folder.parent
     make_run(runs_dir / "another")
     (runs_dir / "no-run").mkdir()
@@ -226,24 +228,19 @@ def test_a_wrong_name_lists_the_known(run: Run) -> None:
         find_run(None, runs_dir / "no-run")
 
 
-def test_run_json_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module, "write_json", killed)
-    with pytest.raises(KeyboardInterrupt):
+def test_run_json_is_written_last(tmp_path: Path) -> None:
+    with power_cut(tmp_path, "run.json"):
         make_run(tmp_path)
-    assert not (tmp_path / "run.json").exists()
     assert (tmp_path / "config.yaml").exists()
 
 
-def test_a_run_of_an_older_tfm_is_one_line(run: Run) -> None:
+def test_open_run_of_an_older_format_is_one_line(run: Run) -> None:
     edit_sealed(run.folder / "run.json", lambda value: value.update(format_version=4))
     with pytest.raises(CheckpointError, match=f"^{run.folder}: format version 4, this tfm reads 5; train it again$"):
         Run.open(run.folder)
 
 
-def test_only_files_of_the_runs_own_folder_are_read(run: Run) -> None:
+def test_open_run_reads_only_files_of_its_own_folder(run: Run) -> None:
     path = run.folder / "source.vocab.txt"
     path.unlink()
     path.symlink_to("/dev/zero")

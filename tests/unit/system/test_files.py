@@ -38,7 +38,7 @@ def failing(number: int) -> Any:
 # Text
 
 
-def test_text_is_written_byte_for_byte_and_readable_by_all(tmp_path: Path) -> None:
+def test_write_text_is_byte_for_byte_and_readable_by_all(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "a.txt"
     text = "ä\r\nb\rc\u2028d\x85\n"
     write_text(path, text)
@@ -49,7 +49,7 @@ def test_text_is_written_byte_for_byte_and_readable_by_all(tmp_path: Path) -> No
     assert names(path.parent) == ["a.txt"]
 
 
-def test_json_is_readable_and_gives_floats_back_bit_for_bit(tmp_path: Path) -> None:
+def test_write_json_gives_floats_back_bit_for_bit(tmp_path: Path) -> None:
     value = {"ä": [0.1 + 0.2, 1e-323, 1 / 3], "b": None}
     write_json(tmp_path / "a.json", value)
     text = (tmp_path / "a.json").read_text(encoding="utf-8")
@@ -61,7 +61,7 @@ def test_json_is_readable_and_gives_floats_back_bit_for_bit(tmp_path: Path) -> N
 # Folders
 
 
-def test_a_folder_appears_when_its_block_ends(tmp_path: Path) -> None:
+def test_new_folder_appears_when_its_block_ends(tmp_path: Path) -> None:
     path = tmp_path / "parent" / "new"
     with new_folder(path) as unfinished:
         (unfinished / "sub").mkdir()
@@ -74,7 +74,7 @@ def test_a_folder_appears_when_its_block_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_nothing_stays_of_a_folder_whose_block_fails(tmp_path: Path, error: type[BaseException]) -> None:
+def test_new_folder_whose_block_fails_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
     def fill() -> None:
         with new_folder(tmp_path / "new") as unfinished:
             (unfinished / "a").write_text("a")
@@ -85,7 +85,7 @@ def test_nothing_stays_of_a_folder_whose_block_fails(tmp_path: Path, error: type
     assert names(tmp_path) == []
 
 
-def test_a_folder_that_appears_meanwhile_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_folder_overtaken_by_another_does_not_replace_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace = os.replace
 
     def overtaken(old: Path, new: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_folder_that_appears_meanwhile_is_not_replaced(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("kind", ["a file", "a link to nothing", "a folder"])
-def test_a_folder_never_replaces_what_is_there(tmp_path: Path, kind: str) -> None:
+def test_new_folder_never_replaces_what_is_there(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "new"
     {"a file": path.touch, "a link to nothing": lambda: path.symlink_to("gone"), "a folder": path.mkdir}[kind]()
     before = path.lstat()
@@ -112,7 +112,7 @@ def test_a_folder_never_replaces_what_is_there(tmp_path: Path, kind: str) -> Non
 # The disk
 
 
-def test_all_of_a_folder_is_synced_before_it_appears_and_its_place_after(
+def test_new_folder_is_synced_before_it_appears_and_its_place_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done = []
@@ -135,7 +135,7 @@ def test_all_of_a_folder_is_synced_before_it_appears_and_its_place_after(
     assert done == [*inside, "renamed", str(tmp_path)]
 
 
-def test_a_file_system_that_cannot_sync_folders_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_where_folders_cannot_be_synced_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fsync = os.fsync
 
     def refuse_folders(descriptor: int) -> None:
@@ -171,7 +171,7 @@ def age(folder: Path, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(23 * 3600, [LEFT, LEFT_FOLDER, "new"]), (25 * 3600, ["new"])])
-def test_what_nobody_has_written_to_for_a_day_is_deleted(tmp_path: Path, seconds: float, expected: list[str]) -> None:
+def test_sweep_deletes_what_was_idle_for_a_day(tmp_path: Path, seconds: float, expected: list[str]) -> None:
     leave(tmp_path, seconds)
     write_text(tmp_path / "new", "")
     assert names(tmp_path) == expected
@@ -181,7 +181,7 @@ def test_what_nobody_has_written_to_for_a_day_is_deleted(tmp_path: Path, seconds
     assert names(tmp_path) == expected
 
 
-def test_whoever_holds_the_lock_need_not_wait(tmp_path: Path) -> None:
+def test_sweep_by_the_holder_of_the_lock_does_not_wait(tmp_path: Path) -> None:
     leave(tmp_path, 0)
     sweep(tmp_path, of="folder.v2", idle_s=0)
     assert names(tmp_path) == [LEFT]
@@ -189,7 +189,7 @@ def test_whoever_holds_the_lock_need_not_wait(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_sweeping_spares_what_is_written_and_what_is_not_ours(tmp_path: Path) -> None:
+def test_sweep_spares_what_is_written_and_what_is_not_ours(tmp_path: Path) -> None:
     not_ours = [".cache", ".git.old.x", ".notes.123.swp", LEFT[1:], f"{LEFT}x"]
     for name in not_ours:
         (tmp_path / name).mkdir()
@@ -202,14 +202,14 @@ def test_sweeping_spares_what_is_written_and_what_is_not_ours(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("function", ["unlink", "rmdir"])
-def test_what_cannot_be_swept_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+def test_sweep_that_cannot_delete_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
     leave(tmp_path, 1e6)
     monkeypatch.setattr(os, function, failing(errno.EACCES))
     sweep(tmp_path)
     sweep(tmp_path / "gone")
 
 
-def test_deleting_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
+def test_delete_of_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "file").touch()
     (tmp_path / "link").symlink_to("real")
@@ -223,7 +223,7 @@ def test_deleting_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:
 # Links, pipes, permissions
 
 
-def test_a_link_stays_a_link_and_a_pipe_is_written_to(tmp_path: Path) -> None:
+def test_write_text_keeps_a_link_and_writes_into_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("real")
     write_text(tmp_path / "link", "text")
     assert (tmp_path / "link").is_symlink()
@@ -236,7 +236,7 @@ def test_a_link_stays_a_link_and_a_pipe_is_written_to(tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_files_and_folders_get_the_permissions_that_the_user_wants(tmp_path: Path) -> None:
+def test_write_follows_the_users_umask(tmp_path: Path) -> None:
     umask = os.umask(0o077)
     try:
         write_text(tmp_path / "file", "")
@@ -248,13 +248,13 @@ def test_files_and_folders_get_the_permissions_that_the_user_wants(tmp_path: Pat
     assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_line_is_appended_behind_those_that_are_there(tmp_path: Path) -> None:
+def test_append_line_goes_behind_those_there(tmp_path: Path) -> None:
     append_line(tmp_path / "lines", "größer")
     append_line(tmp_path / "lines", "b")
     assert (tmp_path / "lines").read_bytes() == "größer\nb\n".encode()
 
 
-def test_a_line_that_a_full_disk_cuts_is_taken_back(tmp_path: Path) -> None:
+def test_append_line_that_a_full_disk_cuts_is_taken_back(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     program = (
         "import resource, signal, sys, pathlib; from transformer_cli.system.files import append_line\n"

@@ -13,7 +13,7 @@ from transformer_cli.runs.run import training_lock
 from transformer_cli.system.locks import exclusive, is_locked
 
 
-def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path) -> None:
+def test_exclusive_keeps_others_out_until_it_ends(tmp_path: Path) -> None:
     path = tmp_path / "runs" / ".mine.lock"
     assert not is_locked(path)
     assert not path.exists()
@@ -27,14 +27,14 @@ def test_a_lock_keeps_others_out_until_it_is_given_back(tmp_path: Path) -> None:
         pass
 
 
-def test_a_run_has_one_lock_under_all_its_names(tmp_path: Path) -> None:
+def test_training_lock_is_one_under_all_names_of_a_run(tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "real").mkdir(parents=True)
     (tmp_path / "alias").symlink_to("elsewhere/real")
     with exclusive(training_lock(tmp_path / "alias")):
         assert is_locked(training_lock(tmp_path / "elsewhere" / "real"))
 
 
-def test_whoever_only_asks_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_locked_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "lock"
     with path.open("w") as asking:
         fcntl.flock(asking, fcntl.LOCK_EX)
@@ -43,7 +43,7 @@ def test_whoever_only_asks_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.
             assert is_locked(path)
 
 
-def test_the_lock_of_a_killed_process_is_lifted(tmp_path: Path) -> None:
+def test_exclusive_of_a_killed_process_is_lifted(tmp_path: Path) -> None:
     hold = "from pathlib import Path; from transformer_cli.system.locks import exclusive; "
     hold += f"lock = exclusive(Path({str(tmp_path)!r}, 'lock')); lock.__enter__(); print(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -56,7 +56,7 @@ def test_the_lock_of_a_killed_process_is_lifted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_is_warned_of(
+def test_exclusive_without_locks_in_the_file_system_warns(
     tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object) -> None:

@@ -14,7 +14,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_bar_on_a_terminal_shows_what_is_done_and_vanishes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bar_on_a_terminal_shows_what_is_done_and_vanishes(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
     with progress.bar("Fetching", 2000, "B", unit_scale=True) as bar:
@@ -34,7 +34,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_elsewhere_long_work_says_a_line_a_minute(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+def test_bar_elsewhere_says_a_line_a_minute(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "transformer_cli")
     with progress.bar("epoch 3/10", 400_000, " tokens", unit_scale=True, initial=40_000) as bar:
         for second in range(1, 131):
@@ -48,7 +48,7 @@ def test_elsewhere_long_work_says_a_line_a_minute(clock: list[float], caplog: py
     ]
 
 
-def test_elsewhere_work_of_unknown_size_is_told_too(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
+def test_bar_elsewhere_of_unknown_size_says_lines_too(clock: list[float], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "transformer_cli")
     with progress.bar("prepare train", None, " sentences") as bar:
         for _ in range(120):
@@ -58,7 +58,7 @@ def test_elsewhere_work_of_unknown_size_is_told_too(clock: list[float], caplog: 
 
 
 @pytest.mark.parametrize("options", [{"total": 1}, {"total": 10, "is_silent": True}], ids=str)
-def test_one_thing_and_what_another_process_shows_need_no_bar(
+def test_bar_of_one_thing_or_of_another_process_is_silent(
     monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     terminal = Terminal()
@@ -69,7 +69,7 @@ def test_one_thing_and_what_another_process_shows_need_no_bar(
     assert terminal.getvalue() == ""
 
 
-def test_a_line_on_standard_error_is_plain(
+def test_bar_line_on_standard_error_is_plain(
     clock: list[float],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -83,7 +83,7 @@ def test_a_line_on_standard_error_is_plain(
     assert capsys.readouterr() == ("", "Reading:  50% 5/10 [01:00<01:00, 12.00s/ lines]\n")
 
 
-def test_elsewhere_short_work_says_nothing(
+def test_bar_elsewhere_of_short_work_is_silent(
     clock: list[float], capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "transformer_cli")

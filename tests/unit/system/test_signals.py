@@ -68,9 +68,7 @@ def said(folder: Path) -> list[str]:
     return (folder / "err.txt").read_text(encoding="utf-8").splitlines()
 
 
-def test_training_finishes_its_step_saves_and_says_how_to_go_on(
-    forks: Forks, train: Callable[..., int], tmp_path: Path
-) -> None:
+def test_train_signal_finishes_the_step_and_saves(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
     os.kill(train(long_step(3, seconds=0.2)), signal.SIGUSR1)
     assert forks.end() == 128 + signal.SIGUSR1
     assert said(tmp_path)[-1] == "tfm: stopped and saved at step 3; the same command goes on"
@@ -78,7 +76,7 @@ def test_training_finishes_its_step_saves_and_says_how_to_go_on(
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_after_a_first_signal_ends_training_at_once_and_leaves_the_last_save(
+def test_train_ctrl_c_after_a_first_signal_ends_at_once(
     forks: Forks, train: Callable[..., int], tmp_path: Path, first: signal.Signals
 ) -> None:
     process = train(long_step(4, seconds=60))
@@ -90,7 +88,7 @@ def test_ctrl_c_after_a_first_signal_ends_training_at_once_and_leaves_the_last_s
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_that_comes_twice_is_one_request(
+def test_train_signal_that_comes_twice_is_one_request(
     forks: Forks, train: Callable[..., int], tmp_path: Path, number: signal.Signals
 ) -> None:
     process = train(long_step(3, seconds=0.3))
@@ -101,13 +99,13 @@ def test_a_signal_that_comes_twice_is_one_request(
     assert said(tmp_path)[-1] == "tfm: stopped and saved at step 3; the same command goes on"
 
 
-def test_what_the_process_ignores_stays_ignored(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
+def test_train_signal_ignored_by_nohup_stays_ignored(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
     nohup = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
     os.kill(train(nohup + long_step(3, seconds=0.1)), signal.SIGHUP)
     assert forks.end() == 0
 
 
-def test_a_terminal_that_is_gone_costs_nothing(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
+def test_train_whose_terminal_is_gone_saves(forks: Forks, train: Callable[..., int], tmp_path: Path) -> None:
     main_end, terminal = os.openpty()
     name = Path(os.ttyname(terminal))
     process = train(long_step(3, seconds=0.2), streams=(NOTHING, tmp_path / "out.txt", name))
@@ -118,7 +116,7 @@ def test_a_terminal_that_is_gone_costs_nothing(forks: Forks, train: Callable[...
     assert (tmp_path / "runs/tiny/last").read_text(encoding="utf-8").split()[0] == "step-0000003-unvalidated"
 
 
-def test_another_command_ends_with_one_line(forks: Forks, project: Path, tmp_path: Path) -> None:
+def test_translate_signal_ends_with_one_line(forks: Forks, project: Path, tmp_path: Path) -> None:
     (tmp_path / "runs").symlink_to(project / "runs")
     os.mkfifo(tmp_path / "sentences")
     streams = (tmp_path / "sentences", tmp_path / "out.txt", tmp_path / "err.txt")

@@ -40,7 +40,7 @@ def read_lines(path: Path, count: int) -> list[str]:
         return [file.readline() for _ in range(count)]
 
 
-def test_training_does_not_end_when_nobody_reads_what_it_says(forks: Forks, corpus: Path, fresh: Path) -> None:
+def test_train_that_nobody_reads_goes_on(forks: Forks, corpus: Path, fresh: Path) -> None:
     os.mkfifo(fresh / "said")
     both = (NOTHING, fresh / "said", fresh / "said")  # 2>&1 | head -2
     found: list[str] = []
@@ -54,13 +54,13 @@ def test_training_does_not_end_when_nobody_reads_what_it_says(forks: Forks, corp
     assert len((fresh / "runs/tiny/history.jsonl").read_text(encoding="utf-8").splitlines()) == 2
 
 
-def test_training_needs_no_stream(forks: Forks, corpus: Path, fresh: Path) -> None:
+def test_train_without_any_stream(forks: Forks, corpus: Path, fresh: Path) -> None:
     forks.start("train", "--config", corpus / "tiny.yaml", *EPOCHS, cwd=fresh, streams=(None, None, None))
     assert forks.end() == 0
     assert len((fresh / "runs/tiny/history.jsonl").read_text(encoding="utf-8").splitlines()) == 2
 
 
-def test_a_closed_standard_error_loses_no_result(forks: Forks, used: Path) -> None:
+def test_translate_with_closed_standard_error_loses_no_result(forks: Forks, used: Path) -> None:
     forks.start("translate", SENTENCE, cwd=used, streams=(NOTHING, used / "out.txt", None))
     assert forks.end() == 0
     assert (used / "out.txt").read_text(encoding="utf-8") == ANSWER
@@ -75,7 +75,7 @@ def test_a_closed_standard_error_loses_no_result(forks: Forks, used: Path) -> No
         ),
     ],
 )
-def test_a_closed_stream_that_is_needed_is_one_line(
+def test_closed_stream_that_is_needed_is_one_line(
     forks: Forks, used: Path, arguments: tuple[str, ...], closed: int, said: str
 ) -> None:
     paths = (NOTHING, used / "out.txt", used / "err.txt")
@@ -102,7 +102,7 @@ def test_standard_error_on_a_full_disk_stops_nothing(forks: Forks, corpus: Path,
 
 
 @pytest.mark.parametrize("command", [("translate", "--input", "many"), ("--help",)], ids=" ".join)
-def test_results_that_nobody_reads_end_a_command_quietly(forks: Forks, used: Path, command: tuple[str, ...]) -> None:
+def test_results_that_nobody_reads_end_a_command_with_141(forks: Forks, used: Path, command: tuple[str, ...]) -> None:
     (used / "many").write_text(f"{SENTENCE}\n" * 1001, encoding="utf-8")
     os.mkfifo(used / "results")
     reader = threading.Thread(target=read_lines, args=(used / "results", 0))
@@ -114,7 +114,7 @@ def test_results_that_nobody_reads_end_a_command_quietly(forks: Forks, used: Pat
     assert (code, (used / "err.txt").read_text(encoding="utf-8")) == (141, "")
 
 
-def test_a_program_that_sends_a_thousand_lines_and_waits_gets_them_all(forks: Forks, used: Path) -> None:
+def test_translate_answers_a_thousand_lines_before_the_input_ends(forks: Forks, used: Path) -> None:
     for name in ("asked", "answered"):
         os.mkfifo(used / name)
     chosen = (used / "asked", used / "answered", used / "err.txt")
@@ -127,7 +127,7 @@ def test_a_program_that_sends_a_thousand_lines_and_waits_gets_them_all(forks: Fo
     assert received == ["\n"] * 999 + [ANSWER]
 
 
-def test_a_dash_is_standard_input_or_output(forks: Forks, used: Path) -> None:
+def test_dash_is_standard_input_or_output(forks: Forks, used: Path) -> None:
     (used / "asked").write_text(f"{SENTENCE}\n", encoding="utf-8")
     (used / "answer").write_text(ANSWER, encoding="utf-8")
     chosen = (used / "asked", used / "out.txt", used / "err.txt")
@@ -156,7 +156,7 @@ def test_evaluate_to_standard_output_prints_translations_alone(forks: Forks, use
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_the_name_of_a_stream_is_appended_to(forks: Forks, used: Path, name: str) -> None:
+def test_output_to_the_name_of_a_stream_is_appended(forks: Forks, used: Path, name: str) -> None:
     (used / "answer").write_text(ANSWER, encoding="utf-8")
     append = "import os; os.dup2(os.open('all.txt', os.O_WRONLY | os.O_APPEND), 1)"  # what the shell does for >>
     (used / "all.txt").write_text("before\n", encoding="utf-8")
@@ -171,7 +171,7 @@ def test_the_name_of_a_stream_is_appended_to(forks: Forks, used: Path, name: str
     assert (table.split()[:2], f"{last}\n") == (["split", "sentences"], ANSWER)
 
 
-def test_output_may_go_to_another_process(forks: Forks, used: Path) -> None:
+def test_output_to_another_process(forks: Forks, used: Path) -> None:
     os.mkfifo(used / "pipe")
     received: list[str] = []
     reader = threading.Thread(target=lambda: received.extend(read_lines(used / "pipe", 30)))
@@ -211,7 +211,7 @@ def test_streams_carry_utf_8_whatever_the_locale() -> None:
         assert os.read(pipe, 99) == "größe\n?\n".encode()
 
 
-def test_a_reader_that_leaves_is_noticed_once_and_only_by_results() -> None:
+def test_streams_notice_a_reader_that_left_once_for_results() -> None:
     with own_streams() as pipe:
         os.close(pipe)
         sys.stderr.write("nobody reads this\n")
@@ -224,7 +224,7 @@ def test_a_reader_that_leaves_is_noticed_once_and_only_by_results() -> None:
 @pytest.mark.parametrize(
     ("environment", "expected"), [({}, "message\nresult\n"), ({"PYTHONUNBUFFERED": "1"}, "result\nmessage\n")]
 )
-def test_results_wait_for_their_reader_unless_python_is_told_not_to(environment: dict[str, str], expected: str) -> None:
+def test_streams_hold_results_back_unless_python_is_unbuffered(environment: dict[str, str], expected: str) -> None:
     program = (
         "import sys; from transformer_cli.system.streams import set_up; set_up()\n"
         "print('result'); print('message', file=sys.stderr)"

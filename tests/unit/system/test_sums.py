@@ -13,7 +13,7 @@ from transformer_cli.system.sums import check_file, read_sums, sum_of, write_sum
 ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1
 
 
-def test_sums_are_what_sha256sum_writes(tmp_path: Path) -> None:
+def test_write_sums_is_what_sha256sum_writes(tmp_path: Path) -> None:
     (tmp_path / "a b").write_bytes(b"abc")
     (tmp_path / "c").write_bytes(b"123456789" * 200_000)
     write_sums(tmp_path, ["a b"])
@@ -53,7 +53,7 @@ def test_check_file_of_more_than_a_gigabyte_is_left_to_sha256sum(
     check_file(tmp_path / "a")
 
 
-def test_not_one_bit_of_the_sums_may_flip(tmp_path: Path) -> None:
+def test_check_file_refuses_any_flipped_bit_of_the_sums(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     write_sums(tmp_path)
     path = tmp_path / "SHA256SUMS"
@@ -68,7 +68,7 @@ def test_not_one_bit_of_the_sums_may_flip(tmp_path: Path) -> None:
     assert not any("\n" in line for line in said)
 
 
-def test_sums_are_of_files_of_their_folder(tmp_path: Path) -> None:
+def test_read_sums_refuses_files_of_another_folder(tmp_path: Path) -> None:
     for content in (f"{ABC}  ../x\n", "[]", f"{ABC} x", f"{ABC.upper()}  x"):
         (tmp_path / "SHA256SUMS").write_text(content)
         with pytest.raises(
@@ -88,14 +88,14 @@ def test_sums_are_of_files_of_their_folder(tmp_path: Path) -> None:
     ],
     ids=["empty", "cut", "not UTF-8", "deep", "long number"],
 )
-def test_what_is_no_json_says_where(tmp_path: Path, content: bytes, message: str) -> None:
+def test_read_json_of_what_is_no_json_says_where(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(content)
     with pytest.raises(FileError, match=f"^{path}: {message}"):
         read_json(path)
 
 
-def test_only_files_are_read_and_only_small_ones(tmp_path: Path) -> None:
+def test_read_text_of_no_file_or_a_large_one_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(b"12345")
     for name, message in (
@@ -110,6 +110,6 @@ def test_only_files_are_read_and_only_small_ones(tmp_path: Path) -> None:
         read_text(Path("/dev/zero"))
 
 
-def test_a_value_is_shown_on_one_short_line() -> None:
+def test_shown_is_one_short_line() -> None:
     assert shown("a\nb") == "'a\\nb'"
     assert shown([1] * 100) == "[" + "1, " * 19 + "1,…"

@@ -1,8 +1,7 @@
-"""The mean of the last epochs' weights: what it is, which checkpoint is best, and that a kill changes nothing."""
+"""The mean of the last epochs' weights: what it is, and which checkpoint is best."""
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,8 @@ import torch
 from safetensors.torch import load_file
 
 from kinds import TrainTiny
-from outcomes import PowerCut, outcome
+from outcomes import outcome
 from transformer_cli.errors import CheckpointError
-from transformer_cli.runs import checkpoints
-from transformer_cli.runs import run as run_module
 from transformer_cli.runs.checkpoints import load_weights
 from transformer_cli.runs.listing import list_runs
 from transformer_cli.runs.run import Run
@@ -39,7 +36,7 @@ def far(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train_tiny(tmp_path_factory.mktemp("far"), *FAR)
 
 
-def test_it_is_the_mean_of_the_last_epochs_weights(averaged: Run) -> None:
+def test_average_is_the_mean_of_the_last_epochs_weights(averaged: Run) -> None:
     kept = [
         load_file(averaged.folder / f"checkpoints/validation-000{number}/model.safetensors") for number in (3, 4, 5)
     ]
@@ -51,7 +48,7 @@ def test_it_is_the_mean_of_the_last_epochs_weights(averaged: Run) -> None:
     assert all(torch.equal(value, last[name]) for name, value in kept[-1].items())
 
 
-def test_it_has_a_checkpoint_of_its_own_and_no_line_of_history(averaged: Run) -> None:
+def test_average_has_its_own_checkpoint_and_no_line_of_history(averaged: Run) -> None:
     assert folders(averaged)[0] == "average-0000020"
     assert [name for name in folders(averaged) if name.startswith("validation")] == [
         "validation-0003",
@@ -64,7 +61,7 @@ def test_it_has_a_checkpoint_of_its_own_and_no_line_of_history(averaged: Run) ->
     assert found["valid_ppl"] == pytest.approx(2.718281828 ** found["valid_loss"])
 
 
-def test_a_run_is_unfinished_until_it_is_made(averaged: Run, tmp_path: Path) -> None:
+def test_average_that_is_missing_leaves_the_run_unfinished(averaged: Run, tmp_path: Path) -> None:
     shutil.copytree(averaged.folder, tmp_path / "tiny")
     for state in ("finished", "unfinished"):
         (found,) = list_runs(tmp_path)
@@ -72,7 +69,7 @@ def test_a_run_is_unfinished_until_it_is_made(averaged: Run, tmp_path: Path) -> 
         (tmp_path / "tiny/average").unlink(missing_ok=True)
 
 
-def test_a_run_trains_as_it_does_without(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_average_leaves_history_and_state_as_without_it(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
     plain = train_tiny(tmp_path, *AVERAGING[:2])
     assert not plain.has_checkpoint("average")
     found, others = outcome(plain), outcome(averaged)
@@ -81,7 +78,7 @@ def test_a_run_trains_as_it_does_without(averaged: Run, train_tiny: TrainTiny, t
     assert found["checkpoints"][state] == others["checkpoints"][state]
 
 
-def test_it_becomes_the_best_only_if_it_is_better(averaged: Run, far: Run) -> None:
+def test_average_becomes_best_only_if_its_loss_is_lower(averaged: Run, far: Run) -> None:
     for run in (averaged, far):
         found, epochs = load_average(run), min(line["valid_loss"] for line in run.history())
         assert found is not None
@@ -89,35 +86,13 @@ def test_it_becomes_the_best_only_if_it_is_better(averaged: Run, far: Run) -> No
         assert (found.valid_loss < epochs) == (run is not averaged)
 
 
-@pytest.mark.parametrize("file", ["validation-0005", "average-0000020", "average", "best"])
-def test_cut_off_before_any_file_appears_it_ends_as_if_it_never_was(
-    far: Run, train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
-) -> None:
-
-    def cut(write: Callable[..., object]) -> Callable[..., object]:
-        def write_or_die(path: Path, *content: str) -> object:
-            is_late = (tmp_path / "cut/tiny/checkpoints/validation-0004").exists()
-            if path.name == file and is_late and not (file == "best" and not (path.parent / "average").exists()):
-                raise PowerCut
-            return write(path, *content)
-
-        return write_or_die
-
-    with monkeypatch.context() as patch:
-        for module, name in ((checkpoints, "new_folder"), (run_module, "write_text")):
-            patch.setattr(module, name, cut(getattr(module, name)))
-        with pytest.raises(PowerCut):
-            train_tiny(tmp_path / "cut", *FAR)
-    assert outcome(train_tiny(tmp_path / "cut", *FAR)) == outcome(far)
-
-
-def test_done_once_it_is_not_done_again(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_average_made_once_is_not_made_again(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
     shutil.copytree(averaged.folder, tmp_path / "tiny")
     shutil.rmtree(tmp_path / "tiny/checkpoints/validation-0004")  # it would be missed
     assert train_tiny(tmp_path, *AVERAGING).checkpoint("average").name == "average-0000020"
 
 
-def test_with_more_epochs_the_run_goes_on_from_the_last(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_average_of_more_epochs_equals_a_run_of_so_many(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
     shutil.copytree(averaged.folder, tmp_path / "raised/tiny")
     raised, straight = (
         outcome(train_tiny(tmp_path / name, *AVERAGING, "training.epochs=6")) for name in ("raised", "straight")
@@ -126,7 +101,7 @@ def test_with_more_epochs_the_run_goes_on_from_the_last(averaged: Run, train_tin
     assert raised == straight
 
 
-def test_the_best_of_all_stays_the_best(far: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_average_that_is_best_stays_best_in_longer_training(far: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
     shutil.copytree(far.folder, tmp_path / "tiny")
     before = load_average(far, "best")
     after = load_average(train_tiny(tmp_path, *FAR, "training.epochs=6"), "best")
@@ -135,21 +110,23 @@ def test_the_best_of_all_stays_the_best(far: Run, train_tiny: TrainTiny, tmp_pat
     assert after.valid_loss <= before.valid_loss
 
 
-def test_patience_may_leave_fewer_epochs(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_average_after_patience_takes_the_epochs_there_are(train_tiny: TrainTiny, tmp_path: Path) -> None:
     run = train_tiny(tmp_path, "training.learning_rate=1e-30", "training.average=5", "training.patience=1")
     found = load_average(run)
     assert found is not None
     assert found.epochs == [1, 2]
 
 
-def test_weights_of_an_epoch_that_are_gone_are_named(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_average_lacking_the_weights_of_an_epoch_names_them(
+    averaged: Run, train_tiny: TrainTiny, tmp_path: Path
+) -> None:
     shutil.copytree(averaged.folder, tmp_path / "tiny")
     shutil.rmtree(tmp_path / "tiny/checkpoints/validation-0005")
     with pytest.raises(CheckpointError, match=r"validation-0005/model.safetensors: missing; restore it"):
         train_tiny(tmp_path, *AVERAGING, "training.epochs=6")
 
 
-def test_a_damaged_average_is_one_line(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_average_damaged_file_is_one_line(averaged: Run, train_tiny: TrainTiny, tmp_path: Path) -> None:
     shutil.copytree(averaged.folder, tmp_path / "tiny")
     (tmp_path / "tiny/checkpoints/average-0000020/average.json").write_text("[]", encoding="utf-8")
     with pytest.raises(CheckpointError, match=r"average.json: damaged: .*; restore it"):

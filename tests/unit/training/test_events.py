@@ -59,7 +59,7 @@ def as_json(validations: Sequence[Validation]) -> list[dict[str, Any]]:
     return [asdict(each) for each in validations]
 
 
-def test_a_reader_at_work_sees_what_is_added_and_forgets_what_a_new_file_takes_back(tmp_path: Path) -> None:
+def test_event_file_takes_additions_and_forgets_what_a_new_one_takes_back(tmp_path: Path) -> None:
     history = [validation(10, 3.0), validation(20, 2.0)]
     file = EventFile(tmp_path, history[:1])
     read = reader(tmp_path)
@@ -74,7 +74,7 @@ def test_a_reader_at_work_sees_what_is_added_and_forgets_what_a_new_file_takes_b
     assert_says(reader(tmp_path), as_json([history[0], validation(15, 2.5)]))
 
 
-def test_asked_for_late_they_begin_with_the_first_epoch(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_tensorboard_asked_for_late_begins_with_the_first_epoch(train_tiny: TrainTiny, tmp_path: Path) -> None:
     run = train_tiny(tmp_path, ON[1], "training.epochs=1")
     assert not (run.folder / "tensorboard").exists()
     run = train_tiny(tmp_path, *ON, "training.epochs=2")
@@ -82,7 +82,9 @@ def test_asked_for_late_they_begin_with_the_first_epoch(train_tiny: TrainTiny, t
 
 
 @pytest.mark.parametrize("epochs", [1, 2])
-def test_a_resumed_run_takes_back_what_its_history_has_lost(train_tiny: TrainTiny, tmp_path: Path, epochs: int) -> None:
+def test_tensorboard_of_a_resumed_run_takes_back_what_its_history_lost(
+    train_tiny: TrainTiny, tmp_path: Path, epochs: int
+) -> None:
     run = train_tiny(tmp_path, *ON, "training.epochs=1")
     ahead = [*run.history(), {**run.history()[-1], "epoch": 2, "step": 3, "valid_loss": 0.0}]  # validated, then killed
     run.write_history(ahead)
@@ -93,7 +95,7 @@ def test_a_resumed_run_takes_back_what_its_history_has_lost(train_tiny: TrainTin
     assert [step for step, _ in curves(read)["loss/valid"]] == [2, 4][:epochs]
 
 
-def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(
+def test_tensorboard_folder_that_cannot_be_written_is_a_warning(
     train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = train_tiny(tmp_path, ON[1], "training.epochs=1")
@@ -104,7 +106,7 @@ def test_a_folder_that_cannot_be_written_is_no_reason_to_stop(
     assert all(line.startswith("TensorBoard's event file could not be written: ") for line in warnings(caplog))
 
 
-def test_where_tensorboard_is_absent_one_line_says_so_before_training(
+def test_tensorboard_not_installed_is_one_line_before_training(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "tensorboard"]:

@@ -37,7 +37,7 @@ def runs(tiny: Run, tmp_path: Path) -> Path:
     return tmp_path / "runs"
 
 
-def test_a_run_begins_with_the_best_weights_of_another(train_tiny: TrainTiny, runs: Path) -> None:
+def test_initialize_from_begins_with_the_best_weights_of_the_other_run(train_tiny: TrainTiny, runs: Path) -> None:
     tuned = train_tiny(runs, *SHORT, "training.initialize_from=base", "training.learning_rate=1e-30")
     base = Run.open(runs / "base")
     assert all(value.equal(weights(base, "best")[name]) for name, value in weights(tuned).items())
@@ -45,20 +45,20 @@ def test_a_run_begins_with_the_best_weights_of_another(train_tiny: TrainTiny, ru
     assert tuned.history()[0]["step"] == 2
 
 
-def test_it_may_be_a_folder_and_has_another_dropout(train_tiny: TrainTiny, runs: Path) -> None:
+def test_initialize_from_a_folder_may_have_another_dropout(train_tiny: TrainTiny, runs: Path) -> None:
     where = f"training.initialize_from={runs / 'base'}"
     tuned = train_tiny(runs, *SHORT, where, "model.dropout=0.3", "model.embedding_init=normal")
     assert tuned.history()[0]["valid_loss"] < 1.0
 
 
-def test_it_goes_on_where_the_other_run_is_gone(train_tiny: TrainTiny, runs: Path) -> None:
+def test_initialize_from_a_run_that_is_gone_lets_the_new_one_go_on(train_tiny: TrainTiny, runs: Path) -> None:
     train_tiny(runs, *SHORT, "training.initialize_from=base")
     shutil.rmtree(runs / "base")
     more = train_tiny(runs, *SHORT[:1], "training.epochs=3", "training.initialize_from=base")
     assert len(more.history()) == 3
 
 
-def test_another_shape_is_named(train_tiny: TrainTiny, runs: Path) -> None:
+def test_initialize_from_a_model_of_another_shape_names_the_settings(train_tiny: TrainTiny, runs: Path) -> None:
     with pytest.raises(ConfigError) as error:
         train_tiny(runs, *SHORT, "training.initialize_from=base", "model.d_ff=32", "model.dropout=0.2")
     assert str(error.value) == (
@@ -68,7 +68,7 @@ def test_another_shape_is_named(train_tiny: TrainTiny, runs: Path) -> None:
     assert not (runs / "tiny").exists()
 
 
-def test_other_ids_are_named_with_what_to_do(train_tiny: TrainTiny, runs: Path) -> None:
+def test_initialize_from_a_run_with_other_ids_says_what_to_do(train_tiny: TrainTiny, runs: Path) -> None:
     lines = (runs / "base/source.vocab.txt").read_text(encoding="utf-8").splitlines(keepends=True)
     (runs / "base/source.vocab.txt").write_text("".join([*lines[:-2], lines[-1], lines[-2]]), encoding="utf-8")
     reseal(runs / "base")
@@ -76,13 +76,13 @@ def test_other_ids_are_named_with_what_to_do(train_tiny: TrainTiny, runs: Path) 
         train_tiny(runs, *SHORT, "training.initialize_from=base")
 
 
-def test_a_run_that_is_not_there_is_one_line(train_tiny: TrainTiny, runs: Path) -> None:
+def test_initialize_from_an_unknown_run_is_one_line(train_tiny: TrainTiny, runs: Path) -> None:
     with pytest.raises(CheckpointError, match=r"/nowhere: no such run; .* has base"):
         train_tiny(runs, *SHORT, "training.initialize_from=nowhere")
 
 
 @pytest.mark.parametrize("parts", [["source_embedding", "encoder"], ["output", "target_embedding"]])
-def test_frozen_parts_stay_as_they_begin_and_are_said(
+def test_freeze_parts_leaves_them_as_they_begin_and_says_so(
     train_tiny: TrainTiny, tmp_path: Path, caplog: pytest.LogCaptureFixture, parts: list[str]
 ) -> None:
     caplog.set_level("INFO")
@@ -94,7 +94,7 @@ def test_frozen_parts_stay_as_they_begin_and_are_said(
 
 
 @pytest.mark.parametrize("fast", ["true", "false"])
-def test_a_matrix_that_parts_share_stays_too(train_tiny: TrainTiny, tmp_path: Path, fast: str) -> None:
+def test_freeze_a_tied_matrix_holds_it_in_both_parts(train_tiny: TrainTiny, tmp_path: Path, fast: str) -> None:
     tied = ("model.tie_embeddings=target+output", "training.freeze=[target_embedding]", f"training.fast={fast}")
     run = train_tiny(tmp_path, *SHORT, *tied)
     model = run.new_model()
@@ -104,7 +104,7 @@ def test_a_matrix_that_parts_share_stays_too(train_tiny: TrainTiny, tmp_path: Pa
 
 
 @pytest.mark.parametrize("ties", ["target+output", "all"])
-def test_embeddings_that_are_a_frozen_outputs_matrix_cannot_be_all_that_learns(ties: str) -> None:
+def test_freeze_all_that_learns_is_an_error(ties: str) -> None:
     frozen = [part for part in PARTS if part != "target_embedding"]
     tied = ["data.joint_vocabulary=true", f"model.tie_embeddings={ties}", f"training.freeze=[{','.join(frozen)}]"]
     load_config(overrides=tied)  # learned positions are left to learn
@@ -112,7 +112,7 @@ def test_embeddings_that_are_a_frozen_outputs_matrix_cannot_be_all_that_learns(t
         load_config(overrides=[*tied, "model.positions=sinusoidal"])
 
 
-def test_a_run_cannot_begin_with_its_own_weights(train_tiny: TrainTiny, runs: Path) -> None:
+def test_initialize_from_the_run_itself_is_an_error(train_tiny: TrainTiny, runs: Path) -> None:
     with pytest.raises(
         ConfigError,
         match=r"initialize_from: base is this run itself; give the new run a name of its own: --set name=base-2$",

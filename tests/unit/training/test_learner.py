@@ -1,5 +1,6 @@
 """One optimiser step on its own; how steps add up to a run is in test_trainer.py."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +13,8 @@ from transformer_cli.data.dataset import EncodedSplit, Side
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.sampled_text import mixed_seed
 from transformer_cli.data.vocabulary import PAD
-from transformer_cli.errors import MemoryShortage
 from transformer_cli.model.fast.dropout import use_fast_dropout
-from transformer_cli.model.fast.packing import packed_token_losses
-from transformer_cli.model.loss import TokenLosses
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.training import learner as module
 from transformer_cli.training.learner import BatchLoss, Learner
 
 SPLIT = EncodedSplit(Side.of([[4, 5, 6], [5], [6, 6, 4, 4]]), Side.of([[4, 4], [5, 6, 4], [6]]))
@@ -40,11 +37,16 @@ def step(learner: Learner, batches: Sequence[Rows], number: int = 1) -> BatchLos
     return loss
 
 
+def gradient(weight: torch.Tensor) -> torch.Tensor:
+    assert weight.grad is not None
+    return weight.grad
+
+
 def weights(learner: Learner) -> torch.Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in learner.model.parameters()])
 
 
-def test_a_step_is_a_function_of_weights_batches_and_number() -> None:
+def test_step_is_a_function_of_weights_batches_and_number() -> None:
     batches, after = [np.array([0, 2]), np.array([1])], []
     for number in (1, 1, 2):
         learner = make_learner()
@@ -56,16 +58,7 @@ def test_a_step_is_a_function_of_weights_batches_and_number() -> None:
     assert not after[0].equal(after[2])  # other dropout
 
 
-def test_the_learning_rate_is_that_of_the_next_step() -> None:
-    learner = make_learner()
-    before = weights(learner)
-    learner.set_learning_rate(0.0)
-    step(learner, [np.array([0])])
-    assert learner.learning_rate == 0.0
-    assert weights(learner).equal(before)
-
-
-def test_every_process_and_lane_has_dropout_of_its_own_and_the_first_that_of_a_process_alone() -> None:
+def test_mixed_seed_differs_by_step_process_and_lane() -> None:
     places = [
         (seed, step, rank, lane) for seed in range(2) for step in range(1, 50) for rank in (0, 3) for lane in (0, 2)
     ]
@@ -75,6 +68,25 @@ def test_every_process_and_lane_has_dropout_of_its_own_and_the_first_that_of_a_p
     for step in (1, 2, 77):
         alone = np.random.SeedSequence([5, step]).generate_state(1)[0]
         assert mixed_seed(5, step, 0, 0) == alone
+
+
+@pytest.mark.parametrize("limit", [0.001, None])
+def test_update_clips_the_gradient_to_its_norm(limit: float | None) -> None:
+    learner = make_learner(clip_grad_norm=limit)
+    learner.gradient(SPLIT, [np.array([0, 1, 2])], number=1)
+    assert learner.update()
+    norm = float(torch.nn.utils.get_total_norm([gradient(each) for each in learner.model.parameters()]))
+    assert norm > 0.01 if limit is None else norm == pytest.approx(limit, rel=0.01)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_update_by_a_gradient_that_is_not_finite_changes_no_weight(value: float) -> None:
+    learner = make_learner()
+    before = weights(learner)
+    learner.gradient(SPLIT, [np.array([0, 1, 2])], number=1)
+    gradient(learner.model.output.bias)[0] = value
+    assert not learner.update()
+    assert weights(learner).equal(before)
 
 
 # Lanes
@@ -93,7 +105,7 @@ def stepped(*, threads: int, lanes: int, **settings: Any) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("settings", [{}, {"optimizer": "muon"}, {"fast": False}], ids=["adam", "muon", "plain"])
-def test_the_number_of_threads_changes_no_bit_and_that_of_lanes_does(settings: dict[str, Any]) -> None:
+def test_threads_change_no_bit_of_a_step_and_lanes_do(settings: dict[str, Any]) -> None:
     one, two, three = (stepped(threads=threads, lanes=2, **settings) for threads in (1, 2, 3))
     assert one.equal(two)
     assert one.equal(three)
@@ -108,24 +120,3 @@ def test_lanes_add_up_to_the_gradient_of_one() -> None:
         gradients.append([loss.nll, *(each.grad for each in learner.model.parameters())])
     torch.testing.assert_close(gradients[0], gradients[1])
     torch.testing.assert_close(gradients[0], gradients[2])
-
-
-def test_a_lane_that_finds_no_memory_leaves_the_weights_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    compute, asked = packed_token_losses, list[int]()
-
-    def fail_once(model: Transformer, source: torch.Tensor, target: torch.Tensor, **options: Any) -> TokenLosses:
-        asked.append(len(source))
-        if len(asked) == 2:
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return compute(model, source, target, **options)
-
-    monkeypatch.setattr(module, "packed_token_losses", fail_once)
-    learner = make_learner(lanes=3)
-    before = weights(learner)
-    with pytest.raises(MemoryShortage, match="a batch of 1 sentences"):
-        learner.gradient(SPLIT, [np.array([0, 1, 2])], number=1)
-    assert weights(learner).equal(before)
-    step(learner, [np.array([0, 1, 2])])  # nothing is left of the other lanes
-    again = make_learner(lanes=3)
-    step(again, [np.array([0, 1, 2])])
-    assert weights(learner).equal(weights(again))

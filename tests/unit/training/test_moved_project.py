@@ -36,7 +36,7 @@ def resume(folder: Path, config: Config) -> AbstractContextManager[ReadyToTrain]
     return open_run(folder / "runs/tiny", config, device=torch.device("cpu"), data_dir=folder / "data", fresh=False)
 
 
-def test_a_run_goes_on_where_its_project_was_moved(moved: Path) -> None:
+def test_moved_project_goes_on(moved: Path) -> None:
     with resume(moved, config(moved)) as opened:
         assert opened.run.config.data.files == config(moved).data.files
         assert Run.open(moved / "runs/tiny").config == opened.run.config
@@ -44,7 +44,7 @@ def test_a_run_goes_on_where_its_project_was_moved(moved: Path) -> None:
         pass
 
 
-def test_a_run_goes_on_where_its_text_was_not_moved_along(moved: Path) -> None:
+def test_moved_run_without_its_text_goes_on(moved: Path) -> None:
     for name in SPLITS:
         (moved / name).unlink()
     with resume(moved, config(moved)):
@@ -52,7 +52,7 @@ def test_a_run_goes_on_where_its_text_was_not_moved_along(moved: Path) -> None:
 
 
 @pytest.mark.parametrize("change", ["other text", "another name"])
-def test_a_run_does_not_go_on_with_another_text(moved: Path, change: str) -> None:
+def test_moved_run_with_another_text_is_refused(moved: Path, change: str) -> None:
     path = moved / "train.en"
     if change == "other text":
         path.write_bytes(path.read_bytes() + b"One more.\n")
@@ -66,7 +66,7 @@ def test_a_run_does_not_go_on_with_another_text(moved: Path, change: str) -> Non
         pass
 
 
-def test_a_run_does_not_go_on_with_text_that_was_changed_where_it_lies(moved: Path) -> None:
+def test_moved_run_whose_text_was_changed_there_is_refused(moved: Path) -> None:
     with resume(moved, config(moved)):  # which takes the new places into its own config
         pass
     for side in ("de", "en"):
@@ -86,7 +86,7 @@ def test_a_run_does_not_go_on_with_text_that_was_changed_where_it_lies(moved: Pa
         pass
 
 
-def test_a_dataset_is_made_once_wherever_its_text_lies(moved: Path) -> None:
+def test_moved_text_is_the_same_dataset(moved: Path) -> None:
     prepared = make_dataset(config(moved), data_dir=moved / "data")
     assert not prepared.created
     assert find_dataset(config(moved).data, moved / "data") == prepared.folder
@@ -102,7 +102,7 @@ def test_a_dataset_is_made_once_wherever_its_text_lies(moved: Path) -> None:
         ("glove-100", "glove-200", False, False),
     ],
 )
-def test_vectors_are_the_same_if_their_file_was_moved(
+def test_moved_vectors_are_the_same_file_unless_the_old_one_is_left(
     moved: Path, before: str, now: str | None, is_left: bool, same: bool
 ) -> None:
     def with_vectors(config: Config, name: str | None) -> Config:

@@ -9,12 +9,14 @@ import pytest
 import torch
 
 from kinds import TrainTiny
+from outcomes import power_cut
+from transformer_cli.compute.devices import choose_lanes, choose_precision
+from transformer_cli.compute.world import ALONE
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run, find_run, is_new
-from transformer_cli.training.opening import ReadyToTrain, join_run, open_run
-from transformer_cli.training.trainer import Trainer
+from transformer_cli.training.opening import ReadyToTrain, open_run
 
 Open = Callable[..., AbstractContextManager[ReadyToTrain]]
 
@@ -75,7 +77,7 @@ def opened(corpus: Path, project: Path) -> Callable[..., AbstractContextManager[
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_a_trained_run_that_lacks_a_file_is_refused_and_left_as_it_is(
+def test_open_run_that_lacks_a_file_is_refused_and_left_as_it_is(
     train_tiny: TrainTiny, folder: Path, missing: list[str], message: str
 ) -> None:
     for name in missing:
@@ -91,17 +93,7 @@ def test_a_trained_run_that_lacks_a_file_is_refused_and_left_as_it_is(
     assert contents(folder) == before
 
 
-def test_a_history_that_is_too_short_is_damaged(train_tiny: TrainTiny, folder: Path) -> None:
-    lines = (folder / "history.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    (folder / "history.jsonl").write_text("".join(lines[:2]), encoding="utf-8")
-    before = contents(folder)
-    message = r"/history\.jsonl: damaged: its first 3 lines are not those that were saved; restore it, or .* --fresh"
-    with pytest.raises(CheckpointError, match=f"^{folder}{message}"):
-        go_on(train_tiny, folder)
-    assert contents(folder) == before
-
-
-def test_fresh_begins_anew_beside_a_damaged_run(train_tiny: TrainTiny, folder: Path) -> None:
+def test_fresh_beside_a_damaged_run_moves_it_aside(train_tiny: TrainTiny, folder: Path) -> None:
     (folder / "run.json").unlink()
     before = contents(folder)
     run = train_tiny(folder.parent, *STUCK, "training.epochs=1", fresh=True)
@@ -109,7 +101,7 @@ def test_fresh_begins_anew_beside_a_damaged_run(train_tiny: TrainTiny, folder: P
     assert contents(folder.with_name("tiny.old-1")) == before
 
 
-def test_a_run_goes_on_without_what_is_only_drawn_or_found(train_tiny: TrainTiny, folder: Path) -> None:
+def test_open_run_without_curves_or_latest_goes_on(train_tiny: TrainTiny, folder: Path) -> None:
     (folder / "curves.png").unlink()
     (folder.parent / "latest").unlink(missing_ok=True)
     assert [entry["epoch"] for entry in go_on(train_tiny, folder).history()] == [1, 2, 3, 4]
@@ -119,34 +111,15 @@ def test_a_run_goes_on_without_what_is_only_drawn_or_found(train_tiny: TrainTiny
 # What is simply begun
 
 
-def test_a_run_that_was_killed_before_its_first_save_is_begun_with_any_settings(
-    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "run_to_the_end", lambda _: None)
-        run = train_tiny(tmp_path, *STUCK, "training.seed=7")
-    assert (run.history(), (run.folder / "run.json").is_file(), is_new(run.folder)) == ([], True, True)
+def test_open_run_that_was_never_saved_begins_with_any_settings(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    with power_cut(tmp_path, "step-0000002"):
+        train_tiny(tmp_path, *STUCK, "training.seed=7")
+    assert ((tmp_path / "tiny/run.json").is_file(), is_new(tmp_path / "tiny")) == (True, True)
     again = train_tiny(tmp_path, *STUCK, "training.epochs=1")
     assert (len(again.history()), again.config.training.seed, is_new(again.folder)) == (1, 0, False)
 
 
-def test_a_first_save_that_was_cut_off_is_no_damage(folder: Path) -> None:
-    for pointer in ("best", "last"):
-        (folder / pointer).unlink()
-    shutil.rmtree(folder / "checkpoints/step-0000006")
-    with pytest.raises(CheckpointError, match="last is missing"):
-        is_new(folder)
-    shutil.rmtree(folder / "checkpoints")
-    with pytest.raises(CheckpointError, match="last is missing"):  # its history would be lost
-        is_new(folder)
-    (folder / "unsaved").write_text("nothing has been saved yet\n", encoding="utf-8")  # as it is until then
-    assert is_new(folder)
-    (folder / "best").write_text("step-0000002\n", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="last is missing"):
-        is_new(folder)
-
-
-def test_a_folder_with_other_files_is_no_run(opened: Open, tmp_path: Path) -> None:
+def test_open_run_in_a_folder_of_other_files_begins_one(opened: Open, tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny/notes.txt").write_text("mine", encoding="utf-8")
     with opened(tmp_path / "tiny") as new:
@@ -157,19 +130,16 @@ def test_a_folder_with_other_files_is_no_run(opened: Open, tmp_path: Path) -> No
 # Which settings a run keeps, and which may change
 
 
-def test_a_new_run_keeps_the_dataset_and_the_precision_that_were_chosen(
-    opened: Open, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("transformer_cli.training.opening.choose_precision", lambda setting, device: "bfloat16")
+def test_open_run_new_keeps_its_dataset_and_precision(opened: Open, project: Path, tmp_path: Path) -> None:
     with opened(tmp_path / "tiny", "training.precision=auto") as new:
         (dataset,) = (project / "data").iterdir()
         assert new.dataset.folder == dataset
         assert f"files.de-en-{new.run.config.data.fingerprint}" == dataset.name
-        assert new.run.config.training.precision == "bfloat16"
+        assert new.run.config.training.precision == choose_precision("auto", torch.device("cpu"))
         assert new.run.config == load_config(tmp_path / "tiny/config.yaml")
 
 
-def test_a_run_that_goes_on_keeps_its_precision_and_takes_what_may_change(opened: Open, folder: Path) -> None:
+def test_open_run_that_goes_on_takes_what_may_change(opened: Open, folder: Path) -> None:
     changes = ("patience=7", "save_minutes=3", "num_threads=2", "epochs=9", "precision=auto")
     with opened(folder, *(f"training.{change}" for change in changes)) as run:
         training = run.run.config.training
@@ -178,22 +148,14 @@ def test_a_run_that_goes_on_keeps_its_precision_and_takes_what_may_change(opened
         assert Run.open(folder).config == run.run.config
 
 
-def test_lanes_are_chosen_once(opened: Open, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = Run.open(folder).config.training.lanes
-    assert kept is not None
-    counted: list[int] = []
-    here = "transformer_cli.training.opening"
-    monkeypatch.setattr(f"{here}.choose_lanes", lambda setting, world: setting or kept + 2)  # another machine
-    monkeypatch.setattr(f"{here}.refuse_without_room", lambda *_, gradients, **__: counted.append(gradients))
+def test_open_run_keeps_the_lanes_chosen_at_first(train_tiny: TrainTiny, opened: Open, tmp_path: Path) -> None:
     with opened(tmp_path / "new", "training.lanes=null") as new:
-        assert new.run.config.training.lanes == kept + 2
+        assert new.run.config.training.lanes == choose_lanes(None, ALONE)
+    lanes = choose_lanes(None, ALONE) + 1  # those of another machine
+    folder = train_tiny(tmp_path, *STUCK, "training.epochs=1", f"training.lanes={lanes}").folder
     with opened(folder, "training.epochs=9", "training.lanes=null") as run:
-        assert run.run.config.training.lanes == kept
-    assert counted == [kept + 2, kept]  # gradients that need memory
-    with (
-        pytest.raises(ConfigError, match=rf"training\.lanes: {kept} → {kept + 1}"),
-        opened(folder, "training.epochs=9", f"training.lanes={kept + 1}"),
-    ):
+        assert run.run.config.training.lanes == lanes
+    with pytest.raises(ConfigError, match=rf"training\.lanes: {lanes} → 1\)"), opened(folder, "training.lanes=1"):
         pass
 
 
@@ -205,7 +167,7 @@ def test_lanes_are_chosen_once(opened: Open, folder: Path, tmp_path: Path, monke
         ("bfloat16", "bfloat16", None),
     ],
 )
-def test_a_run_that_began_in_bfloat16_goes_on_so_where_that_is_slow_unless_it_is_told_otherwise(
+def test_open_run_of_bfloat16_stays_so_unless_told_otherwise(
     opened: Open,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -226,7 +188,7 @@ def test_a_run_that_began_in_bfloat16_goes_on_so_where_that_is_slow_unless_it_is
     assert len(caplog.messages) == bool(said)
 
 
-def test_how_a_run_translates_may_change_at_any_time(opened: Open, folder: Path) -> None:
+def test_open_run_takes_other_decoding_settings(opened: Open, folder: Path) -> None:
     with opened(folder, "training.epochs=3", "decoding.beam_size=5", "decoding.length_penalty=0.6") as run:
         assert (run.run.config.decoding.beam_size, run.run.config.decoding.length_penalty) == (5, 0.6)
         assert Run.open(folder).config == run.run.config
@@ -243,7 +205,9 @@ def test_how_a_run_translates_may_change_at_any_time(opened: Open, folder: Path)
         ("data.fingerprint=deadbeef", "data.fingerprint: "),
     ],
 )
-def test_other_settings_are_refused_and_change_nothing(opened: Open, folder: Path, change: str, message: str) -> None:
+def test_open_run_with_other_settings_is_refused_and_changes_nothing(
+    opened: Open, folder: Path, change: str, message: str
+) -> None:
     before = contents(folder.parent)
     with pytest.raises(ConfigError) as refused, opened(folder, "training.epochs=3", change):
         pass
@@ -257,7 +221,9 @@ def test_other_settings_are_refused_and_change_nothing(opened: Open, folder: Pat
 
 
 @pytest.mark.parametrize(("taken", "free"), [(("tiny-2",), "tiny-3"), (("tiny-2", "tiny-4"), "tiny-3")])
-def test_the_name_that_is_offered_is_free(opened: Open, folder: Path, taken: tuple[str, ...], free: str) -> None:
+def test_open_run_with_other_settings_offers_a_free_name(
+    opened: Open, folder: Path, taken: tuple[str, ...], free: str
+) -> None:
     for name in taken:
         folder.with_name(name).mkdir()
     with pytest.raises(ConfigError, match=f"--set name={free} to train"), opened(folder, "training.seed=1"):
@@ -266,7 +232,7 @@ def test_the_name_that_is_offered_is_free(opened: Open, folder: Path, taken: tup
         assert new.run.config.name == free
 
 
-def test_a_run_that_was_renamed_goes_on_under_its_new_name(opened: Open, folder: Path) -> None:
+def test_open_run_that_was_renamed_goes_on(opened: Open, folder: Path) -> None:
     renamed = folder.rename(folder.with_name("renamed"))
     with opened(renamed, "training.epochs=3", "name=renamed") as run:
         assert Run.open(renamed).config.name == run.run.config.name == "renamed"
@@ -275,29 +241,21 @@ def test_a_run_that_was_renamed_goes_on_under_its_new_name(opened: Open, folder:
 # What else is refused
 
 
-def test_without_a_dataset_nothing_is_left_behind(opened: Open, tmp_path: Path) -> None:
+def test_open_run_without_a_dataset_leaves_nothing(opened: Open, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no dataset"), opened(tmp_path / "runs/tiny", data_dir=tmp_path / "data"):
         pass
     assert not (tmp_path / "runs").exists()
 
 
-def test_fresh_where_there_is_nothing_moves_nothing(opened: Open, tmp_path: Path) -> None:
+def test_fresh_without_an_old_run_moves_nothing(opened: Open, tmp_path: Path) -> None:
     with opened(tmp_path / "tiny", fresh=True):
         pass
     assert sorted(path.name for path in tmp_path.iterdir()) == [".tiny.lock", "tiny"]
 
 
-def test_another_process_joins_the_run_with_its_own_dataset(
-    opened: Open, folder: Path, project: Path, tmp_path: Path
+def test_open_run_with_other_settings_and_no_dataset_names_the_settings(
+    folder: Path, opened: Open, tmp_path: Path
 ) -> None:
-    with opened(folder) as first:
-        joined = join_run(folder, project / "data")
-        assert (joined.run.config, joined.dataset.folder) == (first.run.config, first.dataset.folder)
-        with pytest.raises(DataError, match=f"with fingerprint {first.dataset.fingerprint}; run `tfm prepare`"):
-            join_run(folder, tmp_path / "elsewhere")
-
-
-def test_other_settings_are_named_even_where_their_dataset_is_gone(folder: Path, opened: Open, tmp_path: Path) -> None:
     with (
         pytest.raises(ConfigError, match=r"was begun with other settings \(data.min_freq: 2 → 3\)"),
         opened(folder, "data.min_freq=3", "training.epochs=3", data_dir=tmp_path / "nowhere"),
@@ -305,7 +263,7 @@ def test_other_settings_are_named_even_where_their_dataset_is_gone(folder: Path,
         pass
 
 
-def test_a_link_and_a_fresh_run_of_its_name_are_held_together(opened: Open, folder: Path) -> None:
+def test_open_run_by_link_and_by_name_share_a_lock(opened: Open, folder: Path) -> None:
     real = folder.rename(folder.with_name("real"))
     folder.symlink_to(real)
     with (
@@ -316,7 +274,7 @@ def test_a_link_and_a_fresh_run_of_its_name_are_held_together(opened: Open, fold
         pass
 
 
-def test_a_precision_that_was_edited_to_auto_is_chosen_again(opened: Open, folder: Path) -> None:
+def test_open_run_edited_to_auto_precision_chooses_again(opened: Open, folder: Path) -> None:
     path = folder / "config.yaml"
     path.write_text(path.read_text(encoding="utf-8").replace("precision: float32", "precision: auto"), encoding="utf-8")
     with opened(folder, "training.precision=auto") as found:

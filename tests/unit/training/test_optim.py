@@ -29,7 +29,9 @@ WARM_COSINE = TrainingConfig(learning_rate=1e-3, schedule="cosine", warmup_steps
         pytest.param(INVERSE_SQRT, 400, 1e-4, id="a hundred times, a tenth"),
     ],
 )
-def test_learning_rate_by_hand(training: TrainingConfig, step: int, expected: float, progress: float) -> None:
+def test_learning_rate_at_steps_worked_out_by_hand(
+    training: TrainingConfig, step: int, expected: float, progress: float
+) -> None:
     assert learning_rate(training, step, progress) == pytest.approx(expected, rel=1e-12)
 
 
@@ -46,7 +48,9 @@ def test_learning_rate_by_hand(training: TrainingConfig, step: int, expected: fl
         pytest.param(WARM_COSINE, 4, 0.5, 5e-4, id="warm"),
     ],
 )
-def test_cosine_by_hand(training: TrainingConfig, step: int, progress: float, expected: float) -> None:
+def test_learning_rate_of_cosine_worked_out_by_hand(
+    training: TrainingConfig, step: int, progress: float, expected: float
+) -> None:
     assert learning_rate(training, step, progress) == pytest.approx(expected, rel=1e-12, abs=1e-18)
 
 

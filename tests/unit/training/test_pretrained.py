@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from kinds import TrainTiny
+from outcomes import power_cut
 from transformer_cli.config.load import load_config
 from transformer_cli.data.codec import Codec
 from transformer_cli.data.dataset import Dataset, find_dataset
@@ -20,9 +21,8 @@ from transformer_cli.data.vocabulary import PAD, SPECIALS
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.checkpoints import load_weights
 from transformer_cli.runs.run import Run
-from transformer_cli.training import pretrained as module
-from transformer_cli.training.pretrained import read_pretrained
-from transformer_cli.training.trainer import Trainer, train
+from transformer_cli.training.pretrained import N_NAMED, read_pretrained
+from transformer_cli.training.trainer import train
 
 D_MODEL = 32
 FREEZE = "model.vectors.freeze=true"
@@ -70,10 +70,9 @@ def expected_rows(run: Run, side: str, vectors: dict[str, NDArray[np.float32]]) 
 
 
 @pytest.mark.usefixtures("source_vectors")
-def test_coverage_is_said_with_the_most_frequent_of_the_missed(
-    corpus: Path, project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_read_pretrained_says_its_coverage_and_the_words_it_missed(
+    corpus: Path, project: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "N_NAMED", 3)
     path = tmp_path / "de.vec"
     config = load_config(corpus / "tiny.yaml", [f"model.vectors.source={path}"])
     dataset = Dataset.open(find_dataset(config.data, project / "data"))
@@ -84,39 +83,29 @@ def test_coverage_is_said_with_the_most_frequent_of_the_missed(
     read_pretrained(config, dataset)
     assert caplog.messages == [
         f"source vectors: {path} ({D_MODEL} numbers each): {n_found} of {len(words)} words "
-        f"({n_found / len(words):.1%}), {n_upper} of them in another case; missed: {', '.join(words[0:6:2])}, …"
+        f"({n_found / len(words):.1%}), {n_upper} of them in another case; "
+        f"missed: {', '.join(words[0 : 2 * N_NAMED : 2])}, …"
     ]
     path.write_text("".join(f"{word} {'1 ' * D_MODEL}\n" for word in words), encoding="utf-8")
     read_pretrained(config, dataset)
     assert caplog.messages[1].endswith(f": {len(words)} of {len(words)} words (100.0%)")
 
 
-def test_rows_begin_as_the_file_says_and_the_others_at_random(
-    train_tiny: TrainTiny,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    source_vectors: dict[str, NDArray[np.float32]],
+def test_vectors_fill_their_rows_and_the_others_are_random(
+    train_tiny: TrainTiny, tmp_path: Path, source_vectors: dict[str, NDArray[np.float32]]
 ) -> None:
-    begun: list[Tensor] = []
-
-    def note(trainer: Trainer) -> None:
-        begun.append(trainer.learner.model.source_embedding.tokens.weight.detach().clone())
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(Trainer, "run_to_the_end", note)
-    for _ in range(2):  # killed before its first save, a run begins again: with the vectors
-        with pytest.raises(KeyboardInterrupt):
-            train_tiny(tmp_path / "runs", *SHORT, f"model.vectors.source={tmp_path / 'de.vec'}")
-    run = Run.open(tmp_path / "runs/tiny")
+    settings = (*SHORT, f"model.vectors.source={tmp_path / 'de.vec'}", "training.learning_rate=1e-30")
+    with power_cut(tmp_path, "step-0000002"):  # a run that was never saved begins again: with the vectors
+        train_tiny(tmp_path, *settings)
+    run = train_tiny(tmp_path, *settings)
     ids, values = expected_rows(run, "source", source_vectors)
     expected = initial(run)
     expected[ids] = values
-    assert begun[0].equal(expected)
-    assert begun[1].equal(expected)
+    assert embedding(run, "source").equal(expected)
 
 
 @pytest.mark.parametrize("freeze", ["true", "false"])
-def test_only_frozen_vectors_stay_and_all_else_learns(
+def test_vectors_frozen_stay_and_all_else_learns(
     train_tiny: TrainTiny, tmp_path: Path, tiny: Run, source_vectors: dict[str, NDArray[np.float32]], freeze: str
 ) -> None:
     where = f"model.vectors.source={tmp_path / 'de.vec'}"
@@ -131,7 +120,7 @@ def test_only_frozen_vectors_stay_and_all_else_learns(
 
 
 @pytest.mark.parametrize("ties", ["none", "target+output"])
-def test_a_frozen_run_goes_on_bit_for_bit_without_the_file(
+def test_vectors_frozen_resume_bit_for_bit_without_their_file(
     train_tiny: TrainTiny, tmp_path: Path, tiny: Run, ties: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "en.vec"
@@ -149,7 +138,7 @@ def test_a_frozen_run_goes_on_bit_for_bit_without_the_file(
     assert f" parameters, {values.numel():,} of them in frozen vectors; " in caplog.text
 
 
-def test_both_sides_of_one_vocabulary_may_be_one_frozen_matrix(corpus: Path, tmp_path: Path) -> None:
+def test_vectors_of_both_sides_may_be_one_frozen_matrix(corpus: Path, tmp_path: Path) -> None:
     path = tmp_path / "both.vec"
     path.write_text(f"hund {'0.5 ' * D_MODEL}\ndog {'-0.5 ' * D_MODEL}\n", encoding="utf-8")
     overrides = [*SHORT, "data.joint_vocabulary=true", "model.tie_embeddings=all", FREEZE]

@@ -1,37 +1,21 @@
-"""Training on text that is cut anew each epoch: what changes, what does not, and that a run goes on exactly."""
+"""Training on text that is cut anew each epoch: what changes, and what does not."""
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 import torch
 
-from outcomes import PowerCut, outcome
+from kinds import TrainTiny
 from transformer_cli.config.load import load_config
-from transformer_cli.data.batching import target_tokens
-from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
+from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.lengths import Rows
 from transformer_cli.runs.run import Run
 from transformer_cli.system import progress
-from transformer_cli.training.learner import BatchLoss, Learner
-from transformer_cli.training.trainer import Trainer, train
-
-Train = Callable[..., Run]
+from transformer_cli.training.trainer import Trainer
 
 SAMPLED = "data.subwords.dropout=0.1"
 FEW_STEPS = ("training.batch_size=600", "training.batch_by=tokens", "training.epochs=2")
-
-
-@pytest.fixture
-def train_subwords(corpus: Path, subword_data: Path) -> Train:
-    """train_subwords(runs_dir, *overrides): train the tiny run on subwords."""
-
-    def train_with(runs_dir: Path, *overrides: str) -> Run:
-        config = load_config(corpus / "subwords.yaml", [*FEW_STEPS, *overrides])
-        return train(config, data_dir=subword_data, runs_dir=runs_dir)
-
-    return train_with
 
 
 @pytest.fixture
@@ -50,47 +34,19 @@ def lists(plan: Sequence[Rows]) -> list[list[int]]:
     return [rows.tolist() for rows in plan]
 
 
-def test_the_plan_goes_by_the_usual_cut_and_the_step_by_the_new_one(
-    begin_subwords: Callable[..., Trainer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken: list[BatchLoss] = []
-    gradient = Learner.gradient
-
-    def note(learner: Learner, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss:
-        taken.append(gradient(learner, split, batches, number=number))
-        assert taken[-1].tokens == sum(int(target_tokens(split, rows).sum()) for rows in batches)
-        return taken[-1]
-
-    monkeypatch.setattr(Learner, "gradient", note)
+def test_sampled_text_is_planned_by_the_usual_cut(begin_subwords: Callable[..., Trainer], tmp_path: Path) -> None:
     usual, sampled = begin_subwords(tmp_path / "usual"), begin_subwords(tmp_path / "sampled", SAMPLED)
     assert lists(usual.plan()) == lists(sampled.plan())
     for trainer in (usual, sampled):
         trainer.step(trainer.plan()[:1])
     planned = usual.train_sentences.target_tokens(usual.plan()[:1])
-    assert (taken[0].tokens, usual.state.running.target_tokens) == (planned, planned)
-    assert taken[1].tokens == sampled.state.running.target_tokens > planned
+    assert usual.state.running.target_tokens == planned
+    assert sampled.state.running.target_tokens > planned
     assert sampled.valid_sentences.sampled is None
 
 
-def test_a_run_cut_off_within_an_epoch_goes_on_with_the_same_cuts(train_subwords: Train, tmp_path: Path) -> None:
-    expected = outcome(train_subwords(tmp_path / "whole", SAMPLED))
-    middle = expected["history"][0]["step"] + 2  # in the second epoch
-    replace = os.replace
-
-    def cut_power(old: object, new: Path) -> None:
-        replace(old, new)  # type: ignore[arg-type]
-        if new.name == "last" and new.read_text().strip() == f"step-{middle:07d}-unvalidated":
-            raise PowerCut
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.replace", cut_power)
-        with pytest.raises(PowerCut):
-            train_subwords(tmp_path / "cut", SAMPLED, "training.save_minutes=1e-9")
-    assert outcome(train_subwords(tmp_path / "cut", SAMPLED)) == expected
-
-
-def test_the_bar_ends_at_its_total(train_subwords: Train, tmp_path: Path, bars: list[progress.Bar]) -> None:
-    run = train_subwords(tmp_path, SAMPLED)
+def test_bar_of_sampled_text_ends_at_its_total(train_tiny: TrainTiny, tmp_path: Path, bars: list[progress.Bar]) -> None:
+    run = train_tiny(tmp_path, *FEW_STEPS, SAMPLED, by="subwords")
     assert [each.desc for each in bars] == ["epoch 1/2", "epoch 2/2"]
     assert [each.n for each in bars] == [each.total for each in bars]
     assert all(entry["target_tokens"] > each.total for entry, each in zip(run.history(), bars, strict=True))

@@ -51,7 +51,7 @@ def whole(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactory) -> Ru
     return train_tiny(tmp_path_factory.mktemp("whole"), *SHORT)
 
 
-def test_a_model_without_room_is_refused_before_anything_is_written(
+def test_train_model_without_room_is_refused_before_anything_is_written(
     tfm: Tfm, corpus: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = sorted(path.name for path in (workspace / "runs").rglob("*") if path.suffix != ".lock")
@@ -70,7 +70,7 @@ def test_a_model_without_room_is_refused_before_anything_is_written(
     assert sorted(path.name for path in (workspace / "runs").rglob("*") if path.suffix != ".lock") == before
 
 
-def test_a_run_from_elsewhere_is_counted_before_it_is_built(tfm: Tfm, workspace: Path) -> None:
+def test_translate_by_a_huge_run_is_refused_before_it_is_built(tfm: Tfm, workspace: Path) -> None:
     config = workspace / "runs/tiny/config.yaml"
     text = config.read_text(encoding="utf-8")
     huge = text.replace("d_ff: 64", "d_ff: 1048576").replace("d_model: 32", "d_model: 1048576")
@@ -83,23 +83,28 @@ def test_a_run_from_elsewhere_is_counted_before_it_is_built(tfm: Tfm, workspace:
     assert " GB just to be loaded, but only " in last
 
 
-@pytest.mark.parametrize("number", [3, 5])  # in an epoch, and right after the save at its end
-def test_what_was_learned_before_a_batch_without_room_is_saved(
-    train_tiny: TrainTiny, whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+@pytest.mark.parametrize(
+    ("number", "lanes", "step"),
+    [(3, 1, 2), (5, 1, 4), (6, 2, 2)],  # in an epoch, right after the save at its end, in the second lane of a step
+)
+def test_train_batch_without_room_saves_what_was_learned(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, lanes: int, step: int
 ) -> None:
+    settings = (*SHORT, f"training.lanes={lanes}")
     with monkeypatch.context() as patch:
         fail_in_call(patch, learner, "packed_token_losses", number)
         with pytest.raises(MemoryShortage) as told:
-            train_tiny(tmp_path / "parts", *SHORT)
+            train_tiny(tmp_path / "parts", *settings)
     message = str(told.value)
-    assert message.startswith("a batch of 50 sentences with up to ")
+    assert message.startswith(f"a batch of {50 // lanes} sentences with up to ")
     assert " target positions does not fit in the memory of cpu; in a new run, which may begin with the " in message
-    assert message.endswith(f"; the same command goes on from the save at step {number - 1} where more memory is free")
-    assert weights_of(train_tiny(tmp_path / "parts", *SHORT)) == weights_of(whole)
+    assert message.endswith(f"; the same command goes on from the save at step {step} where more memory is free")
+    whole = train_tiny(tmp_path / "whole", *settings)
+    assert weights_of(train_tiny(tmp_path / "parts", *settings)) == weights_of(whole)
 
 
 @pytest.mark.parametrize("number", [1, 3])  # of the stacks, in the second step
-def test_a_step_of_muon_without_room_has_changed_nothing(
+def test_train_muon_without_room_has_changed_nothing(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     by_muon = (*SHORT, "training.optimizer=muon")
@@ -112,7 +117,7 @@ def test_a_step_of_muon_without_room_has_changed_nothing(
     assert weights_of(train_tiny(tmp_path / "parts", *by_muon)) == weights_of(whole)
 
 
-def test_a_device_without_room_for_the_model_is_told(
+def test_device_without_room_for_the_model_is_one_line(
     train_tiny: TrainTiny, workspace: Path, tiny: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Transformer, "to", lambda self, device: take_too_much())
@@ -122,7 +127,9 @@ def test_a_device_without_room_for_the_model_is_told(
         Translator(tiny, "cpu")
 
 
-def test_moments_without_room_are_told(train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_moments_without_room_is_one_line(
+    train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.optim.Adam, "step", lambda self: take_too_much())
     with pytest.raises(
         MemoryShortage, match=r"^the optimiser's moments do not fit in the memory of cpu; lower model.d_model$"
@@ -130,7 +137,7 @@ def test_moments_without_room_are_told(train_tiny: TrainTiny, tmp_path: Path, mo
         train_tiny(tmp_path, *SHORT)
 
 
-def test_a_first_batch_without_room_leaves_a_new_run(
+def test_train_first_batch_without_room_leaves_a_new_run(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -140,7 +147,7 @@ def test_a_first_batch_without_room_leaves_a_new_run(
     assert train_tiny(tmp_path, "training.batch_size=25", "training.epochs=1").has_checkpoint("best")
 
 
-def test_an_epoch_whose_validation_has_no_room_is_done_again(
+def test_train_validation_without_room_is_done_again(
     train_tiny: TrainTiny, whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -152,7 +159,7 @@ def test_an_epoch_whose_validation_has_no_room_is_done_again(
     assert [entry["valid_loss"] for entry in resumed.history()] == [entry["valid_loss"] for entry in whole.history()]
 
 
-def test_a_translation_or_a_score_without_room_is_told(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_translate_and_score_without_room_are_one_line(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     sentences = ["Der kleine Hund läuft.", "Die Frau singt."]
     monkeypatch.setattr(decoder, "pad_ids", lambda ids: take_too_much())
     with pytest.raises(MemoryShortage, match=r"^translating 2 sentences of up to 5 tokens into up to \d+, with 1 hypo"):

@@ -2,47 +2,25 @@
 
 import json
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from kinds import TrainTiny
-from outcomes import PowerCut, outcome
+from outcomes import outcome
 from transformer_cli.config.load import load_config
-from transformer_cli.data.lengths import Rows
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.listing import list_runs
-from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
 from transformer_cli.system import progress
 from transformer_cli.training.trainer import Trainer
 
 EPOCH = ("training.batch_size=10", "training.epochs=1")  # of 20 steps
 OFTEN = (*EPOCH, "training.validate_every=3", "training.average=2")
-PATIENT = (*OFTEN, "training.learning_rate=1e-30", "training.patience=2")
-EVERY_STEP = "training.save_minutes=1e-9"
 
 
-def train_cut(train_tiny: TrainTiny, runs: Path, *settings: str, cuts: Sequence[int]) -> Run:
-    """Train a run that is killed before these steps, and goes on."""
-    step = Trainer.step
-    for cut in cuts:
-
-        def killed(trainer: Trainer, batches: Sequence[Rows], cut: int = cut) -> None:
-            if trainer.state.step + 1 == cut:
-                raise PowerCut
-            step(trainer, batches)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Trainer, "step", killed)
-            with pytest.raises(PowerCut):
-                train_tiny(runs, *settings, EVERY_STEP)
-    return train_tiny(runs, *settings)
-
-
-def test_it_validates_every_so_many_steps_and_after_the_last(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_validate_every_counts_steps_and_the_last_one(train_tiny: TrainTiny, tmp_path: Path) -> None:
     run = train_tiny(tmp_path, *OFTEN)
     history = run.history()
     assert [line["step"] for line in history] == [3, 6, 9, 12, 15, 18, 20]
@@ -56,31 +34,14 @@ def test_it_validates_every_so_many_steps_and_after_the_last(train_tiny: TrainTi
     assert {path.name for path in run.folder.glob("checkpoints/val*")} == {"validation-0006", "validation-0007"}
 
 
-def test_validations_do_not_stop_at_the_end_of_an_epoch(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_validate_every_goes_on_over_epochs(train_tiny: TrainTiny, tmp_path: Path) -> None:
     run = train_tiny(tmp_path, "training.batch_size=40", "training.epochs=3", "training.validate_every=4")  # of 5 steps
     assert [(line["step"], line["epoch"]) for line in run.history()] == [(4, 1), (8, 2), (12, 3), (15, 3)]
 
 
-@pytest.mark.parametrize("settings", [PATIENT, (*OFTEN, "training.steps=31", "training.schedule=cosine")])
-def test_killed_it_ends_as_if_it_never_was(train_tiny: TrainTiny, tmp_path: Path, settings: Sequence[str]) -> None:
-    whole = train_tiny(tmp_path / "whole", *settings)
-    cut = train_cut(train_tiny, tmp_path / "cut", *settings, cuts=(4, 6, 9))
-    assert outcome(cut) == outcome(whole)
-    if settings is PATIENT:
-        assert [(line["step"], line["best"]) for line in whole.history()] == [(3, True), (6, False), (9, False)]
-
-
-def test_killed_before_the_last_validation_it_is_made(train_tiny: TrainTiny, tmp_path: Path) -> None:
-    settings = ("training.batch_size=10", "training.steps=5")
-
-    def killed(_: Trainer) -> None:
-        raise PowerCut
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "_validate_and_save", killed)
-        with pytest.raises(PowerCut):
-            train_tiny(tmp_path / "cut", *settings, EVERY_STEP)
-    assert outcome(train_tiny(tmp_path / "cut", *settings)) == outcome(train_tiny(tmp_path / "whole", *settings))
+def test_patience_counts_validations_within_an_epoch(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    run = train_tiny(tmp_path, *OFTEN, "training.learning_rate=1e-30", "training.patience=2")
+    assert [(line["step"], line["best"]) for line in run.history()] == [(3, True), (6, False), (9, False)]
 
 
 def test_steps_end_training_within_an_epoch_and_may_be_raised(
@@ -100,7 +61,7 @@ def test_steps_end_training_within_an_epoch_and_may_be_raised(
     assert [line["epoch"] for line in raised.history()] == [1, 1, 1, 1, 2]
 
 
-def test_saves_are_not_put_off_by_the_end_of_an_epoch(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_save_minutes_are_not_put_off_by_the_end_of_an_epoch(train_tiny: TrainTiny, tmp_path: Path) -> None:
     saved = []
     save = Trainer._save
 
@@ -123,7 +84,7 @@ def test_saves_are_not_put_off_by_the_end_of_an_epoch(train_tiny: TrainTiny, tmp
     assert 4 <= len(saved) - 1 <= 8
 
 
-def test_a_cosine_over_steps_falls_to_their_end_which_is_fixed(train_tiny: TrainTiny, tmp_path: Path) -> None:
+def test_cosine_over_steps_falls_to_their_end_which_is_fixed(train_tiny: TrainTiny, tmp_path: Path) -> None:
     settings = ("training.batch_size=10", "training.schedule=cosine", "training.steps=8", "training.validate_every=1")
     run = train_tiny(tmp_path, *settings)
     rates = [line["learning_rate"] for line in run.history()]
@@ -138,7 +99,7 @@ def test_a_cosine_over_steps_falls_to_their_end_which_is_fixed(train_tiny: Train
     ("steps", "every", "average", "is_enough"),
     [(20, 5, 4, True), (21, 5, 5, True), (20, 5, 5, False), (None, 5, 500, True), (20, None, 9, True)],
 )
-def test_more_validations_than_there_will_be_cannot_be_averaged(
+def test_average_of_more_validations_than_there_are_is_refused(
     steps: int | None, every: int | None, average: int, is_enough: bool
 ) -> None:
     settings = [f"training.steps={json.dumps(steps)}", f"training.validate_every={json.dumps(every)}"]
@@ -150,6 +111,6 @@ def test_more_validations_than_there_will_be_cannot_be_averaged(
             load_config(None, settings)
 
 
-def test_the_bar_counts_steps(train_tiny: TrainTiny, tmp_path: Path, bars: list[progress.Bar]) -> None:
+def test_bar_of_steps_counts_them(train_tiny: TrainTiny, tmp_path: Path, bars: list[progress.Bar]) -> None:
     train_tiny(tmp_path, "training.batch_size=40", "training.steps=7")  # of 5 steps an epoch
     assert [each.desc for each in bars] == ["step 5/7", "step 7/7"]

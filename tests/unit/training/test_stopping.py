@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,19 @@ from kinds import TrainTiny
 from outcomes import outcome
 from transformer_cli.errors import Interrupted
 from transformer_cli.system import signals
+from transformer_cli.system.signals import NUMBERS
 from transformer_cli.training import trainer
 from transformer_cli.training.learner import Learner
 
 FOUR_STEPS = ("training.batch_size=100", "training.epochs=2", "training.average=2")  # two steps in each epoch
-MOMENTS = {  # what is going on when the signal arrives: (module or class, its function, which of its calls)
-    "first step": (Learner, "gradient", 1),
-    "last step of an epoch": (Learner, "gradient", 2),
-    "first step of an epoch": (Learner, "gradient", 3),
-    "last step": (Learner, "gradient", 4),
-    "validation": (trainer, "corpus_losses", 1),
-    "last validation": (trainer, "corpus_losses", 2),
-    "averaging": (trainer, "corpus_losses", 3),
+MOMENTS = {  # what goes on when the signal arrives (module or class, function, which call); the step that is saved
+    "first step": (Learner, "gradient", 1, 1),
+    "last step of an epoch": (Learner, "gradient", 2, 2),
+    "first step of an epoch": (Learner, "gradient", 3, 3),
+    "last step": (Learner, "gradient", 4, 4),
+    "validation": (trainer, "corpus_losses", 1, 2),
+    "last validation": (trainer, "corpus_losses", 2, 4),
+    "averaging": (trainer, "corpus_losses", 3, None),  # it has come to its end
 }
 
 
@@ -34,7 +36,7 @@ def never_stopped(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactor
 
 def at(patch: pytest.MonkeyPatch, moment: str, happen: Callable[[], None]) -> None:
     """Let something happen at a moment of training, before what is going on then ends."""
-    place, name, time = MOMENTS[moment]
+    place, name, time, _ = MOMENTS[moment]
     original, calls = getattr(place, name), []
 
     def called(*arguments: Any, **options: Any) -> Any:
@@ -47,27 +49,13 @@ def at(patch: pytest.MonkeyPatch, moment: str, happen: Callable[[], None]) -> No
     patch.setattr(place, name, called)
 
 
-MOMENTS_AND_STEPS = {  # the step at which it has saved; None: it has come to its end
-    "first step": 1,
-    "last step of an epoch": 2,
-    "first step of an epoch": 3,
-    "last step": 4,
-    "validation": 2,
-    "last validation": 4,
-    "averaging": None,
-}
-
-
-@pytest.mark.parametrize(("moment", "step"), MOMENTS_AND_STEPS.items())
+@pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("is_command", [True, False], ids=["command", "python"])
-def test_what_goes_on_when_a_signal_arrives_is_finished_and_saved(
-    train_tiny: TrainTiny,
-    tmp_path: Path,
-    never_stopped: dict[str, Any],
-    moment: str,
-    step: int | None,
-    is_command: bool,
+def test_train_signal_at_any_moment_saves_and_resumes_to_the_same_end(
+    train_tiny: TrainTiny, tmp_path: Path, never_stopped: dict[str, Any], moment: str, is_command: bool
 ) -> None:
+    *_, step = MOMENTS[moment]
+    handlers = [signal.getsignal(number) for number in NUMBERS]
     with pytest.MonkeyPatch.context() as patch, signals.watched() if is_command else nullcontext():
         at(patch, moment, lambda: signal.raise_signal(signal.SIGHUP))
         if step is None:
@@ -77,4 +65,22 @@ def test_what_goes_on_when_a_signal_arrives_is_finished_and_saved(
                 train_tiny(tmp_path, *FOUR_STEPS)
             assert str(ended.value) == f"stopped and saved at step {step}; the same command goes on"
             assert ended.value.signal_number == signal.SIGHUP
+    assert [signal.getsignal(number) for number in NUMBERS] == handlers
     assert outcome(train_tiny(tmp_path, *FOUR_STEPS)) == never_stopped
+
+
+def test_train_second_ctrl_c_from_python_is_a_keyboard_interrupt(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    def press_twice() -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.MonkeyPatch.context() as patch:
+        at(patch, "first step", press_twice)
+        with pytest.raises(KeyboardInterrupt):
+            train_tiny(tmp_path, *FOUR_STEPS)
+
+
+def test_train_in_a_thread_sets_no_handler_and_ends(train_tiny: TrainTiny, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as thread:  # where Python lets nobody set one
+        run = thread.submit(lambda: train_tiny(tmp_path, FOUR_STEPS[0], "training.epochs=1")).result()
+    assert len(run.history()) == 1

@@ -23,7 +23,7 @@ FOUND = Validation(
 )
 
 
-def test_the_log_names_what_matters() -> None:
+def test_as_line_names_losses_seconds_and_what_is_unusual() -> None:
     training = TrainingConfig(epochs=10)
     line = "epoch  3/10  train 1.250 (PPL 3.49)  valid 0.300 (PPL 1.35)  12.8 s"
     assert as_line(FOUND, training) == f"{line}  best"

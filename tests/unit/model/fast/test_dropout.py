@@ -22,13 +22,15 @@ def assert_share(kept: Tensor, share: float) -> None:
 
 
 @pytest.mark.parametrize(("p", "training"), [(0.0, True), (0.0, False), (0.5, False)])
-def test_nothing_is_dropped_at_p_0_or_outside_training(p: float, training: bool) -> None:
+def test_fast_dropout_at_p_0_or_in_evaluation_drops_and_draws_nothing(p: float, training: bool) -> None:
     x = torch.randn(3, 5)
+    before = torch.get_rng_state()
     assert FastDropout(p).train(training)(x).equal(x)
+    assert torch.get_rng_state().equal(before)  # nothing is drawn
 
 
 @pytest.mark.parametrize("p", [0.01, 0.1, 0.3, 0.5, 0.9])
-def test_a_share_p_is_zero_and_the_rest_is_scaled_to_the_same_expectation(p: float) -> None:
+def test_fast_dropout_zeroes_a_share_p_and_scales_the_rest(p: float) -> None:
     dropped = round(p * LEVELS) / LEVELS
     x = torch.linspace(1.0, 2.0, 40_000).view(200, 200)
     y = FastDropout(p)(x)
@@ -39,26 +41,26 @@ def test_a_share_p_is_zero_and_the_rest_is_scaled_to_the_same_expectation(p: flo
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.8])
-def test_each_of_the_four_lanes_of_a_word_keeps_the_same_share(p: float) -> None:
+def test_keep_mask_drops_alike_in_all_four_lanes_of_a_word(p: float) -> None:
     """A generator that leaves a word's top bits unset would never drop in its last lane."""
     lanes = keep_mask(torch.empty(80_000), p).view(-1, 4) != 0.0
     for lane in lanes.unbind(dim=1):
         assert_share(lane, 1 - round(p * LEVELS) / LEVELS)
 
 
-def test_the_lanes_of_a_word_are_independent() -> None:
+def test_keep_mask_lanes_of_a_word_are_independent() -> None:
     lanes = keep_mask(torch.empty(80_000), 0.5).view(-1, 4)
     correlations = torch.corrcoef(lanes.T) - torch.eye(4)
     assert correlations.abs().max() < 5 / math.sqrt(len(lanes))
 
 
-def test_a_transposed_tensor_is_dropped_in_place_of_its_elements() -> None:
+def test_fast_dropout_of_a_transposed_tensor_drops_its_elements() -> None:
     x = torch.arange(1.0, 13.0).view(3, 4).T
     y = FastDropout(0.5)(x)
     assert ((y == 0.0) | (y == 2 * x)).all()
 
 
-def test_manual_seed_decides_the_mask() -> None:
+def test_keep_mask_follows_manual_seed() -> None:
     x = torch.ones(1000)
     masks = []
     for seed in (1, 1, 2):
@@ -69,17 +71,10 @@ def test_manual_seed_decides_the_mask() -> None:
     assert not masks[2].equal(keep_mask(x, 0.5))  # the generator moves on
 
 
-def test_the_gradient_is_the_mask() -> None:
+def test_fast_dropout_gradient_is_its_mask() -> None:
     x = torch.ones(500, requires_grad=True)
     y = FastDropout(0.2)(x)
     y.sum().backward()
     assert x.grad is not None
     assert x.grad.equal(y.detach())
     assert 0 < x.grad.count_nonzero() < 500
-
-
-def test_without_a_mask_of_its_own_nothing_is_drawn() -> None:
-    before = torch.get_rng_state()
-    FastDropout(0.0)(torch.ones(9))
-    FastDropout(0.3).eval()(torch.ones(9))
-    assert torch.get_rng_state().equal(before)
