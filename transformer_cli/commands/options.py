@@ -93,6 +93,13 @@ DeviceOption = Annotated[
         autocompletion=completion.devices,
     ),
 ]
+HoldOption = Annotated[
+    bool,
+    typer.Option(
+        "--hold/--no-hold",
+        help="Let placeholders such as {name} and %s, and addresses of the web and of mail, pass as they are.",
+    ),
+]
 LowercaseOption = Annotated[
     bool, typer.Option("--lowercase", help="Score without case. Lower-cased runs are scored so anyway.")
 ]

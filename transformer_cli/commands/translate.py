@@ -17,6 +17,7 @@ from transformer_cli.commands.options import (
     BeamSizeOption,
     DecodingSetOption,
     DeviceOption,
+    HoldOption,
     JsonLinesOption,
     RunsOption,
     as_text,
@@ -97,6 +98,15 @@ def translate(
             help="What the --input is: lines of text, or one HTML document, of which only the text is translated.",
         ),
     ] = "text",
+    hold: HoldOption = True,
+    hold_pattern: Annotated[
+        str,
+        typer.Option(
+            metavar="REGEX",
+            help="Hold also what this regular expression finds, such as '#[A-Z]+-\\d+'.",
+            show_default=False,
+        ),
+    ] = "",
     keep_unk: Annotated[
         bool,
         typer.Option(
@@ -163,6 +173,8 @@ def translate(
         on_error=on_error,
         prefix=as_text(prefix, "--prefix"),
         split_sentences=split_sentences,
+        hold=hold,
+        hold_pattern=as_text(hold_pattern, "--hold-pattern"),
     )
     form = "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}"
     work = _Work(translator, form, attention, warns=is_open and not converses)
@@ -290,8 +302,8 @@ def _rendered(number: int, translation: "Translation", form: str) -> str:
 def translation_as_json(translation: "Translation") -> str:
     """Returns source and translation, and what belongs to each; the other ones of the n best under `alternatives`.
 
-    An alignment is in Pharaoh format, such as "0-0 2-1": the source token's index, then the decoder's token's. The
-    sentences of a line that was split say where they stand in it, as characters [start, end).
+    An alignment is in Pharaoh format, such as "0-0 2-1": the source token's index, then the decoder's token's. What was
+    held, and the sentences of a line that was split, say where they stand, as characters [start, end).
     """
 
     def written(one: "Translation") -> dict[str, Any]:
@@ -301,6 +313,7 @@ def translation_as_json(translation: "Translation") -> str:
             "log_prob": one.log_prob,
             "score": one.score,
             "alignment": " ".join(f"{source}-{target}" for target, source in enumerate(one.alignment)),
+            "held": [{"source": list(source), "translation": list(target)} for source, target in one.held],
         }
 
     fields = {
