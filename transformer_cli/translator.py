@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -20,8 +21,8 @@ from transformer_cli.data.vocabulary import EOS, UNK, UNWRITTEN
 from transformer_cli.decoding.engine import Engine
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, nothing
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
-from transformer_cli.documents.held import Link, put_back, word_links
-from transformer_cli.documents.long_lines import Line, LongLines, OnError, readable
+from transformer_cli.documents.held import Holder, Link, put_back, word_links
+from transformer_cli.documents.long_lines import REMEDY, Line, LongLines, OnError, readable
 from transformer_cli.documents.markup import Document
 from transformer_cli.documents.sentences import Span, join
 from transformer_cli.errors import ConfigError, DataError, TfmError
@@ -57,6 +58,19 @@ class Options:
     its ends"""
     split_sentences: bool = False
     """translate the sentences of a line one by one, with the white space that stands between them"""
+    hold: bool = True
+    """whether placeholders and addresses pass untouched"""
+    hold_pattern: str = ""
+    """a regular expression for what else does"""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError if the pattern is none."""
+        _ = self.holder
+
+    @property
+    def holder(self) -> Holder:
+        """What finds all that passes untouched."""
+        return Holder(self.hold, self.hold_pattern)
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,8 @@ class Translation:
     """the other ones of the n best, the best first; empty unless `SearchSettings.n_best` asks for several"""
     was_too_long: bool = False
     """whether the line was too long, so that `Options.on_error` says what the text is"""
+    held: list[Link] = field(default_factory=list)
+    """where what passed untouched stands in the sentence and in the text, in the latter's order"""
     start: int = 0
     """where the sentence begins in its line, if that was split"""
     sentences: list["Translation"] | None = None
@@ -173,7 +189,8 @@ class Translator:
         languages = self.run.config.data.source, self.run.config.data.target
         document = Document.parse(html, languages)
         texts, language = [block.text for block in document.blocks], languages[0]
-        spans = [readable(text, language) if is_too_long(text) else [(0, len(text))] for text in texts]
+        holder = self.options.holder
+        spans = [readable(text, language, holder) if is_too_long(text) else [(0, len(text))] for text in texts]
         lines = [text[start:end] for text, cuts in zip(texts, spans, strict=True) for start, end in cuts]
         translator = self.with_options(split_sentences=True, scores=False)
         name = "blocks of text, one a line"
@@ -190,7 +207,7 @@ class Translator:
 
     def translate_encoded(self, sentences: Sequence[str], encoded: Sequence[Encoded]) -> list[Translation]:
         """Like `translations`, for sentences that the run's source codec has encoded already."""
-        return self._translate_all(list(map(self._long_lines.encoded, sentences, encoded)), self._begin())
+        return self._translate_all(list(map(self.long_lines().encoded, sentences, encoded)), self._begin())
 
     def translate_lines(
         self, lines: Sequence[Line], settings: SearchSettings, *, keys: Sequence[int]
@@ -241,9 +258,9 @@ class Translator:
             first_line += len(waiting)
         raise failure
 
-    @property
-    def _long_lines(self) -> LongLines:
-        return LongLines(self.run.codecs.source, self.max_length, self.options.on_error)
+    def long_lines(self, remedy: str = REMEDY) -> LongLines:
+        """Returns what makes lines fit for translation. remedy: what errors tell the user to do."""
+        return LongLines(self.run.codecs.source, self.max_length, self.options.on_error, self.options.holder, remedy)
 
     def _begin(self) -> list[int]:
         """Returns the ids with which all translations of a call begin.
@@ -262,7 +279,7 @@ class Translator:
         """Yield each line as it is translated. Raises DataError, which names the line."""
         if isinstance(lines, str):  # a str is a sequence of one-letter sentences
             raise TypeError(f"expected a list of sentences, such as [{lines!r}], not one str")
-        long_lines = self._long_lines
+        long_lines = self.long_lines()
         for number, sentence in enumerate(lines, start=first_line):
             try:
                 if self.options.split_sentences:
@@ -341,7 +358,8 @@ class Translator:
         if line.is_copied:
             codec = self.run.codecs.target
             tokens = line.sentence.split() if line.was_too_long else codec.encode_as_it_is(line.sentence).tokens
-            best = replace(best, text=line.sentence, tokens=tokens)
+            held = [(span, span) for span in self.options.holder.spans(line.sentence)]
+            best = replace(best, text=line.sentence, tokens=tokens, held=held)
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
     def _written(self, line: Line, found: Hypothesis) -> Translation:
@@ -349,11 +367,9 @@ class Translator:
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
         attended = None if self.options.keep_unk else [read.tokens[position] for position in alignment]
         text, tokens = target.text(found.tokens, instead=attended), target.tokens(found.tokens)
-        if held := read.reading.held:
-            links = word_links(read.reading.text, read.tokens, text, tokens, alignment)
-            text = put_back(text, read.reading.text, held, links)
-        if read.reading.in_capitals:
-            text = upper(text, target.language)
+        cased = partial(upper, language=target.language) if read.reading.in_capitals else str
+        links = word_links(read.reading.text, read.tokens, text, tokens, alignment) if read.reading.held else []
+        text, held = put_back(text, read.reading.text, read.reading.held, links, cased)
         before, after = ends(line.sentence) if read else ("", "")
         return Translation(
             source=line.sentence,
@@ -365,6 +381,7 @@ class Translator:
             source_ids=read.ids,
             ids=found.tokens,
             alignment=alignment,
+            held=[_moved(link, (0, len(before))) for link in held],
             start=line.start,
         )
 
@@ -375,40 +392,53 @@ def whole(text: str, spans: Sequence[Span], translations: Sequence[Translation])
     spans: which parts of the text the translations are of.
     """
     translated = join(text, spans, [each.text for each in translations])
+    units = [
+        (origin + each.start, each)
+        for (origin, _), translation in zip(spans, translations, strict=True)
+        for each in ([translation] if translation.sentences is None else translation.sentences)
+    ]
     links: list[Link] = []
-    last = 0
-    for (origin, _), translation in zip(spans, translations, strict=True):
-        for each in [translation] if translation.sentences is None else translation.sentences:
-            first = translated.index(each.text, last)
-            last = first + len(each.text)
-            place = origin + each.start
-            links += (
-                ((place + start, place + end), (first + begin, first + stop))
-                for (start, end), (begin, stop) in word_links(
-                    each.source, each.source_tokens, each.text, each.tokens, each.alignment
-                )
-            )
+    for (place, each), first in zip(units, _starts(translated, [each for _, each in units]), strict=True):
+        found = word_links(each.source, each.source_tokens, each.text, each.tokens, each.alignment, each.held)
+        links += (_moved(link, (place, first)) for link in found)
     return translated, links
+
+
+def _starts(text: str, parts: Iterable[Translation]) -> Iterator[int]:
+    """Yield where each translation begins in a text that they were joined to."""
+    last = 0
+    for part in parts:
+        yield (start := text.index(part.text, last))
+        last = start + len(part.text)
+
+
+def _moved(link: Link, by: tuple[int, int]) -> Link:
+    """Returns a link of texts that begin so much later."""
+    (start, end), (first, last) = link
+    return (start + by[0], end + by[0]), (first + by[1], last + by[1])
 
 
 def _joined(line: Line, parts: list[Translation]) -> Translation:
     """Returns the translation of a line that was split. Parts that were copied have no tokens in it, and no score."""
     read = [part for part in parts if part.source_tokens]
     firsts = accumulate((len(part.source_tokens) for part in read), initial=0)
+    spans = [(part.start, part.start + len(part.source)) for part in parts]
+    text = join(line.sentence, spans, [part.text for part in parts])
     return Translation(
         source=line.sentence,
         source_tokens=line.read.tokens,
-        text=join(
-            line.sentence,
-            [(part.start, part.start + len(part.source)) for part in parts],
-            [part.text for part in parts],
-        ),
+        text=text,
         tokens=[token for part in read for token in part.tokens],
         log_prob=sum(part.log_prob for part in read),
         score=sum(part.score for part in read) / max(1, len(read)),
         source_ids=line.read.ids,
         ids=[id_ for part in read for id_ in part.ids],
         alignment=[first + place for first, part in zip(firsts, read, strict=False) for place in part.alignment],
+        held=[
+            _moved(link, (part.start, first))
+            for first, part in zip(_starts(text, parts), parts, strict=True)
+            for link in part.held
+        ],
         was_too_long=line.was_too_long,
         sentences=parts,
     )

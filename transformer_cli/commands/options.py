@@ -104,6 +104,10 @@ DeviceOption = Annotated[
         "auto, cpu, cuda, cuda:N or mps; only cpu has been tested.", metavar="DEVICE", autocompletion=completion.devices
     ),
 ]
+HoldOption = Annotated[
+    bool,
+    option("Let placeholders such as {name} and %s, and addresses of the web and of mail, pass.", "--hold/--no-hold"),
+]
 LowercaseOption = Annotated[bool, option("Score without case. Lower-cased runs are scored so anyway.", "--lowercase")]
 JsonOption = Annotated[bool, option("Print JSON.", "--json")]
 JsonLinesOption = Annotated[bool, option("Print one JSON object per line.", "--json")]

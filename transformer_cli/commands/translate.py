@@ -17,6 +17,7 @@ from transformer_cli.commands.options import (
     BeamSizeOption,
     DecodingSetOption,
     DeviceOption,
+    HoldOption,
     JsonLinesOption,
     RunsOption,
     a_file,
@@ -78,6 +79,10 @@ def translate(
     line_buffered: Annotated[
         bool, option("Print the translation of each line before the next one is read; slower.", "--line-buffered")
     ] = False,
+    hold: HoldOption = True,
+    hold_pattern: Annotated[
+        str, option("Hold also what this regular expression finds, such as '#[A-Z]+-\\d+'.", metavar="REGEX")
+    ] = "",
     n_best: Annotated[
         int | None,
         option("Print the K best of each line: line number, score, text, between tabs.", min=1, max=1000, metavar="K"),
@@ -143,7 +148,12 @@ def translate(
         decoding=override_decoding(translator.run.config.decoding, overrides or (), beam_size=beam_size),
     )
     translator.options = Options(
-        keep_unk=keep_unk, on_error=on_error, prefix=as_text(prefix, "--prefix"), split_sentences=split_sentences
+        keep_unk=keep_unk,
+        on_error=on_error,
+        prefix=as_text(prefix, "--prefix"),
+        split_sentences=split_sentences,
+        hold=hold,
+        hold_pattern=as_text(hold_pattern, "--hold-pattern"),
     )
     form = "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}"
     work = _Work(translator, form, attention, warns=is_open and not converses, is_line_buffered=line_buffered)
@@ -274,8 +284,8 @@ def _rendered(number: int, translation: "Translation", form: str) -> str:
 def translation_as_json(translation: "Translation") -> str:
     """Returns source and translation, and what belongs to each; the other ones of the n best under `alternatives`.
 
-    An alignment is in Pharaoh format, such as "0-0 2-1": the source token's index, then the decoder's token's. The
-    sentences of a line that was split say where they stand in it, as characters [start, end).
+    An alignment is in Pharaoh format, such as "0-0 2-1": the source token's index, then the decoder's token's. What was
+    held, and the sentences of a line that was split, say where they stand, as characters [start, end).
     """
 
     def written(one: "Translation") -> dict[str, Any]:
@@ -285,6 +295,7 @@ def translation_as_json(translation: "Translation") -> str:
             "log_prob": one.log_prob,
             "score": one.score,
             "alignment": " ".join(f"{source}-{target}" for target, source in enumerate(one.alignment)),
+            "held": [{"source": list(source), "translation": list(target)} for source, target in one.held],
         }
 
     fields = {

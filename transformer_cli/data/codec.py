@@ -92,9 +92,9 @@ class WordCodec:
         knows_case = not self.lowercase and any(map(str.islower, self.characters))
         return Reader(self.characters, self.language, False, self._cost if knows_case else None)
 
-    def encode(self, line: str) -> Encoded:
-        """The tokens of a line and their ids; no tokens for a blank line."""
-        reading = self.reader.read(line)
+    def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
+        """The tokens of a line and their ids; no tokens for a blank line. held: see `Reader.read`."""
+        reading = self.reader.read(line, held)
         words = self.tokenizer.tokens(reading.text)
         return Encoded(words, self.vocabulary.encode(words), reading)
 
@@ -176,8 +176,8 @@ class SubwordCodec:
         knows_case = not self.lowercase and any(map(str.islower, self.characters))
         return Reader(self.characters, self.language, self.lowercase, self._cost if knows_case else None)
 
-    def encode(self, line: str) -> Encoded:
-        reading = self.reader.read(line)
+    def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
+        reading = self.reader.read(line, held)
         ids = self.pieces.encode(reading.text)
         return Encoded(self.tokens(ids), ids, reading)
 

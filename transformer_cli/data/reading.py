@@ -8,8 +8,8 @@ symbol is held out of the sentence, and a line in capitals is read as the codec 
 
 import re
 import unicodedata
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 # Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt, version 16): what has no form of its own,
 # such as soft hyphens, joiners, marks of direction, selectors of variants and byte order marks.
@@ -28,14 +28,15 @@ _SYMBOL = (
     "\u2022\u2023\u203b\u203c\u2042\u2043\u2049\u204c\u204d\u2190-\u21ff\u2219\u2300-\u23ff\u2460-\u27bf\u27f0-\u27ff"
     "\u2900-\u297f\u2b00-\u2bff\u3012\u3013\u3020\u3030\u3036\u303d\u3297\u3299\U0001f000-\U0001f1e5\U0001f200-\U0001fbff"
 )
+STAND_IN = "\ufdd0"  # a noncharacter, which stands for a span that is held out while its line is read
 _MODIFIERS = "(?:[\ufe0e\ufe0f\u20e3\U0001f3fb-\U0001f3ff]|[\U000e0020-\U000e007f])*"
 _BESIDE = f"[^\\s{IGNORABLE}{_CONTROLS}]"  # what makes a middle dot part of a word
 _ONE = (  # a flag of two letters, a keycap, or a symbol with its modifiers; ZWJ makes one picture of several
     f"(?:[\U0001f1e6-\U0001f1ff]{{1,2}}|[0-9#*]\ufe0f?\u20e3|[\u00a9\u00ae\u2122\u2139]\ufe0f"
-    f"|(?<!{_BESIDE})\u00b7(?!{_BESIDE})|[{_SYMBOL}]{_MODIFIERS}(?:\u200d[{_SYMBOL}]{_MODIFIERS})*)"
+    f"|(?<!{_BESIDE})\u00b7(?!{_BESIDE})|{STAND_IN}|[{_SYMBOL}]{_MODIFIERS}(?:\u200d[{_SYMBOL}]{_MODIFIERS})*)"
 )
 _SYMBOLS = re.compile(rf"(?P<before>\s*)(?P<symbols>{_ONE}(?:\s*{_ONE})*)(?P<after>\s*)")
-_SPECIAL = re.compile(f"[\u00b7{_SYMBOL}{IGNORABLE}\U0001f1e6-\U0001f1ff\u20e3\\x00-\\x1f\\x7f-\\x9f]|\\s")
+_SPECIAL = re.compile(f"[\u00b7{STAND_IN}{_SYMBOL}{IGNORABLE}\U0001f1e6-\U0001f1ff\u20e3\\x00-\\x1f\\x7f-\\x9f]|\\s")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -50,6 +51,8 @@ class Held:
     """the white space before it in the source"""
     after: str = ""
     """likewise after it"""
+    spans: tuple[tuple[int, int, int], ...] = ()
+    """of what was to be held: where it begins and ends in the line, and where it begins in `text`"""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class Reading:
     text: str = ""
     """what is cut into tokens"""
     held: tuple[Held, ...] = ()
-    """the symbols of the line, in their order"""
+    """the symbols of the line and what else was to be held, in their order"""
     in_capitals: bool = False
     """whether the line was in capitals, as its translation is to be"""
 
@@ -76,16 +79,18 @@ class Reader:
     cost: Callable[[str], tuple[int, int]] | None
     """how badly a word suits the codec: its pieces, then how rare they are; None if the codec does not tell case"""
 
-    def read(self, line: str) -> Reading:
+    def read(self, line: str, spans: Sequence[tuple[int, int]] = ()) -> Reading:
         """Returns a line as the text that the codec was learned from would have written it.
 
-        For example, "  Am\u00a0Strand 😀." is read as "Am Strand.", with 😀 held at 9, if the codec knows neither.
+        spans: where parts of the line begin and end, in their order, that are held out as symbols are. For example,
+        "  Am\u00a0Strand 😀." is read as "Am Strand.", with 😀 held at 9, if the codec knows neither.
         """
-        text, held = normalized(line), list[Held]()
+        text, held = normalized(with_stand_ins(line, spans)), list[Held]()
         if self.lowercase:
             text = lower(text, self.language)
-        if _SPECIAL.search("".join(set(text) - self.known)):
+        if spans or _SPECIAL.search("".join(set(text) - self.known)):
             text, held = self._without_unknown(text)
+            held = _filled(held, line, spans)
         if self.cost and is_in_capitals(text):
             return Reading(self._true_cased(text, self.cost), tuple(held), in_capitals=True)
         return Reading(text, tuple(held))
@@ -94,7 +99,8 @@ class Reader:
         """Hold out what is a symbol, and put what is no text otherwise into the form that the codec knows."""
         read, held, last = "", list[Held](), 0
         for found in _SYMBOLS.finditer(text):
-            if self.known.issuperset(_IGNORED.sub("", found["symbols"]).replace(" ", "")):
+            symbols = _IGNORED.sub("", found["symbols"]).replace(" ", "")
+            if STAND_IN not in symbols and self.known.issuperset(symbols):
                 continue
             read += self._meant(text[last : found.start()])
             last = found.end()
@@ -137,6 +143,35 @@ class Reader:
 
         first = next(_WORD.finditer(text)).start()
         return _WORD.sub(cased, text)
+
+
+def with_stand_ins(line: str, spans: Sequence[tuple[int, int]], stand_in: str = STAND_IN) -> str:
+    """Returns a line with something else in the place of some spans, which are in their order."""
+    if not spans:
+        return line
+    starts = [0, *(end for _, end in spans)]
+    return stand_in.join(
+        line[start:end] for start, end in zip(starts, [*(each for each, _ in spans), None], strict=True)
+    )
+
+
+def _filled(held: Sequence[Held], line: str, spans: Sequence[tuple[int, int]]) -> list[Held]:
+    """Returns what is held, with the spans of the line again for which others stood; all of them are there."""
+    left = iter(spans)
+
+    def filled(each: Held) -> Held:
+        if not spans or STAND_IN not in each.text:
+            return each
+        text, places = "", []
+        for part in re.split(f"({STAND_IN})", each.text):
+            if part == STAND_IN:
+                start, end = next(left)
+                places.append((start, end, len(text)))
+                part = line[start:end]
+            text += part
+        return replace(each, text=text, spans=tuple(places))
+
+    return [filled(each) for each in held]
 
 
 def normalized(line: str) -> str:

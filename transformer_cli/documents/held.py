@@ -1,15 +1,18 @@
 """Held spans: what passes a translation untouched comes back once, where the words beside it went, between words.
 
-Symbols of plain text and elements of HTML are such spans. They are placed by links: which characters of a sentence and
-of its translation belong to each other. Knows characters and tokens, but no models and no markup.
+Symbols, placeholders and addresses of plain text and elements of HTML are such spans. They are placed by links: which
+characters of a sentence and of its translation belong to each other. Knows characters and tokens, but no models and no
+markup.
 """
 
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
-from transformer_cli.data.reading import Held, is_ignored, is_inside_word, is_spaceless, is_word
+from transformer_cli.data.reading import STAND_IN, Held, is_ignored, is_inside_word, is_spaceless, is_word
+from transformer_cli.errors import ConfigError
 
 Span = tuple[int, int]
 """Where something begins in a text and where it ends, in characters"""
@@ -20,20 +23,70 @@ NEAR = 40  # characters within which the next token is looked for
 OPENING = "([{«„“‚‘¿¡（「『【《〈"  # no space follows
 CLOSING = ".,;:!?…%)]}»”’。、，；：！？）」』】》〉"  # no space stands before
 
+PLACEHOLDERS = re.compile(
+    r"\{\{[^{}]{0,100}\}\}|\$?\{[^\s{}]{0,100}\}"  # {{ x }}, ${x}, {name}, {0:.2f}
+    r"|%\(\w+\)[-+0#]*\d*(?:\.\d+)?[a-zA-Z]|%\d+\$[-+0#]*\d*(?:\.\d+)?[a-zA-Z@]"  # %(n)s, %1$s
+    r"|(?<![\w%])%[-+0#]*\d*(?:\.\d+)?(?:hh?|ll?|z)?[sdiufFgGxXeEcrp@](?!\w)"  # %s, %5.2f, but not 5%
+    r"|\b(?:[a-zA-Z][a-zA-Z+.-]{1,20}://|www\.)(?:[^\s<>\"()]|\([^\s<>\"()]*\))*"  # a sentence's marks end no address
+    r"(?:[^\s<>\"().,;:!?…'’”»\]}*]|\([^\s<>\"()]*\))"
+    r"|(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
+)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Finds what is held out of a text."""
+
+    placeholders: bool = True
+    """whether to hold PLACEHOLDERS: those of programs, and addresses of the web and of mail"""
+    pattern: str = ""
+    """a regular expression for what else is held"""
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError if the pattern is none."""
+        try:
+            re.compile(self.pattern)
+        except (re.error, OverflowError, RecursionError) as error:
+            raise ConfigError(f"--hold-pattern {self.pattern!r} is not a regular expression: {error}") from None
+
+    def spans(self, text: str) -> list[Span]:
+        """Returns where what is held begins and ends, without white space around it, from left to right."""
+        found = [_stripped(text, *each.span()) for each in re.finditer(self.pattern, text)] if self.pattern else []
+        for pattern in [PLACEHOLDERS] * self.placeholders + [re.compile(STAND_IN)] * (STAND_IN in text):
+            taken = {place for start, end in found for place in range(start, end)}
+            found += (each.span() for each in pattern.finditer(text) if taken.isdisjoint(range(*each.span())))
+        return sorted(each for each in found if each[0] < each[1])
+
+    def masked(self, text: str) -> str:
+        """Returns a text of the same length, in which nothing that is held looks like the end of a sentence."""
+        for start, end in self.spans(text):
+            text = text[:start] + "X" * (end - start) + text[end:]
+        return text
+
+
+BUILT_IN = Holder()
+
 
 def word_links(
-    source: str, source_tokens: Sequence[str], text: str, tokens: Sequence[str], alignment: Sequence[int]
+    source: str,
+    source_tokens: Sequence[str],
+    text: str,
+    tokens: Sequence[str],
+    alignment: Sequence[int],
+    held: Sequence[Link] = (),
 ) -> list[Link]:
     """Returns which characters of a sentence and of its translation belong to each other, in the latter's order.
 
     alignment: for each token of the translation, the index of the one of the source that it belongs to. Tokens are
-    looked for in the text, without case; one that is not written there, such as <unk>, has no link.
+    looked for in the text, without case; one that is not written there, such as <unk>, has no link. held: links of what
+    has no tokens, which are returned too.
     """
     if text == source:  # a name, a number, or what was copied
         return [(each.span(), each.span()) for each in re.finditer(r"\S+", text)]
-    sources, targets = _spans(source, source_tokens), _spans(text, tokens)
+    sources = _spans(source, source_tokens, [one for one, _ in held])
+    targets = _spans(text, tokens, [other for _, other in held])
     pairs = ((sources[index], target) for index, target in zip(alignment, targets, strict=False))
-    return [(one, other) for one, other in pairs if one and other]
+    return sorted([*held, *((one, other) for one, other in pairs if one and other)], key=lambda link: link[1])
 
 
 def place_of(held: Held, source: str, text: str, links: Sequence[Link]) -> int:
@@ -53,19 +106,27 @@ def place_of(held: Held, source: str, text: str, links: Sequence[Link]) -> int:
     return word_start(text, links[after][1][0]) if links else len(text)
 
 
-def put_back(text: str, source: str, held: Sequence[Held], links: Sequence[Link]) -> str:
-    """Returns a translation with the spans that were held out of its source, in their order where places are equal."""
+def put_back(
+    text: str, source: str, held: Sequence[Held], links: Sequence[Link], cased: Callable[[str], str] = str
+) -> tuple[str, list[Link]]:
+    """Returns a translation with the spans that were held out of its source, in their order where places are equal.
+
+    cased: what becomes of the words around them. Returns also where the `spans` of each one stand, in the line and now.
+    """
     links = sorted(links)
     places = sorted((place_of(each, source, text, links), number) for number, each in enumerate(held))
-    parts, last = [], 0
+    written, last = "", 0
+    now: list[Link] = []
     for index, (place, number) in enumerate(places):
         each = held[number]
         left, right = spaces(each, source, text[place - 1 : place], text[place : place + 1])
         if index and places[index - 1][0] == place:  # right behind another one, which has its own space
             left = ""
-        parts += [text[last:place], left, each.text, right]
+        written += cased(text[last:place]) + left
+        now += (((start, end), (len(written) + at, len(written) + at + end - start)) for start, end, at in each.spans)
+        written += each.text + right
         last = place
-    return "".join([*parts, text[last:]])
+    return written + cased(text[last:]), now
 
 
 def spaces(held: Held, source: str, left: str, right: str) -> tuple[str, str]:
@@ -115,9 +176,14 @@ def _leans_right(held: Held, source: str) -> bool:
     return not held.after and not _leans_left(held, source) and is_word(source[held.place : held.place + 1])
 
 
-def _spans(text: str, tokens: Sequence[str]) -> list[Span | None]:
-    """Returns where each token stands in a text; None for one that is not found."""
-    text, places = _as_read(text)
+def _stripped(text: str, start: int, end: int) -> Span:
+    found = text[start:end]
+    return start + len(found) - len(found.lstrip()), start + len(found.rstrip())
+
+
+def _spans(text: str, tokens: Sequence[str], held: Sequence[Span] = ()) -> list[Span | None]:
+    """Returns where each token stands in a text; None for one that is not found. held: where none is looked for."""
+    text, places = _as_read(text, held)
     lower = text.lower() if len(text.lower()) == len(text) else text
     found: list[Span | None] = []
     place = 0
@@ -129,13 +195,16 @@ def _spans(text: str, tokens: Sequence[str]) -> list[Span | None]:
     return found
 
 
-def _as_read(text: str) -> tuple[str, Sequence[int]]:
+def _as_read(text: str, held: Sequence[Span]) -> tuple[str, Sequence[int]]:
     """Returns a text as it may have been read, and where each of its characters begins; then where it ends."""
-    if text.isascii():
+    if text.isascii() and not held:
         return text, range(len(text) + 1)
+    unread = {place for start, end in held for place in range(start, end)}
     characters: list[str] = []
     places: list[int] = []
     for place, char in enumerate(text):
+        if place in unread:
+            continue
         if characters and len(composed := unicodedata.normalize("NFC", characters[-1] + char)) == 1:
             characters[-1] = composed
         elif not is_ignored(char):

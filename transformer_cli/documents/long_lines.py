@@ -12,6 +12,7 @@ from typing import Literal
 from transformer_cli.data.codec import Codec, Encoded
 from transformer_cli.data.lines import LONGEST_LINE, TOO_LONG, has_letter, is_too_long
 from transformer_cli.data.vocabulary import MARKERS
+from transformer_cli.documents.held import BUILT_IN, Holder
 from transformer_cli.documents.sentences import Span, pieces, sentences
 from transformer_cli.errors import DataError
 
@@ -43,12 +44,16 @@ class Line:
         return (self,) if self.parts is None else self.parts
 
 
-def readable(text: str, language: str) -> list[Span]:
-    """Returns where the sentences of a text of any length stand; one with too many characters is cut into `pieces`."""
+def readable(text: str, language: str, holder: Holder = BUILT_IN) -> list[Span]:
+    """Returns where the sentences of a text of any length stand; one with too many characters is cut into `pieces`.
+
+    holder: finds what is not cut.
+    """
+    masked = holder.masked(text)
     return [
         piece
-        for span in sentences(text, language)
-        for piece in pieces(text, span, lambda sentence: not is_too_long(sentence))
+        for span in sentences(masked, language)
+        for piece in pieces(masked, span, lambda start, end: not is_too_long(text[start:end]))
     ]
 
 
@@ -60,6 +65,8 @@ class LongLines:
     max_length: int | None
     """the most positions that a sentence may take, <sos> and <eos> included (None: no limit)"""
     on_error: OnError
+    holder: Holder = BUILT_IN
+    """finds what is held out of a line"""
     remedy: str = REMEDY
     """what errors tell the user to do"""
 
@@ -71,12 +78,12 @@ class LongLines:
     def line(self, sentence: str) -> Line:
         """Encode a line. Raises DataError if it is too long and on_error is "stop"."""
         if not is_too_long(sentence):
-            return self.encoded(sentence, self.codec.encode(sentence))
+            return self.encoded(sentence, self._encode(sentence))
         if self.on_error == "stop":
             raise DataError(f"{TOO_LONG}; {self.remedy}")
         sentence = sentence[:LONGEST_LINE]  # files are not read any further either
         if self.on_error == "truncate":
-            return replace(self.encoded(sentence, self.codec.encode(sentence)), was_too_long=True)
+            return replace(self.encoded(sentence, self._encode(sentence)), was_too_long=True)
         return Line(sentence, NO_TOKENS, was_too_long=True, is_copied=self.on_error == "copy")
 
     def encoded(self, sentence: str, encoded_text: Encoded) -> Line:
@@ -110,7 +117,11 @@ class LongLines:
         if was_too_long and self.on_error != "truncate":
             return self.line(line)
         line = line[:LONGEST_LINE]
-        parts = [part for span in sentences(line, language) for part in self._pieces(line, span, self.most_tokens)]
+        parts = [
+            part
+            for span in sentences(self.holder.masked(line), language)
+            for part in self._pieces(line, span, self.most_tokens)
+        ]
         return _whole(line, parts, was_too_long)
 
     def cut(self, sentence: str, most_tokens: int) -> Line:
@@ -119,9 +130,12 @@ class LongLines:
         return parts[0] if len(parts) == 1 else _whole(sentence, parts)
 
     def _pieces(self, line: str, span: Span, most_tokens: int) -> Iterator[Line]:
-        encode = cache(self.codec.encode)
-        for start, end in pieces(line, span, lambda piece: len(encode(piece)) <= most_tokens):
-            yield replace(self.encoded(line[start:end], encode(line[start:end])), start=start)
+        encode = cache(lambda start, end: self._encode(line[start:end]))
+        for start, end in pieces(self.holder.masked(line), span, lambda *span: len(encode(*span)) <= most_tokens):
+            yield replace(self.encoded(line[start:end], encode(start, end)), start=start)
+
+    def _encode(self, sentence: str) -> Encoded:
+        return self.codec.encode(sentence, self.holder.spans(sentence))
 
 
 def _whole(line: str, parts: Sequence[Line], was_too_long: bool = False) -> Line:

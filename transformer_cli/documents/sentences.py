@@ -71,13 +71,14 @@ def _is_end(line: str, end: int, language: str) -> bool:
     return not (is_ordinal or is_counted or BEFORE_NAMES.fullmatch(word.lower()))
 
 
-def pieces(line: str, span: Span, fits: Callable[[str], bool]) -> Iterator[Span]:
+def pieces(line: str, span: Span, fits: Callable[[int, int], bool]) -> Iterator[Span]:
     """Cut a sentence that is too long: after the last ; : or , up to which it fits, else before the last such space.
 
-    fits: whether a piece is short enough. What has no such place comes as it is, although it does not fit.
+    fits: whether a piece between two places is short enough. What has no such place comes as it is, although it does
+    not fit.
     """
     start, end = span
-    while not fits(line[start:end]):
+    while not fits(start, end):
         cut = next((cut for marks in _CUTS if (cut := _last_cut(line, start, end, marks, fits))), end)
         yield start, cut
         start = end - len(line[cut:end].lstrip())
@@ -85,11 +86,11 @@ def pieces(line: str, span: Span, fits: Callable[[str], bool]) -> Iterator[Span]
         yield start, end
 
 
-def _last_cut(line: str, start: int, end: int, marks: re.Pattern[str], fits: Callable[[str], bool]) -> int:
+def _last_cut(line: str, start: int, end: int, marks: re.Pattern[str], fits: Callable[[int, int], bool]) -> int:
     """Returns the last place after one of the marks up to which a piece fits; 0 if there is none."""
     reach = min(end, start + LONGEST_LINE + 2)  # nothing longer fits; a mark is followed by one character
     places = [match.end() for match in marks.finditer(line, start, reach) if match.end() < end]
-    return [0, *places][bisect_left(places, True, key=lambda place: not fits(line[start:place]))]
+    return [0, *places][bisect_left(places, True, key=lambda place: not fits(start, place))]
 
 
 def join(line: str, spans: Sequence[Span], translations: Sequence[str]) -> str:

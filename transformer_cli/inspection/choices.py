@@ -12,7 +12,6 @@ from torch import Tensor
 from transformer_cli.compute.memory import room_for
 from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
 from transformer_cli.decoding.decoder import mean_log_probs
-from transformer_cli.documents.long_lines import LongLines
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.translator import Translation, Translator
@@ -52,9 +51,7 @@ def translate_from(
     most_tokens: of a sentence that may be looked into.
     Raises DataError if the sentence is blank or too long, or if its translation cannot begin so.
     """
-    read = (
-        LongLines(translator.run.codecs.source, translator.max_length, "stop", "split the sentence").line(sentence).read
-    )
+    read = translator.long_lines("split the sentence").line(sentence).read
     if most_tokens is not None and len(read) > most_tokens:
         raise DataError(f"{len(read)} tokens, but at most {most_tokens} can be looked into; split the sentence")
     if not read:

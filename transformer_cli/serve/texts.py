@@ -8,7 +8,7 @@ from typing import Any
 
 from transformer_cli.config.load import override_decoding
 from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.documents.held import Link
+from transformer_cli.documents.held import Holder, Link
 from transformer_cli.documents.long_lines import readable
 from transformer_cli.documents.markup import Document
 from transformer_cli.documents.sentences import Span, join
@@ -88,7 +88,7 @@ def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> P
     if asked.format not in (None, "", "text", "html"):
         raise DataError(f"{asked.format[:50]} format is not supported")
     if asked.split:
-        spans_of = _split(lines, source, are_blocks=bool(documents))
+        spans_of = _split(lines, source, translator.options.holder, are_blocks=bool(documents))
         refuse_beyond(sum(map(len, spans_of)), limits.sentences, "sentences")
     else:
         spans_of = [[(0, len(line.removesuffix("\r")))] for line in lines]
@@ -107,11 +107,11 @@ def schedule(parsed: Parsed, workers: Workers) -> "Future[list[Translation]]":
     return workers.translate(parsed.translator, parsed.sentences, settings, keys, are_sentences=parsed.asked.split)
 
 
-def _split(lines: Sequence[str], language: str, *, are_blocks: bool) -> list[list[Span]]:
+def _split(lines: Sequence[str], language: str, holder: Holder, *, are_blocks: bool) -> list[list[Span]]:
     """Returns where the sentences of each line are. Raises DataError for a line, or a word of a block, too long."""
     spans_of = []
     for number, line in enumerate(lines, start=1):
-        spans = readable(line, language) if are_blocks or not is_too_long(line) else [(0, len(line))]
+        spans = readable(line, language, holder) if are_blocks or not is_too_long(line) else [(0, len(line))]
         if any(is_too_long(line[start:end]) for start, end in spans):
             raise DataError(f"line {number}: {TOO_LONG}; {SPLIT}")
         spans_of.append(spans)

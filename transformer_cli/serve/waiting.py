@@ -22,10 +22,10 @@ from typing import Any
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.decoding.interface import BeforeStep
 from transformer_cli.decoding.settings import SearchSettings
-from transformer_cli.documents.long_lines import Line, LongLines
+from transformer_cli.documents.long_lines import Line
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.serve.questions import Limits
-from transformer_cli.translator import PARTS, Options, Translation, Translator
+from transformer_cli.translator import PARTS, Translation, Translator
 
 SPLIT = "split the sentence"  # what a client can do about one that is too long
 BATCH_LINES = 128  # lines that are translated together: about as many as Translator decodes at once
@@ -234,7 +234,7 @@ def _translate(slices: Sequence[_Slice], limits: Limits, check: BeforeStep) -> N
 
 def _read(job: _Lines, indices: range, limits: Limits) -> list[Line] | None:
     """Returns what the encoder reads of each line; None if the job's future has ended, or ends now with an error."""
-    long_lines = LongLines(job.translator.run.codecs.source, job.translator.max_length, Options().on_error, SPLIT)
+    long_lines = job.translator.long_lines(SPLIT)
     read: list[Line] = []
     for index in indices:
         if job.future.done():

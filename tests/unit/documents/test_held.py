@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transformer_cli.data.reading import Held
-from transformer_cli.documents.held import Link, put_back
+from transformer_cli.documents.held import Holder, Link, put_back
+from transformer_cli.errors import ConfigError
+from transformer_cli.translator import Translator
 
 
 def linked(source: str, text: str, *pairs: tuple[int, int]) -> list[Link]:
@@ -29,12 +31,12 @@ def linked(source: str, text: str, *pairs: tuple[int, int]) -> list[Link]:
 def test_put_back_places_a_span_beside_the_words_that_it_stood_beside(held: Held, expected: str) -> None:
     source, text = "ein Hund rot ist", "a dog red."
     held = Held({8: 12}.get(held.place, held.place), held.text, held.before, held.after)
-    assert put_back(text, source, [held], linked(source, text, (0, 0), (1, 1), (2, 2))) == expected
+    assert put_back(text, source, [held], linked(source, text, (0, 0), (1, 1), (2, 2)))[0] == expected
 
 
 def test_put_back_never_within_a_word() -> None:
     links: list[Link] = [((0, 4), (0, 2)), ((5, 9), (2, 5))]  # pieces of one word of the translation
-    assert put_back("tools here", "Werk zeug da", [Held(5, "X", " ", " ")], links) == "X tools here"
+    assert put_back("tools here", "Werk zeug da", [Held(5, "X", " ", " ")], links)[0] == "X tools here"
 
 
 @given(
@@ -47,12 +49,55 @@ def test_put_back_gives_every_span_back_once_and_loses_no_text(
 ) -> None:
     source, text = " ".join(words), " ".join(reversed(words))
     marks = "①②③④⑤"
-    held = [Held(min(place, len(source)), marks[number], *space) for number, (place, *space) in enumerate(spans)]
+    held = [Held(min(place, len(source)), marks[n], one, other) for n, (place, one, other) in enumerate(spans)]
     held.sort(key=lambda each: each.place)
     number = st.integers(0, len(words) - 1)
     chosen = data.draw(st.lists(st.tuples(number, number), max_size=8))
     spots = [[match.span() for match in re.finditer(r"\S+", each)] for each in (source, text)]
-    found = put_back(text, source, held, [(spots[0][one], spots[1][other]) for one, other in chosen])
+    found, _ = put_back(text, source, held, [(spots[0][one], spots[1][other]) for one, other in chosen])
     assert sorted(char for char in found if char in marks) == sorted(each.text for each in held)
     assert "".join(char for char in found if char not in marks and char != " ") == text.replace(" ", "")
     assert not re.search(r"  |[a-zä][①-⑤][a-zä]", found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{name}, {0:.2f}, {{ x }}, {} and ${x}", ["{name}", "{0:.2f}", "{{ x }}", "{}", "${x}"]),
+        ("%s of %5.2f, %(n)s and %1$s; 50% der, 50%d, %ss", ["%s", "%5.2f", "%(n)s", "%1$s"]),
+        (
+            "see https://x.org/a_(b)?c=1. Or (www.x.de), a.b+c@d-e.org!",
+            ["https://x.org/a_(b)?c=1", "www.x.de", "a.b+c@d-e.org"],
+        ),
+        ("{a, b} @you www. http:// 100 %", []),
+    ],
+)
+def test_holder_finds_placeholders_and_addresses_of_a_text(text: str, expected: list[str]) -> None:
+    assert [text[start:end] for start, end in Holder().spans(text)] == expected
+    assert Holder(placeholders=False).spans(text) == []
+
+
+def test_holder_pattern_goes_first_and_one_that_is_none_is_an_error() -> None:
+    assert Holder(pattern=r"\s*#\w+|{a").spans("{a} #b") == [(0, 2), (4, 6)]
+    with pytest.raises(ConfigError, match="is not a regular expression"):
+        Holder(pattern="(")
+
+
+SPANS = ["{a}", "{0}", "{{ b }}", "%s", "%(n)s", "%1$s", "${c}", "https://x.org/d(e)", "#d. Ein", "e.f@g.org", "\ufdd0"]
+
+
+@given(st.lists(st.sampled_from([*SPANS, "Hund", "Ein", "läuft", "EIN HUND", ",", ".", "(", "😀", "\n"]), max_size=14))
+@pytest.mark.parametrize("split", [False, True])
+def test_what_is_held_comes_back_exactly_once(
+    translator: Translator, by_subwords: Translator, split: bool, words: list[str]
+) -> None:
+    lines = " ".join(words).split("\n")
+    for each in (translator, by_subwords):
+        holding = each.with_options(split_sentences=split, hold_pattern=r"#\w\. \w+", on_error="truncate")
+        for line, found in zip(lines, holding.translations(lines), strict=True):
+            spans = [line[start:end] for start, end in holding.options.holder.spans(line)]
+            assert sorted(found.source[start:end] for (start, end), _ in found.held) == sorted(spans)
+            assert sorted(found.text[start:end] for _, (start, end) in found.held) == sorted(spans)
+            assert sum(map(found.text.count, set(spans))) >= len(spans)
+        page = "<p>" + "<p>".join(f"{line} <b>{{z}}</b> Hund" for line in lines)
+        assert holding.translate_html(page).count("<b>{z}</b>") == len(lines)

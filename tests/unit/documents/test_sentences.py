@@ -154,7 +154,7 @@ def test_a_long_text_of_marks_is_read_once() -> None:
 
 def test_what_is_too_long_is_cut_at_a_mark_or_else_at_a_space() -> None:
     def parts(text: str, most: int) -> list[str]:
-        return [text[start:end] for start, end in pieces(text, (0, len(text)), lambda piece: len(piece) <= most)]
+        return [text[start:end] for start, end in pieces(text, (0, len(text)), lambda start, end: end - start <= most)]
 
     assert parts("one, two; three four", 20) == ["one, two; three four"]
     assert parts("one, two; three four", 12) == ["one, two;", "three four"]
