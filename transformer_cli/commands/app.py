@@ -32,6 +32,7 @@ COMMANDS = {
     "serve": "serve",
     "curves": "train",
     "runs": "train",
+    "import": "import",
     "export": "export",
     "config": "settings",
     "doctor": "operating",
@@ -53,7 +54,8 @@ class _Group(typer.core.TyperGroup):
             return None
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         page = f"More: docs/{COMMANDS[cmd_name]}.md in the sources of tfm"
-        alone.command(epilog=page)(getattr(import_module(f"transformer_cli.commands.{cmd_name}"), cmd_name))
+        name = "import_run" if cmd_name == "import" else cmd_name  # which Python keeps for itself
+        alone.command(cmd_name, epilog=page)(getattr(import_module(f"transformer_cli.commands.{name}"), name))
         return typer.main.get_command(alone)
 
 

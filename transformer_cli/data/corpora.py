@@ -18,6 +18,7 @@ from transformer_cli.data.cleaning import shaped_by
 from transformer_cli.data.formats import refuse_as_side, require_files
 from transformer_cli.data.gathering import TEXT, gather
 from transformer_cli.data.lines import Pairs, count_lines, is_packed, read_pairs
+from transformer_cli.errors import DataError
 from transformer_cli.system.files import sha256
 
 CAPTIONS = Path(__file__).with_name("captions.bz2")
@@ -69,6 +70,8 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
     `data.skip_empty`), for a side that is too long (in the training split, such a pair is left out), if the two sides
     differ in their number of lines, if there is no pair at all, and for damaged gzip.
     """
+    if data.corpus == "imported":
+        raise DataError("data.corpus: imported has no text here; prepare your own, as in `tfm prepare FILE --like RUN`")
     if data.corpus == "multi30k":
         return _open_multi30k(data, source_dir)
     if source_dir is not None:
