@@ -20,7 +20,7 @@ GROUPS = (
     {"decoding"},
     {"runs", "translator"},
     {"evaluation", "inspection"},
-    {"training", "serve"},
+    {"training", "serve", "importing"},
     {"commands"},
     {"__init__", "__main__"},
 )
@@ -37,7 +37,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "requests": "data.multi30k",
     "sacrebleu": ("evaluation.metrics", "evaluation.statistics"),
     "starlette": "serve",
-    "safetensors": "runs.checkpoints",
+    "safetensors": ("runs.checkpoints", "importing.hugging_face"),
     "sentencepiece": "data.subwords",
     "sentencex": "documents.sentences",
     "spacy": "data.words",

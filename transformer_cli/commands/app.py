@@ -39,6 +39,7 @@ GROUPS = {  # of the help; each command is the function of its name in commands/
         "serve": ("serve", "tfm serve demo --port 8080"),
     },
     "Keeping": {
+        "import": ("import", "tfm import opus-mt-de-en --name opus"),
         "runs": ("train", "tfm runs"),
         "export": ("export", "tfm export demo --quantization int8"),
         "config": ("settings", "tfm config demo > mine.yaml"),
@@ -46,7 +47,8 @@ GROUPS = {  # of the help; each command is the function of its name in commands/
     },
 }
 OPTIONS = {  # likewise; any other one is among "Options"
-    "Input": "--input --reference --target --split --format --split-sentences --on-error --language",
+    "Input": "--input --reference --target --split --format --split-sentences --on-error --language --hold "
+    "--hold-pattern",
     "Model and search": "--run --set --beam-size --prefix --max-tokens --device",
     "Output": "--output --output-tokens --attention --line-buffered --n-best --keep-unk --tokens --lowercase "
     "--examples --kind --layer --head --text --json --quantization",
@@ -122,8 +124,9 @@ class _Group(typer.core.TyperGroup):
         page, example = COMMANDS[cmd_name]
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
         epilog = f"Example: {example}\n\nMore: docs/{page}.md in the sources of tfm"
-        function = getattr(import_module(f"transformer_cli.commands.{cmd_name}"), cmd_name)
-        alone.command(cls=_Command, epilog=epilog)(function)
+        name = "import_run" if cmd_name == "import" else cmd_name  # which Python keeps for itself
+        function = getattr(import_module(f"transformer_cli.commands.{name}"), name)
+        alone.command(cmd_name, cls=_Command, epilog=epilog)(function)
         return typer.main.get_command(alone)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

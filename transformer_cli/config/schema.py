@@ -132,8 +132,9 @@ class SubwordsConfig(Section):
 
     size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
     """ids in a vocabulary, special ones included"""
-    algorithm: Literal["bpe", "unigram"] = "bpe"
-    """byte-pair encoding (Sennrich et al. 2016), or a unigram language model (Kudo 2018)"""
+    algorithm: Literal["bpe", "unigram", "imported"] = "bpe"
+    """byte-pair encoding (Sennrich et al. 2016), a unigram language model (Kudo 2018), or the pieces of an imported
+    model, which data.codec names"""
     dropout: Annotated[Fraction, Shapes.TRAINING] = 0.0
     """cut the training text anew each epoch. bpe: the share of merges that are skipped (Provilkov et al. 2020; usual:
     0.1); unigram: a cut of probability p is drawn in proportion to p^(1 - dropout), so that Kudo's α = 0.2 is 0.8"""
@@ -144,8 +145,9 @@ class DataConfig(Section):
 
     shapes = Shapes.DATASET
 
-    corpus: Literal["multi30k", "files", "captions"] = "multi30k"
-    """downloaded, or read from a folder; your own; or embedded, which needs no network"""
+    corpus: Literal["multi30k", "files", "captions", "imported"] = "multi30k"
+    """downloaded, or read from a folder; your own; embedded, which needs no network; or an imported model's, which is
+    not here"""
     source: Annotated[Language, Shapes.CODEC] = "de"
     """the language to translate from, as a spaCy code"""
     target: Annotated[Language, Shapes.CODEC] = "en"
@@ -216,6 +218,8 @@ class DataConfig(Section):
             for key, value in self.subwords:
                 if value != SubwordsConfig.model_fields[key].default:
                     raise ValueError(f"subwords.{key}: {value} needs tokens: subwords, but tokens is words")
+        if self.subwords.algorithm == "imported" and self.subwords.dropout:
+            raise ValueError(f"subwords.dropout: {self.subwords.dropout}, but imported pieces are cut in one way")
         if self.corpus == "files":
             given = self.files or {}
             for split, share in self.held_out:
@@ -236,6 +240,8 @@ class DataConfig(Section):
                 raise ValueError(f"{key}: it applies to corpus: files, but corpus is {self.corpus}; take it out")
         if self.files is not None:
             raise ValueError(f"files is set, but corpus is {self.corpus}; set corpus: files, or take files out")
+        if self.corpus == "imported":
+            return self
         known = LANGUAGES[self.corpus]
         for key, language in (("source", self.source), ("target", self.target)):
             if language not in known:

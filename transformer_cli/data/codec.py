@@ -5,15 +5,17 @@ search: a line's ids are those of its own tokens, without <sos> and <eos>. What 
 (reading.py): prepare, validation, evaluation, scores and translation read the same text alike.
 """
 
+import logging
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.reading import Reader, Reading, lower
-from transformer_cli.data.subwords import Pieces
+from transformer_cli.data.subwords import SPACE, Pieces
 from transformer_cli.data.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.data.words import Joins, Tokenizer
 from transformer_cli.errors import DataError, FileError
@@ -21,6 +23,10 @@ from transformer_cli.system.files import sha256, write_bytes, write_json
 from transformer_cli.system.reading import read_bytes, read_json
 
 SIDES = ("source", "target")
+LANGUAGE_TOKEN = re.compile(r">>[^\s<>]+<<")
+N_NAMED = 8
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -143,7 +149,7 @@ class SubwordCodec:
     lowercase: bool
     model: bytes = field(repr=False)
     """SentencePiece's model"""
-    algorithm: Literal["bpe", "unigram"] = "bpe"
+    algorithm: Literal["bpe", "unigram", "imported"] = "bpe"
     dropout: float = field(default=0.0, compare=False)
     """see SubwordsConfig; with another dropout a codec means the same by its ids"""
     language: str = "xx"
@@ -220,6 +226,88 @@ class SubwordCodec:
         return len(ids), sum(ids)  # SentencePiece has frequent pieces first
 
 
+@dataclass(frozen=True)
+class ImportedCodec(SubwordCodec):
+    """The pieces of an imported model: its SentencePiece model cuts text, and a list says which ids pieces have.
+
+    A piece that is not in the list is `<unk>`. A line is read as the model was taught to read it: SentencePiece
+    normalises it, nothing is held out, and a language token at its beginning, such as ">>fra<<", is one token.
+    """
+
+    vocabulary: Vocabulary = field(default=Vocabulary(SPECIALS), kw_only=True)
+    languages: frozenset[str] = frozenset()
+    """the language tokens that a source may begin with"""
+
+    @staticmethod
+    def load(folder: Path, side: str, data: DataConfig) -> "ImportedCodec":
+        """Read what `save` wrote. Raises as `WordCodec.load`."""
+        plain = SubwordCodec.load(folder, side, data)
+        vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
+        languages = frozenset(filter(LANGUAGE_TOKEN.fullmatch, vocabulary.tokens if side == "source" else ()))
+        return ImportedCodec(
+            False, plain.model, plain.algorithm, language=plain.language, vocabulary=vocabulary, languages=languages
+        )
+
+    def save(self, folder: Path, side: str) -> None:
+        super().save(folder, side)
+        self.vocabulary.save(folder / f"{side}.vocab.txt")
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    @cached_property
+    def characters(self) -> frozenset[str]:
+        return frozenset("".join([" ", *self.vocabulary.tokens[len(SPECIALS) :]]))
+
+    def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
+        (pieces,) = self._cut([line])
+        return Encoded([_shown(piece) for piece in pieces], self.vocabulary.encode(pieces), Reading(line.strip()))
+
+    def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
+        return list(map(self.vocabulary.encode, self._cut(lines)))
+
+    def encode_as_it_is(self, text: str) -> Encoded:
+        return self.encode(text)
+
+    def content(self, line: str) -> str:
+        return "".join(line.split())
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        return list(map(_shown, self.vocabulary.decode(ids)))
+
+    def names(self) -> list[str]:
+        return list(self.vocabulary.tokens)
+
+    def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
+        """Plain text; `instead` as in `WordCodec.text`."""
+        pieces = self.vocabulary.decode(ids)
+        if instead is not None:
+            others = (other.replace(" ", SPACE) for other in instead)
+            pieces = [other if id_ == UNK else piece for id_, piece, other in zip(ids, pieces, others, strict=True)]
+        return self.pieces.join([piece for piece in pieces if piece not in SPECIALS[1:]])
+
+    def _cut(self, lines: Sequence[str]) -> list[list[str]]:
+        if not self.languages:
+            return self.pieces.cut(lines)
+        found = [LANGUAGE_TOKEN.match(line) for line in lines]
+        named = [each[0] if each else "" for each in found]
+        if not self.languages.issuperset(token for token, line in zip(named, lines, strict=True) if line.strip()):
+            _name_languages(self.languages)
+        cut = self.pieces.cut([line[len(token) :] for token, line in zip(named, lines, strict=True)])
+        return [[token, *pieces] if token else pieces for token, pieces in zip(named, cut, strict=True)]
+
+
+@cache
+def _name_languages(languages: frozenset[str]) -> None:
+    """Warn, once, that text does not say what it is to be translated into."""
+    some = ", ".join(sorted(languages)[:N_NAMED]) + (", …" if len(languages) > N_NAMED else "")
+    log.warning("the model translates into several languages: begin each line with the one you want (%s)", some)
+
+
+def _shown(piece: str) -> str:
+    return piece.replace(SPACE, " ")
+
+
 Codec = WordCodec | SubwordCodec
 
 
@@ -237,7 +325,9 @@ class Codecs:
         Raises DataError if a file is missing.
         """
         load: Callable[[Path, str, DataConfig], Codec]
-        load = SubwordCodec.load if data.tokens == "subwords" else WordCodec.load
+        is_imported = data.subwords.algorithm == "imported"
+        subword_codec = ImportedCodec if is_imported else SubwordCodec
+        load = subword_codec.load if data.tokens == "subwords" else WordCodec.load
         try:
             return Codecs(load(folder, "source", data), load(folder, "target", data))
         except FileError as error:
@@ -252,7 +342,8 @@ class Codecs:
 def codec_files(data: DataConfig) -> list[str]:
     """Returns the names of the codecs' files that a dataset or a run of these settings has."""
     if data.tokens == "subwords":
-        return [f"{side}.subwords.model" for side in SIDES]
+        lists = [f"{side}.vocab.txt" for side in SIDES] if data.subwords.algorithm == "imported" else []
+        return [*(f"{side}.subwords.model" for side in SIDES), *lists]
     return [*(f"{side}.vocab.txt" for side in SIDES), "target.joins.json"]
 
 

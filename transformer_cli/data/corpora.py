@@ -18,6 +18,7 @@ from transformer_cli.data import multi30k
 from transformer_cli.data.cleaning import shaped_by
 from transformer_cli.data.formats import LeaveOut, read_texts, require_files
 from transformer_cli.data.lines import Place, Placed
+from transformer_cli.errors import DataError
 from transformer_cli.system.files import sha256
 
 CAPTIONS = Path(__file__).with_name("captions.bz2")
@@ -47,6 +48,8 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
     Raises DataError if a file is missing or not the expected one, DownloadError if it could not be fetched, OSError if
     it cannot be read.
     """
+    if data.corpus == "imported":
+        raise DataError("data.corpus: imported has no text here; prepare your own, as in `tfm prepare FILE --like RUN`")
     if data.corpus == "multi30k":
         return _open_multi30k(data, source_dir)
     if source_dir is not None:

@@ -79,6 +79,10 @@ def _learn(pairs: list[Pair], data: DataConfig) -> tuple[SubwordCodec, SubwordCo
     if data.joint_vocabulary:
         languages, texts = [" and ".join(languages)], [chain(*texts)]
     settings, models = data.subwords, []
+    if settings.algorithm == "imported":
+        raise ConfigError(
+            "data.subwords.algorithm: imported pieces are not learned; let data.codec name a run with them"
+        )
     for language, text in zip(languages, texts, strict=True):
         try:
             models.append(learn_pieces(text, size=settings.size, algorithm=settings.algorithm))

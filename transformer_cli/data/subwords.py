@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from transformer_cli.data.random_cuts import BpeDropout, Inventory, UnigramSampling
 from transformer_cli.data.reading import is_ignored
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
-from transformer_cli.errors import ConfigError
+from transformer_cli.errors import ConfigError, DataError
 
 SENTENCEPIECE_VERSION = version("sentencepiece")
 COVERAGE = 0.99995  # characters that make up the rest of the text get no piece: they are written as bytes
@@ -74,6 +75,14 @@ class Pieces:
 
         self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=model)
 
+    @staticmethod
+    def of_file(model: bytes, path: Path) -> "Pieces":
+        """The same for a model that was read from a file. Raises DataError if it is none."""
+        try:
+            return Pieces(model)
+        except RuntimeError as error:
+            raise DataError(f"{path}: SentencePiece cannot read it: {' '.join(str(error).split())}") from None
+
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
 
@@ -107,6 +116,17 @@ class Pieces:
         """The same for many lines, on several cores: SentencePiece starts threads for it."""
         found: list[list[int]] = self._processor.encode([_escaped(line) if line.strip() else "" for line in lines])
         return found
+
+    def cut(self, lines: Sequence[str]) -> list[list[str]]:
+        """Returns each line's pieces as SentencePiece writes them, unescaped; of what has none, the text itself."""
+        pieces: list[list[str]] = self._processor.encode(list(lines), out_type=str)
+        return pieces
+
+    def join(self, pieces: Sequence[str]) -> str:
+        """Returns the text of what `cut` returned for a line, on one line."""
+        unknown = SPECIALS[UNK]  # of which SentencePiece would make a sign
+        text: str = self._processor.decode([ESCAPE if piece == unknown else piece for piece in pieces])
+        return text.replace(ESCAPE, unknown).replace("\n", " ").strip()
 
     def sample(self, lines: Sequence[str], *, algorithm: str, alpha: float, seed: int) -> list[list[int]]:
         """Like `encode` for each line, but the cuts are drawn at random: a function of the lines and the seed alone.

@@ -144,6 +144,19 @@ def save(
     _clean_up(run)
 
 
+def keep_imported(run: Run, model: Transformer) -> None:
+    """Save weights that came from elsewhere as the best and the last ones of a new run, whose training has ended."""
+    name = "step-0000000"
+    with _new_checkpoint(run, name) as folder:
+        _save_weights(model, folder)
+        _save_tensors({}, folder / "state.safetensors")
+        ended = TrainingState(epoch=run.config.training.epochs + 1, history=sum_of(b""))
+        write_json(folder / "state.json", asdict(ended))
+    for pointer in ("best", "last"):
+        run.point(pointer, name)
+    write_latest(run.folder)
+
+
 def finish_save(run: Run, state: TrainingState) -> None:
     """Set `best` and `latest` if a kill came between the pointers of the last save. state: what that save left."""
     _settle_best(run, state)

@@ -1,0 +1,160 @@
+"""Models as Marian writes them become runs with Marian's scores; what cannot be held is refused in one line."""
+
+import io
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sentencepiece
+import torch
+
+from kinds import Tfm
+from oracles.marian import log_probs
+from transformer_cli.data.batching import pad_ids
+from transformer_cli.data.codec import ImportedCodec
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.importing.importing import import_run
+from transformer_cli.model.loss import token_losses
+from transformer_cli.translator import Translator
+
+D, HEADS, FF, LAYERS, VOCABULARY = 16, 2, 24, 2, 31
+TEXT = ["the old dog sees a tree", "a man in the park sings", "dogs and men see trees", "the parks are old"]
+SETTINGS = f"""type: transformer
+dim-emb: {D}
+enc-depth: {LAYERS}
+dec-depth: {LAYERS}
+transformer-heads: {HEADS}
+transformer-dim-ffn: {FF}
+transformer-ffn-activation: swish
+transformer-decoder-autoreg: self-attention
+transformer-preprocess: ""
+transformer-postprocess: dan
+"""
+
+
+def weights() -> dict[str, Any]:
+    """Random weights under Marian's names."""
+    chance = np.random.default_rng(0)
+
+    def matrix(*shape: int) -> Any:
+        return chance.normal(0, 0.3, shape).astype(np.float32)
+
+    found = {"Wemb": matrix(VOCABULARY, D), "decoder_ff_logit_out_b": matrix(1, VOCABULARY)}
+    for stack, blocks in (("encoder", ["self"]), ("decoder", ["self", "context"])):
+        for layer in range(1, LAYERS + 1):
+            name = f"{stack}_l{layer}_"
+            for block in blocks:
+                found |= {f"{name}{block}_W{part}": matrix(D, D) for part in "qkvo"}
+                found |= {f"{name}{block}_b{part}": matrix(1, D) for part in "qkvo"}
+            for norm in [*(f"{block}_Wo" for block in blocks), "ffn_ffn"]:
+                found |= {f"{name}{norm}_ln_scale": 1 + matrix(1, D), f"{name}{norm}_ln_bias": matrix(1, D)}
+            found |= {f"{name}ffn_W1": matrix(D, FF), f"{name}ffn_b1": matrix(1, FF)}
+            found |= {f"{name}ffn_W2": matrix(FF, D), f"{name}ffn_b2": matrix(1, D)}
+    return found
+
+
+def write(folder: Path, arrays: dict[str, Any], settings: str = SETTINGS) -> None:
+    text = settings.encode()
+    inside = np.frombuffer(text + b"\0" * (-len(text) % 256), dtype=np.int8)
+    everything: dict[str, Any] = {**arrays, "special:model.yml": inside}
+    np.savez(folder / "model.npz", **everything)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model with one vocabulary for both languages, whose </s> has id 0 and <unk> id 1."""
+    place = tmp_path / "model"
+    place.mkdir()
+    write(place, weights())
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT),
+        model_writer=model,
+        vocab_size=VOCABULARY,
+        bos_id=-1,
+        eos_id=0,
+        unk_id=1,
+        minloglevel=2,
+    )
+    (place / "vocab.spm").write_bytes(model.getvalue())
+    return place
+
+
+def test_imported_model_has_the_scores_of_marian_written_out(folder: Path, tmp_path: Path) -> None:
+    run = import_run(folder, source="en", target="en", runs_dir=tmp_path / "runs")
+    translator = Translator.load(run.folder, device="cpu")
+    theirs = sentencepiece.SentencePieceProcessor(model_file=str(folder / "vocab.spm"))
+    for source, target in zip(TEXT, [*TEXT[1:], "the ☃ dog"], strict=False):
+        ours = [pad_ids([run.codecs.source.encode(text).ids]) for text in (source, target)]
+        with torch.inference_mode():
+            found = -token_losses(translator.model, *ours).nll.numpy()
+        read, written = ([*theirs.encode(text), 0] for text in (source, target))
+        expected = log_probs(weights(), read, written, HEADS)
+        assert found == pytest.approx(expected, abs=1e-4)
+    (translation,) = translator.translations(["the old dog"])
+    assert "".join(translation.source_tokens) == " the old dog"
+
+
+def test_imported_codec_reads_a_language_token_and_copies_unknown_pieces(folder: Path, tmp_path: Path) -> None:
+    codec = import_run(folder, runs_dir=tmp_path / "runs").codecs.source
+    assert isinstance(codec, ImportedCodec)
+    read = codec.encode("the ☃ dog")
+    assert codec.text(read.ids) == "the <unk> dog"
+    assert codec.text(read.ids, instead=read.tokens) == "the ☃ dog"
+    assert codec.encode_all(["the ☃ dog", " "]) == [read.ids, []]
+    assert "park" in codec.text(codec.encode("the park").ids)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("autoreg: self-attention", "autoreg: rnn", "has a recurrence in place of self-attention"),
+        ("activation: swish", "activation: tanh", "transformer-ffn-activation: 'tanh' cannot be imported"),
+        ("postprocess: dan", "postprocess: dhn", "transformer-preprocess, transformer-postprocess"),
+        ("enc-depth: 2", "enc-depth: 1", "no place for the weight encoder.layers.1"),
+        ("dec-depth: 2", "dec-depth: 3", "decoder.layers.2"),
+        ("dim-ffn: 24", "dim-ffn: 23", "or not finite; settings and vocabulary ask for floats"),
+        ("type: transformer", "[", "not YAML"),
+    ],
+)
+def test_what_cannot_be_held_is_refused_by_its_key(folder: Path, tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in SETTINGS
+    write(folder, weights(), SETTINGS.replace(old, new))
+    with pytest.raises(DataError) as refused:
+        import_run(folder, runs_dir=tmp_path / "runs")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "runs").exists()
+
+
+class Bomb:
+    def __reduce__(self) -> Any:
+        return open, ("/tmp/executed-by-a-pickle", "w")
+
+
+def test_damaged_packed_and_pickled_weights_are_refused_in_one_line(folder: Path, tmp_path: Path) -> None:
+    path, pickled = folder / "model.npz", io.BytesIO()
+    np.save(pickled, np.array([Bomb()], dtype=object), allow_pickle=True)
+    whole = path.read_bytes()
+    for content in (b"", whole[:1000], b"PK" + whole[2:500], pickle.dumps(Bomb())):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"model\.npz: cannot be read: [^\n]*; download it again$"):
+            import_run(folder, runs_dir=tmp_path / "runs")
+    for kind, content in ((zipfile.ZIP_DEFLATED, bytes(10**7)), (zipfile.ZIP_STORED, pickled.getvalue())):
+        with zipfile.ZipFile(path, "w", kind) as archive:
+            archive.writestr("Wemb.npy", content)
+        with pytest.raises(DataError, match=r"^[^\n]*(its entries are compressed, or overlap|allow_pickle)[^\n]*$"):
+            import_run(folder, runs_dir=tmp_path / "runs")
+    assert not Path("/tmp/executed-by-a-pickle").exists()
+
+
+def test_import_command_prints_the_run_and_refuses_a_name_that_is_taken(folder: Path, tmp_path: Path, tfm: Tfm) -> None:
+    code, out, err = tfm("import", folder, "--name", "opus", "--source", "de", "--target", "en", cwd=tmp_path)
+    assert (code, out) == (0, "runs/opus\n"), err
+    assert "de→en" in err
+    assert tfm("translate", "--run", "opus", "", cwd=tmp_path)[:2] == (0, "\n")
+    with pytest.raises(ConfigError, match=r"opus is there already; give another --name"):
+        import_run(folder, name="opus", runs_dir=tmp_path / "runs")

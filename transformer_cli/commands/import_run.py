@@ -1,0 +1,45 @@
+"""`tfm import`: a translator that Marian or Hugging Face's transformers wrote → a run."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+
+def import_run(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER",
+            help="A folder as Marian wrote it (.npz, with .spm or .yml), or as Hugging Face has it (config.json).",
+        ),
+    ],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="What the run is called.", show_default="FOLDER's")
+    ] = None,
+    positions: Annotated[
+        Literal["marian", "sinusoidal"] | None,
+        typer.Option(
+            "--positions",
+            help="Which sines and cosines are computed: those of Marian, which trained the model, or those of "
+            "transformers, which hardly change translations, but do change scores.",
+            show_default="those of the program that wrote the folder",
+        ),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", metavar="CODE", help="The language of the source.", show_default="as the files say"),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="CODE", help="The language of the target.", show_default="as the files say"),
+    ] = None,
+) -> None:
+    """Make a run of a translator that exists: OPUS-MT's, or any other that Marian has trained.
+
+    Every command takes the run: translate, evaluate, compare, inspect, serve, export; `--like` and `--from` teach it
+    your own text.
+    """
+    from transformer_cli.importing.importing import import_run
+
+    print(import_run(folder, name=name, positions=positions, source=source, target=target).folder)

@@ -1,0 +1,85 @@
+"""What a reader of another program's models returns, and how it says that something cannot be held. Knows no format."""
+
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from transformer_cli.errors import DataError, FileError
+from transformer_cli.system.reading import read_json, shown
+
+UNK, EOS = "<unk>", "</s>"  # as Marian and its converters call them
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """One side's tokens, as the other program knows them."""
+
+    model: bytes
+    """SentencePiece's model, which cuts text"""
+    tokens: list[str]
+    """in the order of the rows of the embedding"""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A model that another program has trained."""
+
+    path: Path
+    """the file with the weights"""
+    shape: Mapping[str, Any]
+    """the settings under `model`, but for tie_embeddings, which follows from the weights"""
+    decoding: Mapping[str, Any]
+    """the settings under `decoding`"""
+    source: Vocabulary
+    target: Vocabulary
+    tensors: dict[str, Tensor]
+    """the weights under our names, matrices (out, in); queries, keys and values apart, as …attention.q.weight"""
+    start: int | None = None
+    """the row with which the target begins, which is no token (None: zeros)"""
+    pad: int | None = None
+    """the row of <pad>, if there is one"""
+    languages: tuple[str | None, str | None] = (None, None)
+    """codes of source and target, if the files say them"""
+
+
+def refuse(path: Path, key: str, value: object, why: str) -> DataError:
+    """Returns the error for a setting that tfm cannot hold."""
+    return DataError(f"{path}: {key}: {shown(value)} cannot be imported: {why}")
+
+
+def refuse_others(path: Path, found: Mapping[str, Any], held: Mapping[str, tuple[object, ...]]) -> None:
+    """Raises DataError for the first setting with a value that tfm cannot hold. held: those it can; absent is one."""
+    for key, values in held.items():
+        if key in found and found[key] not in values:
+            raise refuse(path, key, found[key], f"tfm computes {' or '.join(map(shown, values))} only")
+
+
+def refuse_packed(path: Path) -> None:
+    """Raises DataError if an archive could hold more than its own size: a few bytes may unpack to terabytes."""
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+    if any(each.compress_type for each in entries) or sum(each.file_size for each in entries) > path.stat().st_size:
+        raise DataError(f"{path}: its entries are compressed, or overlap: no trainer writes such files")
+
+
+def object_in(path: Path) -> dict[str, Any]:
+    """Returns the object in a JSON file. Raises DataError."""
+    try:
+        value = read_json(path)
+    except FileError as error:
+        raise DataError(f"{error}; download the whole folder again") from None
+    if not isinstance(value, dict):
+        raise DataError(f"{path}: not a JSON object, but {shown(value)}")
+    return value
+
+
+def in_order(path: Path, ids: Iterable[tuple[str, object]]) -> list[str]:
+    """Returns the tokens of a list in the order of their ids. Raises DataError unless these are 0, 1, 2, …"""
+    by_id = {number: token for token, number in ids}
+    if not by_id or any(type(number) is not int for number in by_id) or [*sorted(by_id)] != [*range(len(by_id))]:  # type: ignore[type-var]
+        raise DataError(f"{path}: its ids are not 0, 1, 2, …, each once; download it again")
+    return [by_id[number] for number in range(len(by_id))]

@@ -1,0 +1,154 @@
+"""Reads a model as Hugging Face's MarianMTModel keeps it: config.json, vocab.json, source.spm, target.spm, weights.
+
+Source: transformers' models/marian. Weights are safetensors, or a pickle of which torch reads tensors and nothing else.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from transformer_cli.data.subwords import Pieces
+from transformer_cli.errors import DataError, FileError
+from transformer_cli.importing.foreign import (
+    Foreign,
+    Vocabulary,
+    in_order,
+    object_in,
+    refuse,
+    refuse_others,
+    refuse_packed,
+)
+from transformer_cli.system.reading import read_bytes
+
+HELD: dict[str, tuple[object, ...]] = {
+    "model_type": ("marian",),
+    "activation_function": ("swish", "silu", "relu", "gelu"),
+    "add_bias_logits": (False,),
+    "add_final_layer_norm": (False,),
+    "normalize_before": (False,),
+    "normalize_embedding": (False,),
+    "static_position_embeddings": (True,),
+}
+"""the settings that change what is computed, with the values that tfm computes"""
+NAMES = (
+    (r"^model\.(encoder|decoder)\.layers\.", r"\1.layers."),
+    (r"\.self_attn\.", ".self_attention."),
+    (r"\.encoder_attn\.", ".cross_attention."),
+    (r"\.([qkv])_proj\.", r".\1."),
+    (r"\.out_proj\.", ".o."),
+    (r"\.self_attn_layer_norm\.", ".residuals.0.norm."),
+    (r"\.encoder_attn_layer_norm\.", ".residuals.1.norm."),
+    (r"^(encoder.*)\.final_layer_norm\.", r"\1.residuals.1.norm."),
+    (r"^(decoder.*)\.final_layer_norm\.", r"\1.residuals.2.norm."),
+    (r"\.fc1\.", ".feed_forward.inner."),
+    (r"\.fc2\.", ".feed_forward.outer."),
+    (r"^model\.shared\.", "tokens."),
+    (r"^model\.encoder\.embed_tokens\.", "source_embedding.tokens."),
+    (r"^model\.decoder\.embed_tokens\.", "target_embedding.tokens."),
+    (r"^lm_head\.", "output."),
+    (r"^final_logits_bias$", "output.bias"),
+)
+"""what their names become, one after the other"""
+COMPUTED = re.compile(r"model\.(encoder|decoder)\.embed_positions\.weight")  # sines and cosines, in old files
+
+
+def read_hugging_face(folder: Path) -> Foreign:
+    """Read the model in a folder, with the positions of Hugging Face. Raises DataError."""
+    path = folder / "config.json"
+    config = object_in(path)
+    generation = folder / "generation_config.json"
+    searching = config | (object_in(generation) if generation.exists() else {})
+    refuse_others(path, config, HELD)
+    for one in ("attention_heads", "ffn_dim"):
+        if config.get(f"encoder_{one}") != config.get(f"decoder_{one}"):
+            raise refuse(path, f"decoder_{one}", config.get(f"decoder_{one}"), "the encoder has another one")
+    source = _vocabulary(folder, "source", "vocab.json")
+    separate = (folder / "target_vocab.json").exists() and not config.get("share_encoder_decoder_embeddings", True)
+    target = _vocabulary(folder, "target", "target_vocab.json" if separate else "vocab.json")
+    start, pad = config.get("decoder_start_token_id"), config.get("pad_token_id")
+    for key, value in (("decoder_start_token_id", start), ("pad_token_id", pad)):
+        if type(value) is not int or not 0 <= value < len(target.tokens):
+            raise refuse(path, key, value, "it is not the id of a token")
+    about = folder / "tokenizer_config.json"
+    codes = object_in(about) if about.exists() else {}
+    weights, tensors = _tensors(folder)
+    names = {name: _ours(name) for name in tensors if not COMPUTED.fullmatch(name)}
+    activation = config.get("activation_function")
+    return Foreign(
+        weights,
+        {
+            "d_model": config.get("d_model"),
+            "num_heads": config.get("encoder_attention_heads"),
+            "num_encoder_layers": config.get("encoder_layers"),
+            "num_decoder_layers": config.get("decoder_layers"),
+            "d_ff": config.get("encoder_ffn_dim"),
+            "activation": "swish" if activation == "silu" else activation,
+            "positions": "sinusoidal",
+            "max_length": config.get("max_position_embeddings"),
+            "scale_embeddings": config.get("scale_embedding", False),
+            "dropout": config.get("dropout", 0.1),
+            "attention_dropout": config.get("attention_dropout", 0.0),
+            "feed_forward_dropout": config.get("activation_dropout", 0.0),
+        },
+        {
+            "beam_size": searching.get("num_beams") or 1,
+            "length_penalty": searching.get("length_penalty") or 1.0,
+            "no_repeat_ngram": searching.get("no_repeat_ngram_size") or 0,
+        },
+        source,
+        target,
+        {ours: tensors[name].squeeze(0) if ours == "output.bias" else tensors[name] for name, ours in names.items()},
+        start,
+        pad,
+        (_code(codes.get("source_lang")), _code(codes.get("target_lang"))),
+    )
+
+
+def _vocabulary(folder: Path, side: str, name: str) -> Vocabulary:
+    path = folder / f"{side}.spm"
+    try:
+        model = read_bytes(path)
+    except FileError as error:
+        raise DataError(f"{error}; download the whole folder") from None
+    Pieces.of_file(model, path)
+    return Vocabulary(model, in_order(folder / name, object_in(folder / name).items()))
+
+
+def _tensors(folder: Path) -> tuple[Path, dict[str, Tensor]]:
+    """Returns the file with the weights, and what is in it."""
+    path = folder / "model.safetensors"
+    if path.exists():
+        try:
+            return path, load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise DataError(f"{path}: cannot be read: {' '.join(str(error).split())}; download it again") from None
+    path = folder / "pytorch_model.bin"
+    if not path.is_file():
+        raise DataError(f"{folder}: no weights: neither model.safetensors nor pytorch_model.bin; download one of them")
+    try:
+        if path.read_bytes()[:4] == b"PK\3\4":
+            refuse_packed(path)
+        found: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except DataError:
+        raise
+    except Exception as error:  # what a damaged pickle raises is anything
+        reason = str(error).strip().split("\n")[0]
+        raise DataError(f"{path}: torch reads no weights in it ({reason}); take model.safetensors") from None
+    if not isinstance(found, dict) or not all(isinstance(each, Tensor) for each in found.values()):
+        raise DataError(f"{path}: not named tensors; download it again")
+    return path, found
+
+
+def _ours(name: str) -> str:
+    for pattern, replacement in NAMES:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def _code(value: object) -> str | None:
+    return value.removeprefix("opus-mt-") if isinstance(value, str) else None

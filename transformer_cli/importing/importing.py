@@ -1,0 +1,188 @@
+"""import_run(folder): a model that Marian or Hugging Face's transformers wrote → a run, which every command takes.
+
+Three things are put into our order, once and exactly. Ids: <unk>, <pad>, <sos> and <eos> come first. Width: they have
+all sines of a position before all cosines, we have them in turns. Queries, keys and values become one matrix.
+"""
+
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from transformer_cli.config.schema import (
+    MOST_OF_A_NAME,
+    Config,
+    DataConfig,
+    DecodingConfig,
+    ModelConfig,
+    SubwordsConfig,
+    TrainingConfig,
+)
+from transformer_cli.data.codec import Codecs, ImportedCodec
+from transformer_cli.data.dataset import Dataset
+from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
+from transformer_cli.data.vocabulary import PAD, SPECIALS, Vocabulary
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.importing import foreign
+from transformer_cli.importing.foreign import Foreign
+from transformer_cli.importing.hugging_face import read_hugging_face
+from transformer_cli.importing.marian import read_marian
+from transformer_cli.model.initialization import UninitializedWeights
+from transformer_cli.model.size import refuse_without_room
+from transformer_cli.model.transformer import Transformer, count_parameters
+from transformer_cli.runs.checkpoints import keep_imported
+from transformer_cli.runs.run import Run, is_new
+
+BY_COLUMN = re.compile(r"(qkv|inner|tokens|positions)\.weight$|^output\.weight$")  # whose columns are the width
+BY_ROW = re.compile(r"(attention\.output|outer|norm)\.(weight|bias)$")  # likewise rows
+OF_SIDE = {
+    "source_embedding.tokens.weight": 0,
+    "target_embedding.tokens.weight": 1,
+    "output.weight": 1,
+    "output.bias": 1,
+}
+
+log = logging.getLogger(__name__)
+
+
+def import_run(
+    folder: Path,
+    *,
+    name: str | None = None,
+    positions: Literal["marian", "sinusoidal"] | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    runs_dir: Path = Path("runs"),
+) -> Run:
+    """Make a run of the model in a folder. name: the run's (None: the folder's).
+
+    positions: which sines and cosines are computed (None: Marian's for a model as Marian wrote it, those of
+    transformers for one of theirs). source, target: codes of the languages (None: as the files say). Raises DataError
+    for what is damaged or cannot be held, ConfigError if the run is there already, MemoryShortage.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such folder; give one with a model of Marian or of Hugging Face's MarianMT")
+    name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).lstrip("._-")[:MOST_OF_A_NAME]
+    place = runs_dir / name
+    if not is_new(place):
+        raise ConfigError(f"{place} is there already; give another --name, or delete it first")
+    found = read_hugging_face(folder) if (folder / "config.json").exists() else read_marian(folder)
+    codes = [given or said for given, said in zip((source, target), found.languages, strict=True)]
+    if None in codes:
+        log.warning("%s does not say its languages; --source and --target name them, such as de and en", folder)
+    vocabularies, rows = zip(*(_arranged(found, side) for side in (found.source, found.target)), strict=True)
+    tensors = found.tensors
+    if (shared := tensors.pop("tokens.weight", None)) is not None:
+        for each in ("source_embedding.tokens.weight", "target_embedding.tokens.weight"):
+            tensors.setdefault(each, shared)
+    config = _config(found, name, [code or "xx" for code in codes], vocabularies, positions)
+    model = _model(found, config.model, rows)
+    codecs = (
+        ImportedCodec(False, side.model, "imported", language=code or "xx", vocabulary=vocabulary)
+        for side, vocabulary, code in zip((found.source, found.target), vocabularies, codes, strict=True)
+    )
+    tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION}
+    run = Run.create(place, config, Dataset(folder, {"tokenizer": tokenizer}, Codecs(*codecs)))
+    keep_imported(run, model)
+    data = config.data
+    log.info("%s: %s→%s, %s parameters", place, data.source, data.target, f"{count_parameters(model):,}")
+    return run
+
+
+def _arranged(found: Foreign, side: foreign.Vocabulary) -> tuple[Vocabulary, list[int | None]]:
+    """Returns a side's vocabulary in our order, and for each of its tokens the row that it has had (None: none)."""
+    tokens = side.tokens
+    for token in (foreign.UNK, foreign.EOS):
+        if token not in tokens:
+            raise DataError(f"{found.path}: its vocabulary has no {token}, which every model of Marian has")
+    unk, eos = tokens.index(foreign.UNK), tokens.index(foreign.EOS)
+    others = [row for row in range(len(tokens)) if row not in (unk, eos, found.start, found.pad)]
+    if taken := {tokens[row] for row in others} & set(SPECIALS):
+        raise DataError(f"{found.path}: its vocabulary has {min(taken)}, which tfm keeps for itself")
+    return Vocabulary((*SPECIALS, *(tokens[row] for row in others))), [unk, None, found.start, eos, *others]
+
+
+def _config(
+    found: Foreign, name: str, codes: Sequence[str], vocabularies: Sequence[Vocabulary], positions: str | None
+) -> Config:
+    """Returns the settings of the run."""
+    tensors = found.tensors
+    matrices = [
+        tensors.get(f"{part}.weight") for part in ("source_embedding.tokens", "target_embedding.tokens", "output")
+    ]
+    source, target, output = matrices
+    is_joint, tie = vocabularies[0] == vocabularies[1], "none"
+    if target is not None and (output is None or torch.equal(output, target)):
+        tie = "target+output"
+        if is_joint and source is not None and torch.equal(source, target):
+            tie = "all"
+    shape = {**found.shape, "start_token": False, "tie_embeddings": tie}
+    if positions is not None and shape["positions"] != "learned":
+        shape["positions"] = positions
+    try:
+        return Config(
+            name=name,
+            data=DataConfig(
+                corpus="imported",
+                source=codes[0],
+                target=codes[1],
+                tokens="subwords",
+                subwords=SubwordsConfig(size=max(map(len, vocabularies)), algorithm="imported"),
+                joint_vocabulary=is_joint,
+            ),
+            model=ModelConfig.model_validate(shape),
+            training=TrainingConfig(epochs=1),
+            decoding=DecodingConfig.model_validate(found.decoding),
+        )
+    except ValueError as error:
+        raise DataError(f"{found.path}: settings that tfm cannot hold: {' '.join(str(error).split())}") from None
+
+
+def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int | None]]) -> Transformer:
+    """Returns our model with the weights that were found, all of them."""
+    refuse_without_room(config, (len(rows[0]), len(rows[1])), whose=f"{found.path}: ")
+    with UninitializedWeights():
+        model = Transformer(config, source_vocabulary=len(rows[0]), target_vocabulary=len(rows[1]), pad_id=PAD)
+    width = torch.arange(config.d_model)
+    if config.positions != "learned":
+        width = width.view(2, -1).T.flatten()  # 0 4 1 5 2 6 3 7 for a width of 8
+    left = dict(found.tensors)
+
+    def taken(name: str, shape: Sequence[int]) -> Tensor:
+        if (value := left.pop(name, None)) is None:
+            raise DataError(f"{found.path}: {name}, as tfm calls it, is missing")
+        if value.shape != torch.Size(shape) or not value.is_floating_point() or not value.isfinite().all():
+            raise DataError(
+                f"{found.path}: {name}, as tfm calls it, is {value.dtype} {[*value.shape]}, or not finite; settings "
+                f"and vocabulary ask for floats {[*shape]}"
+            )
+        return value.float()
+
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            shape = [*parameter.shape]
+            if (side := OF_SIDE.get(name)) is not None:
+                vocabulary = (found.source, found.target)[side]
+                value = taken(name, [len(vocabulary.tokens), *shape[1:]])
+                value = torch.cat((value, torch.zeros_like(value[:1])))[
+                    [-1 if row is None else row for row in rows[side]]
+                ]
+            elif ".qkv." in name:
+                parts = [name.replace(".qkv.", f".{part}.") for part in "qkv"]
+                value = torch.cat([taken(part, [shape[0] // 3, *shape[1:]]) for part in parts])
+            else:
+                value = taken(name.replace("attention.output.", "attention.o."), shape)
+            if BY_COLUMN.search(name):
+                value = value[:, width]
+            elif BY_ROW.search(name):
+                value = value[width]
+            parameter.copy_(value)
+    for name in model.state_dict():  # the other names of tied matrices
+        left.pop(name, None)
+    if left:
+        raise DataError(f"{found.path}: there is no place for the weight {min(left)}, so the model is another one")
+    return model
