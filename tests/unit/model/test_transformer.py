@@ -49,6 +49,14 @@ def test_default_model_has_9_million_parameters() -> None:
     assert size(ModelConfig(), source, target) == encoder + decoder + embeddings + output == 9_038_341
 
 
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+def test_order_of_source_words_counts_in_every_variant(variant: dict[str, Any]) -> None:
+    """Forms are compared with each other elsewhere: none of these tests would miss positions that all of them lack."""
+    model = make_model(**variant).eval()
+    swapped = SOURCE[:, [0, 2, 1, 3, 4]]
+    assert not model(swapped[:1], TARGET[:1]).allclose(model(SOURCE[:1], TARGET[:1]), atol=1e-4)
+
+
 @pytest.mark.parametrize("ties", TIES)
 def test_untrained_loss_is_that_of_a_guess(ties: str) -> None:
     vocabulary = 4000
