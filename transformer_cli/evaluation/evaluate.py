@@ -32,6 +32,7 @@ from transformer_cli.evaluation.metrics import (
 )
 from transformer_cli.runs.evaluations import append_result
 from transformer_cli.runs.exported import Exported, open_any
+from transformer_cli.runs.provenance import text_sum
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.translator import Translation, Translator
@@ -139,6 +140,7 @@ def evaluate(
             precision=translator.engine.precision(settings.decoding),
             files=files,
             others=[each.folder for each in ensemble],
+            sums={"source": text_sum(text.sources), "target": text_sum(text.references)},
         )
         yield judged
 
