@@ -224,13 +224,13 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def lasting(path: Path) -> bytes:
-    """A file's content without seconds, a run's random id, and the sums that depend on them; of pictures nothing."""
+    """A file's content without times, a run's id and provenance, and the sums of those; of pictures nothing."""
     content = b"" if path.suffix == ".png" else path.read_bytes()
     if path.name == "history.jsonl":
         entries = [json.loads(line) for line in content.splitlines()]
-        content = json.dumps([_without(each, lambda key: key.endswith("_seconds")) for each in entries]).encode()
+        content = json.dumps([_without(each, _is_of_time) for each in entries]).encode()
     elif path.name == "run.json":
-        content = json.dumps(_without(json.loads(content), lambda key: key == "id")).encode()
+        content = json.dumps(_without(json.loads(content), lambda key: key in ("id", "provenance"))).encode()
     elif path.name == "SHA256SUMS":  # of these two, the content is compared
         lines = content.decode().splitlines()
         content = "\n".join(line for line in lines if not line.endswith(("  run.json", "  state.json"))).encode()
@@ -238,6 +238,10 @@ def lasting(path: Path) -> bytes:
         value = _without(json.loads(content), lambda key: key == "history")
         content = json.dumps({**value, "running": _without(value["running"], lambda key: key == "seconds")}).encode()
     return content
+
+
+def _is_of_time(key: str) -> bool:
+    return key == "date" or key.endswith(("_seconds", "_per_second"))
 
 
 def _without(mapping: Mapping[str, Any], is_left_out: Callable[[str], bool]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from transformer_cli.commands.options import (
     a_file,
     check_text,
     find_runs,
+    option,
     refuse_unwritable,
     writing,
 )
@@ -30,6 +31,9 @@ from transformer_cli.system.files import STANDARD
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.evaluate import Result
+
+
+METRICS_BY_NAME = ("bleu", "chrf", "chrf++", "ter")  # the first two are always found
 
 
 def evaluate(
@@ -44,6 +48,7 @@ def evaluate(
     output: Annotated[Path | None, a_file("Keep the translations, one per line.", "--output", "-o")] = None,
     output_tokens: Annotated[Path | None, a_file("Keep the decoder's tokens, one sentence per line.")] = None,
     lowercase: LowercaseOption = False,
+    metrics: Annotated[str, option("Scores to print: chrf++ and ter, too.", "--metrics")] = "bleu,chrf",
     as_json: JsonOption = False,
 ) -> None:
     """Print loss, perplexity, BLEU and chrF of a run. Several runs are judged together, as an ensemble."""
@@ -55,6 +60,9 @@ def evaluate(
         raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
     if named in completion.splits() and named not in completion.runs():
         raise typer.BadParameter(f"there is no run {named}; did you mean --split {named}?")
+    wanted = dict.fromkeys(metrics.lower().split(","))
+    if unknown := [name for name in wanted if name not in METRICS_BY_NAME]:
+        raise typer.BadParameter(f"--metrics: no metric {unknown[0]!r}; there are {', '.join(METRICS_BY_NAME)}")
     refuse_unwritable(output, output_tokens, read=[source, reference])
     check_text(source, reference)
     folders = find_runs(named, run)
@@ -75,6 +83,7 @@ def evaluate(
             device=device,
             settings=SearchSettings(decoding=decoding),
             lowercase=lowercase,
+            metrics=[name for name in wanted if name not in ("bleu", "chrf")],
         )
     )
     results = [each.result for each in judged]
@@ -106,8 +115,10 @@ def results_as_json(folders: Sequence[Path], results: Sequence["Result"]) -> str
 def results_as_table(results: Sequence["Result"]) -> str:
     """Returns losses and scores, one line per split, BLEU by source length, and the signatures of the scores."""
     from transformer_cli.evaluation.losses import perplexity_text
+    from transformer_cli.evaluation.metrics import FURTHER_METRICS
 
-    rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF", "seconds"]]
+    rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF"]]
+    rows[0] += [*(FURTHER_METRICS[name] for name in results[0].further), "seconds"]
     groups = sorted({(each.shortest, each.longest) for result in results for each in result.bleu_by_source_length})
     by_length = [["BLEU by source length", *(f"{one}–{last}" if last else f"{one} and more" for one, last in groups)]]
     for result in results:
@@ -115,7 +126,7 @@ def results_as_table(results: Sequence["Result"]) -> str:
         bleu = score_with_interval(result.bleu, result.bleu_interval)
         chrf = score_with_interval(result.chrf, result.chrf_interval)
         rows.append([result.split, f"{result.sentences:,}", *losses, bleu, f"{result.bleu_tokens:.2f}", chrf])
-        rows[-1].append(f"{result.seconds:.1f}")
+        rows[-1] += [*(f"{found.score:.2f}" for found in result.further.values()), f"{result.seconds:.1f}"]
         found = {each.shortest: f"{each.bleu:.2f} ({each.sentences:,})" for each in result.bleu_by_source_length}
         by_length.append([result.split, *(found.get(shortest, "") for shortest, _ in groups)])
     note = "± half of the 95 % bootstrap interval\n" if any(result.bleu_interval for result in results) else ""
@@ -124,9 +135,13 @@ def results_as_table(results: Sequence["Result"]) -> str:
 
 def _signatures(results: Sequence["Result"]) -> str:
     """Returns the signatures of the scores, with the names of the splits if not all have the same ones."""
+    from transformer_cli.evaluation.metrics import FURTHER_METRICS
+
     of_splits: dict[str, list[str]] = {}
     for each in results:
-        of_splits.setdefault(f"BLEU {each.bleu_signature}\nchrF {each.chrf_signature}", []).append(each.split)
+        signatures = [f"BLEU {each.bleu_signature}", f"chrF {each.chrf_signature}"]
+        signatures += [f"{FURTHER_METRICS[name]} {found.signature}" for name, found in each.further.items()]
+        of_splits.setdefault("\n".join(signatures), []).append(each.split)
     if len(of_splits) == 1:
         return next(iter(of_splits))
-    return "\n\n".join(f"{', '.join(splits)}:\n{signatures}" for signatures, splits in of_splits.items())
+    return "\n\n".join(f"{', '.join(splits)}:\n{text}" for text, splits in of_splits.items())

@@ -6,7 +6,7 @@ References are scored as they were written: they never pass through the vocabula
 import logging
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -24,14 +24,17 @@ from transformer_cli.errors import DataError
 from transformer_cli.evaluation.losses import Losses, SentenceLosses, corpus_losses_of
 from transformer_cli.evaluation.metrics import (
     CHARACTER_LANGUAGES,
+    FurtherScore,
     Interval,
     bleu_of_text,
     bleu_of_tokens,
+    further_scores,
     score_text,
     warn_of_form,
 )
 from transformer_cli.runs.evaluations import append_result
 from transformer_cli.runs.exported import Exported, open_any
+from transformer_cli.runs.provenance import text_sum
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.translator import Translation, Translator
@@ -84,6 +87,8 @@ class Result:
     bleu_by_source_length: list[LengthScore]
     """BLEU of the short sentences, of longer ones, …"""
     seconds: float
+    further: dict[str, FurtherScore] = field(default_factory=dict)
+    """chrF++ and TER, by "chrf++" and "ter", as far as they were asked for"""
 
 
 @dataclass(frozen=True)
@@ -112,6 +117,7 @@ def evaluate(
     device: str = "auto",
     settings: SearchSettings | None = None,
     lowercase: bool = False,
+    metrics: Sequence[str] = (),
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
 ) -> Iterator[Judged]:
@@ -120,6 +126,7 @@ def evaluate(
     run: a name under runs_dir, a folder (an exported run's too), an opened run, or None for the newest one. others:
     further runs, which make an ensemble with it. files: sentences and their reference translations. settings: how to
     search (None: as the run's config says). lowercase: score without case; a lower-cased run is scored so anyway.
+    metrics: which of "chrf++" and "ter" to find, too.
     Yields a result after each split, and appends it to the run's evaluations.jsonl if that can be written. Raises
     CheckpointError, ConfigError or DataError when the first result is requested.
     """
@@ -130,7 +137,7 @@ def evaluate(
     translator = Translator(opened, device, others=ensemble)
     settings = settings or translator.settings
     for text in texts:
-        judged = judge(translator, text, settings, lowercase=lowercase)
+        judged = judge(translator, text, settings, lowercase=lowercase, metrics=metrics)
         append_result(
             opened,
             asdict(judged.result),
@@ -139,16 +146,22 @@ def evaluate(
             precision=translator.engine.precision(settings.decoding),
             files=files,
             others=[each.folder for each in ensemble],
+            sums={"source": text_sum(text.sources), "target": text_sum(text.references)},
         )
         yield judged
 
 
 def judge(
-    translator: Translator, text: ParallelText, settings: SearchSettings | None = None, *, lowercase: bool = False
+    translator: Translator,
+    text: ParallelText,
+    settings: SearchSettings | None = None,
+    *,
+    lowercase: bool = False,
+    metrics: Sequence[str] = (),
 ) -> Judged:
     """Translate a text and score the result against its raw references. Raises DataError if all lines are too long.
 
-    settings, lowercase: as in `evaluate`.
+    settings, lowercase, metrics: as in `evaluate`.
     """
     started = time.monotonic()
     codecs, data = translator.run.codecs, translator.run.config.data
@@ -170,6 +183,7 @@ def judge(
         tokens = [tokenizer.tokens(line) for line in texts], [tokenizer.tokens(line) for line in wanted]
     warn_of_form(texts, wanted, text.name)
     bleu, chrf = score_text(texts, wanted, language=data.target, lowercase=data.lowercased)
+    further = further_scores(metrics, texts, wanted, lowercase=data.lowercased)
     result = Result(
         split=text.name,
         sentences=len(scored),
@@ -186,6 +200,7 @@ def judge(
         chrf_signature=chrf.signature,
         bleu_by_source_length=bleu_by_source_length([text.sources[row] for row in scored], texts, wanted, data),
         seconds=round(time.monotonic() - started, 3),
+        further=further,
     )
     return Judged(result, translations)
 

@@ -15,6 +15,7 @@ from transformer_cli.system.terminal import note
 log = logging.getLogger(__name__)
 
 METRICS = ("BLEU", "chrF")  # of plain text, in the order in which scores are returned
+FURTHER_METRICS = {"chrf++": "chrF++", "ter": "TER"}  # by their names as arguments; found only where asked for
 RESAMPLES = 1000  # sacreBLEU's default; 1,000 sentences take about 0.3 s for both scores
 MANY_CUT = 100  # lines that end in " ."
 MOST_FOR_INTERVALS = 10_000  # sacreBLEU holds all resamples in memory: 0.08 MB for each sentence
@@ -65,6 +66,30 @@ def score_text(texts: Sequence[str], references: Sequence[str], *, language: str
         score = metric.corpus_score(texts, [references], n_bootstrap=n_bootstrap)
         interval = Interval(float(score._mean), float(score._ci)) if n_bootstrap > 1 else None
         found.append(TextScore(float(score.score), interval, str(metric.get_signature())))
+    return found
+
+
+@dataclass(frozen=True)
+class FurtherScore:
+    """What a metric beside BLEU and chrF finds of plain text against raw references."""
+
+    score: float
+    """chrF++ from 0 to 100; TER in edits per 100 words of the references, so that less is better"""
+    signature: str
+
+
+def further_scores(
+    names: Sequence[str], texts: Sequence[str], references: Sequence[str], *, lowercase: bool
+) -> dict[str, FurtherScore]:
+    """Returns what each of some FURTHER_METRICS finds. TER ignores case by itself, as sacreBLEU's command line does."""
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
+
+    found = {}
+    for name in names:
+        metric = TER() if name == "ter" else CHRF(word_order=2, lowercase=lowercase)
+        score = float(metric.corpus_score(texts, [references]).score)
+        found[name] = FurtherScore(score, str(metric.get_signature()))
     return found
 
 

@@ -14,6 +14,7 @@ checkpoints/average-0004540/        their mean, made when training has ended aft
 safetensors: no pickle, so reading runs no foreign code. Knows nothing of how a step or a validation is computed.
 """
 
+import json
 import logging
 import math
 import os
@@ -32,6 +33,7 @@ from torch import Tensor
 from transformer_cli.compute.memory import room_for
 from transformer_cli.errors import CheckpointError
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.runs.provenance import OF_ONE_CALL
 from transformer_cli.runs.run import (
     CHECKPOINT,
     POINTERS,
@@ -129,7 +131,7 @@ def save(
     """
     name = f"step-{state.step:07d}{'' if state.is_validated else '-unvalidated'}"
     with _new_checkpoint(run, name) as folder:
-        _save_weights(model, folder)
+        _save_weights(run, model, folder)
         moments = {
             f"{key}.{name}": value
             for name, parameter in model.named_parameters()
@@ -169,7 +171,7 @@ def keep_average(run: Run, model: Transformer, average: Average, state: Training
     """Save averaged weights after the last save, whose state this is. Returns whether they are the best now."""
     name = f"average-{average.step:07d}"
     with _new_checkpoint(run, name) as folder:
-        _save_weights(model, folder)
+        _save_weights(run, model, folder)
         write_json(folder / "average.json", asdict(average))
     run.point("average", name)
     _settle_best(run, state)
@@ -180,7 +182,7 @@ def keep_average(run: Run, model: Transformer, average: Average, state: Training
 def save_validated(run: Run, model: Transformer, number: int) -> None:
     """Keep the weights of validation 1, 2, …, for their mean."""
     with _new_checkpoint(run, f"validation-{number:04d}") as folder:
-        _save_weights(model, folder)
+        _save_weights(run, model, folder)
 
 
 def forget_validated(run: Run, *, before: int) -> None:
@@ -256,22 +258,28 @@ def _clean_up(run: Run) -> None:
                 log.warning("%s could not be deleted (%s); the next save tries again", folder, error.strerror or error)
 
 
-def _save_weights(model: Transformer, folder: Path) -> None:
+def _save_weights(run: Run, model: Transformer, folder: Path) -> None:
     """Write a model's weights; a matrix with several names is written once, under the first of them in the alphabet.
 
-    The same weights are the same bytes. safetensors' own save_model lists the other names in a random order.
+    The same weights, trained by the same versions on the same processor, are the same bytes: the header has what
+    run.json says of the provenance, but the date and the threads, in one text, because safetensors writes several in a
+    random order. Its own save_model lists the other names in a random order.
     """
     first: dict[int, str] = {}
     weights = model.state_dict(keep_vars=True)
     for name in sorted(weights):
         first.setdefault(id(weights[name]), name)
-    _save_tensors({name: weights[name].detach().contiguous() for name in sorted(first.values())}, folder / WEIGHTS)
+    kept = {key: value for key, value in run.identity.provenance.items() if key not in OF_ONE_CALL}
+    about = {"provenance": json.dumps(kept, sort_keys=True)}
+    _save_tensors(
+        {name: weights[name].detach().contiguous() for name in sorted(first.values())}, folder / WEIGHTS, about
+    )
 
 
-def _save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write named tensors. Raises OSError, say on a full disk."""
+def _save_tensors(tensors: Mapping[str, Tensor], path: Path, about: dict[str, str] | None = None) -> None:
+    """Write named tensors, and `about` in the header. Raises OSError, say on a full disk."""
     try:
-        save_file(dict(tensors), path)
+        save_file(dict(tensors), path, about)
     except SafetensorError as error:  # safetensors turns the system's errors into its own, which end "(os error 28)…"
         if not (number := re.search(r"\(os error (\d+)\)", str(error))):
             raise

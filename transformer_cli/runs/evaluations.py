@@ -4,12 +4,12 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import FileError
+from transformer_cli.runs.provenance import provenance
 from transformer_cli.runs.run import Translatable
 from transformer_cli.system.files import append_line
 from transformer_cli.system.reading import read_text
@@ -41,24 +41,26 @@ def append_result(
     precision: str,
     files: tuple[Path, Path] | None = None,
     others: Sequence[Path] = (),
+    sums: Mapping[str, str] | None = None,
 ) -> None:
-    """Append the fields of a result, after what led to it: date (UTC), version, checkpoint, decoding, text.
+    """Append the fields of a result, after what led to it: date (UTC), checkpoint, decoding, text, provenance.
 
     precision: in which it was translated. files: the text and its references; None if a split of the run's dataset was
-    judged. others: the folders of the other runs of an ensemble, whose first is `run`.
+    judged. others: the folders of the other runs of an ensemble, whose first is `run`. sums: the SHA-256 of
+    the text and of its references.
 
     If the run cannot be written to, a warning says so: evaluating a run that belongs to somebody else is no mistake.
     """
-    from importlib.metadata import version
-
+    made_by = provenance(lanes=run.config.training.lanes)
     line = {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "version": version("transformer-cli"),
+        "date": made_by.pop("date"),
+        "version": made_by["tfm"],
         "checkpoint": checkpoint,
         "others": [str(folder) for folder in others],
         "decoding": decoding.model_dump(mode="json"),
         "precision": precision,
         "files": [str(path) for path in files] if files else None,
+        "provenance": {**made_by, "sources": dict(sums or {})},
         **result,
     }
     try:

@@ -6,7 +6,7 @@ here too.
 
 import logging
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
@@ -59,6 +59,8 @@ class ListedRun:
     """whether it judged what is the best checkpoint now"""
     resume: str | None = None
     """the command that trains an unfinished run on"""
+    provenance: Mapping[str, Any] | None = None
+    """by what it was begun, as run.json says it; {} of older runs"""
     bytes: int = 0
     """of all its files"""
 
@@ -102,6 +104,7 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
     data, training = run.config.data, run.config.training
     sizes = (len(run.codecs.source), len(run.codecs.target))
     yield {"corpus": data.corpus, "source": data.source, "target": data.target}
+    yield {"provenance": run.identity.provenance}
     yield {
         "parameters": sum(count_by_part(run.config.model, *sizes).values()),
         "epochs": training.epochs,

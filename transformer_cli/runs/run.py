@@ -1,7 +1,7 @@
 """A run's folder: how it is made, opened and found, what stays as it was begun, its history and its pointers.
 
 runs/multi30k/
-    run.json                        an id, the settings that training began with, and what cut the training text
+    run.json                        an id, the settings that training began with, what cut the text, and the provenance
     SHA256SUMS                      the sums of run.json and of the codecs' files
     config.yaml                     the whole config, with the precision and the data's fingerprint that were chosen;
                                     training rewrites it, and so may a user
@@ -43,6 +43,7 @@ from transformer_cli.data.vocabulary import PAD
 from transformer_cli.data.words import SPACY_VERSION
 from transformer_cli.errors import CheckpointError, DataError, FileError, MissingFile
 from transformer_cli.model.size import refuse_without_room
+from transformer_cli.runs.provenance import provenance
 from transformer_cli.system.files import write_json, write_text
 from transformer_cli.system.reading import read_text, shown
 from transformer_cli.system.sums import SUMS, check_file, read_checked_json, write_sums
@@ -76,6 +77,8 @@ class Identity:
     """the settings that stay as they are, by their dotted keys"""
     tokenizer: Mapping[str, Any]
     """what cut the training text, as the dataset's manifest says it: library, version"""
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    """by what it was begun (provenance.py), and `sources`: the SHA-256 of each file of its text; {} of older runs"""
 
 
 @dataclass(frozen=True)
@@ -119,9 +122,14 @@ class Run(Translatable):
         dataset.codecs.save(folder)
         write_text(folder / HISTORY, "")
         write_config(folder, config)
-        made_by = dataset.manifest.get("tokenizer", {})
-        tokenizer = {key: made_by[key] for key in ("library", "version") if key in made_by}
-        identity = Identity(secrets.token_hex(8), lasting(config), tokenizer)
+        cut_by = dataset.manifest.get("tokenizer", {})
+        tokenizer = {key: cut_by[key] for key in ("library", "version") if key in cut_by}
+        training = config.training
+        made_by = {
+            **provenance(threads=training.num_threads, lanes=training.lanes),
+            "sources": dataset.manifest.get("sources", {}),
+        }
+        identity = Identity(secrets.token_hex(8), lasting(config), tokenizer, made_by)
         write_json(folder / "run.json", {"format_version": FORMAT_VERSION, **asdict(identity)})
         write_sums(folder, ["run.json", *codec_files(config.data)])
         return Run.open(folder)

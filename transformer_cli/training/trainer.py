@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 
 import torch
@@ -351,6 +352,8 @@ class Trainer:
             valid_seconds=round(time.monotonic() - started, 3),
             skipped_steps=running.skipped_steps,
             best=state.best_valid_loss is None or valid.loss < state.best_valid_loss,
+            target_tokens_per_second=round(running.target_tokens / max(running.seconds, 0.001), 1),
+            date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
 
     def _average_weights(self, count: int) -> None:

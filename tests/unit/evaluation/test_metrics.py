@@ -1,12 +1,16 @@
 """Scores of text against raw references, which never pass through the vocabulary."""
 
+import json
+import subprocess
+import sys
 import unicodedata
+from pathlib import Path
 
 import pytest
 import sacrebleu
 
 from transformer_cli.evaluation import metrics
-from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens, score_text, warn_of_form
+from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens, further_scores, score_text, warn_of_form
 
 REFERENCE = "The old Bado sleeps at home."
 
@@ -92,3 +96,16 @@ def test_score_text_of_tokens_warns_once_in_our_words(caplog: pytest.LogCaptureF
     warn_of_form(texts, [REFERENCE] * 100, "valid")
     (message,) = caplog.messages
     assert message.startswith("valid: 100 lines end in a full stop after a space")
+
+
+def test_chrf_with_words_and_ter_are_those_of_sacrebleus_command_line(tmp_path: Path) -> None:
+    texts, references = ["A dog runs home .", "Two men sit there."], ["The dog runs home.", "there two Men sat."]
+    for name, lines in (("texts", texts), ("references", references)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    found = further_scores(["chrf++", "ter"], texts, references, lowercase=False)
+    words = [sys.executable, "-m", "sacrebleu", "references", "-i", "texts", "-m", "chrf", "ter", "-w", "6"]
+    told = subprocess.run(
+        [*words, "--chrf-word-order", "2"], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout
+    for each, line in zip(found.values(), json.loads(told), strict=True):
+        assert (f"{each.score:.6f}", each.signature) == (f"{line['score']:.6f}", line["signature"])
