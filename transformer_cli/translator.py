@@ -206,8 +206,11 @@ class Translator:
         return document.render(list(map(whole, texts, spans, parts)))
 
     def translate_encoded(self, sentences: Sequence[str], encoded: Sequence[Encoded]) -> list[Translation]:
-        """Like `translations`, for sentences that the run's source codec has encoded already."""
-        return self._translate_all(list(map(self.long_lines().encoded, sentences, encoded)), self._begin())
+        """Like `translations`, for sentences that the run's source codec has encoded already, with nothing held out."""
+        long_lines, spans = self.long_lines(), self.options.holder.spans
+        pairs = zip(sentences, encoded, strict=True)
+        lines = [long_lines.line(line) if spans(line) else long_lines.encoded(line, read) for line, read in pairs]
+        return self._translate_all(lines, self._begin())
 
     def translate_lines(
         self, lines: Sequence[Line], settings: SearchSettings, *, keys: Sequence[int]

@@ -19,7 +19,10 @@ SAMPLE = ("--set", "decoding.sample=true", "--set", "decoding.temperature=4", "-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--set", "decoding.beam=4"), "--set decoding.beam=4: decoding.beam: unknown key; did you mean beam_size?"),
+        (
+            ("--set", "decoding.beam=4"),
+            "--set decoding.beam=4: decoding.beam: unknown key; did you mean decoding.beam_size?",
+        ),
         (("--beam-size", 0), "--beam-size 0: decoding.beam_size: must be at least 1, not 0"),
     ],
 )

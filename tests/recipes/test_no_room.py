@@ -83,7 +83,7 @@ def test_no_room_each_failed_operation_is_one_line_and_nothing_is_lost(
 
     def begin() -> Path:
         folder = tmp_path / str(next(numbers))
-        folder.mkdir()
+        (folder / "out").mkdir(parents=True)
         for part in NEEDS.get(name, ("data", "runs")):
             if part == "data":
                 (folder / part).symlink_to(project / part)

@@ -172,7 +172,7 @@ def judge(
     split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
     searching = translator.with_options(on_error="truncate")
     searching.settings = settings or translator.settings
-    translations = searching.translations(text.sources)
+    translations = searching.translate_encoded(text.sources, sources)
     losses = _losses(translator, text.name, split)
     scored = np.flatnonzero(is_judged(split)).tolist()  # a blank pair would only widen the intervals
     texts, wanted = [translations[row].text for row in scored], [text.references[row] for row in scored]

@@ -150,7 +150,7 @@ def keep_imported(run: Run, model: Transformer) -> None:
     """Save weights that came from elsewhere as the best and the last ones of a new run, whose training has ended."""
     name = "step-0000000"
     with _new_checkpoint(run, name) as folder:
-        _save_weights(model, folder)
+        _save_weights(run, model, folder)
         _save_tensors({}, folder / "state.safetensors")
         ended = TrainingState(epoch=run.config.training.epochs + 1, history=sum_of(b""))
         write_json(folder / "state.json", asdict(ended))

@@ -29,11 +29,11 @@ import transformer_cli.config.load
 from transformer_cli.commands import completion
 from transformer_cli.commands.app import main
 completion.runs(), completion.splits(), completion.settings(''), completion.configs('')
-print('imported:', *sorted({'torch', 'spacy', 'numpy', 'rich'} & set(sys.modules)), flush=True)
+print('loaded:', *sorted({'torch', 'spacy', 'numpy', 'rich'} & set(sys.modules)), flush=True)
 for line in sys.argv[1:]:
     with suppress(SystemExit):
         main(line.split())
-print('imported:', *sorted({'torch', 'spacy', 'matplotlib', 'rich'} & set(sys.modules)), flush=True)
+print('loaded:', *sorted({'torch', 'spacy', 'matplotlib', 'rich'} & set(sys.modules)), flush=True)
 """
 
 
@@ -75,5 +75,5 @@ def test_what_needs_no_torch_is_told_before_what_takes_seconds_to_import(tmp_pat
         *("inspect Hallo --run none", "curves none", "export none", "config demo --set training.seed=3"),
     ]
     done = subprocess.run([sys.executable, "-c", LIGHT, *lines], capture_output=True, text=True, cwd=tmp_path)
-    assert done.stdout.count("imported:\n") == 2, done.stdout
+    assert done.stdout.count("loaded:\n") == 2, done.stdout
     assert done.stderr == "tfm: error: runs/none: no such run; runs/ has none\n" * 6
