@@ -2,7 +2,8 @@
 
 import re
 
-_BEFORE = r"(?:<\?xml[^>]*>\s*|<!--.*?-->\s*|<!DOCTYPE[^>]*>\s*)*"
+# Each pattern can match in one way only, so that no beginning takes long.
+_BEFORE = r"(?:<\?xml[^>]*>\s*|<!--(?:[^-]|-(?!->))*-->\s*|<!DOCTYPE[^>]*>\s*)*"
 _FORMS = {
     name: re.compile(rf"\ufeff?\s*(?:{pattern})", re.IGNORECASE | re.DOTALL)
     for name, pattern in {
@@ -12,9 +13,9 @@ _FORMS = {
         "XML": r"<\?xml\b|<!DOCTYPE\b",
         "subtitles (SRT)": r"\d+[ \t\r]*\n\d+:\d\d:\d\d[,.]\d+ --> ",
         "subtitles (WebVTT)": r"WEBVTT\b",
-        "a message catalogue (PO)": r"(?:#[^\n]*\s+)*msg(?:ctxt|id) ",
+        "a message catalogue (PO)": r"(?:#[^\n]*\n\s*)*msg(?:ctxt|id) ",
         "JSON": r"[\[{]\s*[\[{\"]",
-        "a table (TSV)": r"[^\t\n]*[^\s][^\t\n]*\t[^\t\n]*[^\s]",
+        "a table (TSV)": r"\S[^\t\n]*\t[^\S\t\n]*\S",
     }.items()
 }
 

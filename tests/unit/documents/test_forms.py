@@ -23,6 +23,9 @@ from transformer_cli.documents.forms import form_of
         ('{"de": "Ein Hund"}\n', "JSON"),
         ('[\n  {"de": "Ein Hund"}\n]\n', "JSON"),
         ("Ein Hund\tA dog\n", "a table (TSV)"),
+        ("# " * 4000, None),  # none of these may take long
+        ("<!-- --> " * 900, None),
+        (" " * 4000 + "x" * 4000, None),
     ],
 )
 def test_form_of_a_beginning(beginning: str, form: str | None) -> None:
