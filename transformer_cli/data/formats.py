@@ -116,9 +116,11 @@ def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
     """
     texts: dict[object, list[Path | None]] = {}  # both sides of each text, or one file
     for path in paths:
-        stem, _, suffix = unpacked_name(path).removesuffix(".txt").rpartition(".")
+        stem, _, suffix = unpacked_name(path).removesuffix(".txt").rpartition(".")  # of de.txt, the stem is ""
         ranks = [_rank(suffix, language) for language in (data.source, data.target)]
-        if not stem or not any(ranks):
+        if not any(ranks):
+            if path in texts:
+                raise DataError(f"{path} is given twice; name it once")
             texts[path] = [path]
             continue
         sides, side = texts.setdefault((path.parent, stem), [None, None]), ranks.index(max(ranks))

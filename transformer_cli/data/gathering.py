@@ -78,7 +78,9 @@ def gather(
                 bar.update(1)
     if folder and not counts:
         (folder / LEFT_OUT).unlink()
-    reasons = ", ".join(f"{rule} {found['pairs']:,}" for rule, found in counts.items())
+    reasons = ", ".join(
+        f"{rule} {found['pairs']:,}, such as {found['examples'][0][1][:40]!r}" for rule, found in counts.items()
+    )
     for split in [split for split, size in splits.items() if not size]:
         where, remedy = f"data.files.{split}", "a split needs at least one"
         if split not in corpus:

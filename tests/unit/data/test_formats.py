@@ -214,12 +214,13 @@ def test_read_text_tmx_as_one_of_two_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_paired_files_are_found_by_languages_in_any_order() -> None:
-    names = "b.de-DE.txt a.en.xz c.tmx x/a.EN a.de.gz x/a.de b.en.txt"
+    names = "b.de-DE.txt a.en.xz c.tmx x/a.EN a.de.gz x/a.de b.en.txt en.txt de.txt"
     assert paired([Path(name) for name in names.split()], settings()) == [
         FilePair(source=Path("b.de-DE.txt"), target=Path("b.en.txt")),
         FilePair(source=Path("a.de.gz"), target=Path("a.en.xz")),
         Path("c.tmx"),
         FilePair(source=Path("x/a.de"), target=Path("x/a.EN")),
+        FilePair(source=Path("de.txt"), target=Path("en.txt")),
     ]
 
 
@@ -232,8 +233,12 @@ def test_paired_two_plain_files_without_languages_are_source_and_target(tmp_path
 
 @pytest.mark.parametrize(
     ("names", "said"),
-    [("a.de b.en", "a.de: the same text in en is not given; name it too"), ("a.de a.de.gz", "is the same side of the")],
+    [
+        ("a.de b.en", "a.de: the same text in en is not given; name it too"),
+        ("a.de a.de.gz", "is the same side of the"),
+        ("a.tmx b.tsv a.tmx", "^a.tmx is given twice; name it once"),
+    ],
 )
-def test_paired_a_side_without_the_other_is_refused(names: str, said: str) -> None:
+def test_paired_a_side_without_the_other_or_a_file_given_twice_is_refused(names: str, said: str) -> None:
     with pytest.raises(DataError, match=said):
         paired([Path(name) for name in names.split()], settings())
