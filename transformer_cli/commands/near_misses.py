@@ -33,7 +33,7 @@ OPTIONS = {  # likewise; see also SYNONYMS of settings
     "--output": "output-file output-dir out outfile save picture",
     "--reference": "ref references target tgt",
     "--source": "src-lang source-lang from",
-    "--target": "ref reference references tgt translations tgt-lang target-lang to",
+    "--target": "t ref reference references tgt translations tgt-lang target-lang to",
     "--beam-size": "beam beams num-beams b k",
     "--n-best": "nbest num-return-sequences",
     "--max-tokens": "max-len max-length max-new-tokens",
@@ -54,7 +54,7 @@ SENTENCES = {  # what no option says → what it is said of
     "the sentence is an argument, in quotes": "inspect -i, inspect --input, inspect --file",
     "the same command, given again, goes on with an interrupted run": "train --resume, train --continue",
     "--config runs/NAME/config.yaml goes on with a run, and --set name=NAME names a new one": "train --run",
-    "BLEU and chrF come together; for others, --output FILE keeps the text": "evaluate --metric, evaluate --metrics",
+    "each system is an argument: a run, or a file of translations": "compare --run",
     "a run has one direction, which `tfm runs` shows; choose it by --run": "translate --source, translate --target, "
     "translate --from, translate --to, translate --source-lang, translate --target-lang, translate --lang",
 }
@@ -101,7 +101,8 @@ def of_arguments(command: str, taken: Sequence[str], extra: Sequence[str], known
         return _meant([f'tfm inspect "{" ".join(words)}", in quotes'])
     if command in FILES and len(words) == 2 and all(Path(word).is_file() for word in words):
         return _meant([" ".join(f"{option} {word}" for option, word in zip(FILES[command], words, strict=True))])
-    return _meant(option for option in (as_option(word, known) for word in extra) if option)
+    open_options = [each for each in known if each != "--run" or not taken]  # an argument has named the run
+    return _meant(option for option in (as_option(word, open_options) for word in extra) if option)
 
 
 def as_option(word: str, known: Iterable[str]) -> str | None:
