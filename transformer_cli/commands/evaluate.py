@@ -48,7 +48,9 @@ def evaluate(
     output: Annotated[Path | None, a_file("Keep the translations, one per line.", "--output", "-o")] = None,
     output_tokens: Annotated[Path | None, a_file("Keep the decoder's tokens, one sentence per line.")] = None,
     lowercase: LowercaseOption = False,
-    metrics: Annotated[str, option("Scores to print: chrf++ and ter, too.", "--metrics")] = "bleu,chrf",
+    metrics: Annotated[
+        str, option("Scores to print besides BLEU and chrF: chrf++, ter.", "--metrics", metavar="NAME,…")
+    ] = "bleu,chrf",
     as_json: JsonOption = False,
 ) -> None:
     """Print loss, perplexity, BLEU and chrF of a run. Several runs are judged together, as an ensemble."""

@@ -35,7 +35,7 @@ def import_run(
         typer.Option("--target", metavar="CODE", help="The language of the target.", show_default="as the files say"),
     ] = None,
 ) -> None:
-    """Make a run of a translator that exists: OPUS-MT's, or any other that Marian has trained.
+    """Make a run of a translator of Marian's, such as OPUS-MT's.
 
     Every command takes the run: translate, evaluate, compare, inspect, serve, export; `--like` and `--from` teach it
     your own text.

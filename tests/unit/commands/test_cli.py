@@ -15,7 +15,7 @@ from transformer_cli.errors import Interrupted
 
 COMMANDS = (
     *("prepare", "train", "curves", "evaluate", "compare", "score", "translate", "inspect", "serve"),
-    *("runs", "export", "config", "doctor"),
+    *("import", "runs", "export", "config", "doctor"),
 )
 
 
@@ -91,6 +91,8 @@ def test_help_of_translate_has_its_options_in_groups(tfm: Tfm, tmp_path: Path) -
     out = tfm("translate", "-h", cwd=tmp_path)[1]
     groups = re.findall(r"^(\w[\w ]+):$", out, re.MULTILINE)
     assert groups == ["Arguments", "Input", "Model and search", "Output", "Options"]
+    of_prepare = tfm("prepare", "-h", cwd=tmp_path)[1].partition("\nInput:")[2].partition("\n\n")[0]
+    assert re.findall(r"^  (--\w+)", of_prepare, re.MULTILINE) == ["--source", "--target", "--columns"]
 
 
 def test_python_m_is_the_same_as_tfm(tfm: Tfm, tmp_path: Path) -> None:
