@@ -29,9 +29,14 @@ def power_cut(folder: Path, before: str, time: int = 1) -> Iterator[None]:
         yield
 
 
+def is_of_time(key: str) -> bool:
+    """Whether a key of history.jsonl says when, or how long."""
+    return key == "date" or key.endswith(("_seconds", "_per_second"))
+
+
 def outcome(run: Run) -> dict[str, Any]:
-    """All that a run leaves, but the seconds, and the sums of files that have them."""
-    history = [{key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in run.history()]
+    """All that a run leaves, but its times, and the sums of files that have them."""
+    history = [{key: value for key, value in entry.items() if not is_of_time(key)} for entry in run.history()]
     files = [file for file in sorted(run.folder.glob("checkpoints/*/*")) if file.name != "SHA256SUMS"]
     sum_of_history = rb'"history": "\w+"'
     saved = {f"{file.parent.name}/{file.name}": re.sub(sum_of_history, b"", file.read_bytes()) for file in files}
