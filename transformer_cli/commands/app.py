@@ -245,6 +245,5 @@ def root(
         package.setLevel(logging.INFO)
         package.propagate = False
         if context.invoked_subcommand not in WITHOUT_TORCH:
-            terminal.note(
-                "loading libraries"
-            )  # PyTorch takes seconds, and half a minute when the computer has just been started
+            # PyTorch takes seconds, and half a minute when the computer has just been started
+            terminal.note("loading libraries")

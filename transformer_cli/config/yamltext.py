@@ -11,13 +11,8 @@ _NUMBERS = {
     "tag:yaml.org,2002:float": r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan",
 }
 DEEPEST = 20  # levels of sections and lists
-_ERRORS = (
-    yaml.YAMLError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    RecursionError,
-)  # !!int x and such fail in many ways
+# !!int x and such fail in many ways
+_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError)
 
 
 class _Loader(yaml.SafeLoader):
