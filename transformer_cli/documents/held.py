@@ -121,7 +121,7 @@ def put_back(
         each = held[number]
         left, right = spaces(each, source, text[place - 1 : place], text[place : place + 1])
         if index and places[index - 1][0] == place:  # right behind another one, which has its own space
-            left = ""
+            left = "" if written[-1:].isspace() else each.before
         written += cased(text[last:place]) + left
         now += (((start, end), (len(written) + at, len(written) + at + end - start)) for start, end, at in each.spans)
         written += each.text + right
