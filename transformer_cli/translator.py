@@ -320,10 +320,10 @@ class Translator:
         terms = {row: own for row in wordy if (own := self._terms(lines[row]))}
         for of_group in ([row for row in wordy if row not in terms], [*terms]):
             ids, numbers = [lines[row].read.ids for row in of_group], [keys[row] for row in of_group]
-            own = [terms[row] for row in of_group if row in terms]
-            settings = replace(self.settings, decoding=widened(self.settings.decoding)) if own else self.settings
+            wanted = [terms[row] for row in of_group if row in terms]
+            settings = replace(self.settings, decoding=widened(self.settings.decoding)) if wanted else self.settings
             searching = self.engine.translate(
-                ids, settings, prefix=prefix, keys=numbers, terms=own, before_step=self._before_step
+                ids, settings, prefix=prefix, keys=numbers, terms=wanted, before_step=self._before_step
             )
             for rows, found in searching:
                 for row, hypotheses in zip((of_group[row] for row in rows), found, strict=True):  # while others go on

@@ -58,9 +58,10 @@ class Engine(Protocol):
         """Yields batches as they are done, in any order, while others are translated; each row comes once.
 
         sentences: ids without <sos> and <eos>, at least one each, and no more than there are positions for. prefix: ids
-        with which every translation begins. keys: for each sentence the number that its samples are keyed by.
-        terms: what each translation has to write, in beam search, where `writes_terms`. before_step: is called before each step of a batch, where the engine takes steps one by one. Raises ConfigError
-        or MemoryShortage, and what before_step raises.
+        with which every translation begins. keys: for each sentence the number that its samples are keyed by. terms:
+        what each translation has to write, in beam search, where `writes_terms`. before_step: is called before each
+        step of a batch, where the engine takes steps one by one. Raises ConfigError or MemoryShortage, and what
+        before_step raises.
         """
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from transformer_cli.data.lines import read_lines
 from transformer_cli.data.reading import is_inside_word
-from transformer_cli.documents.held import Link, Span, word_end, word_start
+from transformer_cli.documents.held import Link, Span, word_end, word_start, words
 from transformer_cli.errors import DataError
 
 ENDINGS = 3  # letters at most that an inflected form has more than what stands before the *
@@ -127,10 +127,10 @@ def replaced(
     for term in terms:
         own = sorted(other for one, other in links if one[0] < term.span[1] and term.span[0] < one[1])
         spans: list[Span] = []
-        for start, end in ((word_start(text, start), word_end(text, end)) for start, end in own):
-            if spans and start > spans[-1][1] + 1:
-                break
-            spans.append((start, end))
+        for start, end in own:
+            for word in words(text, word_start(text, start), word_end(text, end)):
+                if not spans or word[0] <= spans[-1][1] + 1:
+                    spans.append(word)
         others = [*kept, *((start, end) for start, end, _ in taken)]
         if spans and all(spans[-1][1] <= start or end <= spans[0][0] for start, end in others):
             taken.append((spans[0][0], spans[-1][1], term.translations[0]))
