@@ -21,6 +21,8 @@ class Term:
     """where that stands in the text"""
     translations: tuple[str, ...]
     """of which any would do"""
+    n_words: int = 1
+    """how many words the part has"""
 
 
 class Glossary:
@@ -52,7 +54,7 @@ class Glossary:
                 targets = self._targets([text[start:end] for start, end in spans[first:last]], any_case)
                 if targets is not None:
                     span = spans[first][0], spans[last - 1][1]
-                    found.append(Term(span, tuple(targets or [text[slice(*span)]])))
+                    found.append(Term(span, tuple(targets or [text[slice(*span)]]), last - first))
                     first = last - 1
                     break
             first += 1
@@ -120,20 +122,21 @@ def replaced(
 ) -> tuple[str, list[Term]]:
     """Returns a translation with the words that are linked to each term replaced; and the terms without such words.
 
-    kept: what is not replaced.
+    Of several words the last are replaced, as many as the term has: an article may be linked to its noun, too. kept:
+    what is not replaced.
     """
     taken: list[tuple[int, int, str]] = []
     left = []
     for term in terms:
-        own = sorted(other for one, other in links if one[0] < term.span[1] and term.span[0] < one[1])
-        spans: list[Span] = []
-        for start, end in own:
-            for word in words(text, word_start(text, start), word_end(text, end)):
-                if not spans or word[0] <= spans[-1][1] + 1:
-                    spans.append(word)
+        own = [other for one, other in links if one[0] < term.span[1] and term.span[0] < one[1]]
+        found = {word for start, end in own for word in words(text, word_start(text, start), word_end(text, end))}
         others = [*kept, *((start, end) for start, end, _ in taken)]
-        if spans and all(spans[-1][1] <= start or end <= spans[0][0] for start, end in others):
-            taken.append((spans[0][0], spans[-1][1], term.translations[0]))
+        free = sorted(word for word in found if all(word[1] <= start or end <= word[0] for start, end in others))
+        run = free[-1:]
+        while len(run) < term.n_words and len(run) < len(free) and run[0][0] - free[-len(run) - 1][1] <= 1:
+            run.insert(0, free[-len(run) - 1])
+        if run:
+            taken.append((run[0][0], run[-1][1], term.translations[0]))
         else:
             left.append(term)
     for start, end, translation in sorted(taken, reverse=True):
