@@ -4,13 +4,13 @@ Knows nothing of tables or pictures.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from transformer_cli.config.load import changed_decoding, checked, plain
 from transformer_cli.config.schema import DecodingConfig
@@ -21,6 +21,7 @@ from transformer_cli.data.vocabulary import EOS, UNK, UNWRITTEN
 from transformer_cli.decoding.engine import Engine
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Terms, nothing
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
+from transformer_cli.documents.amounts import missing_numbers
 from transformer_cli.documents.glossary import Glossary, Term, forms, places, replaced
 from transformer_cli.documents.held import Holder, Link, put_back, token_spans, word_links
 from transformer_cli.documents.long_lines import REMEDY, Line, LongLines, OnError, readable
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
 NOTHING = Hypothesis([], [], 0.0, 0.0)  # of a blank line: no search writes it
 LEAST_BEAM = 5  # places of a search with terms
+MOST_TERMS = 20  # of a sentence, that are searched for; the others are put in
+TOKENS_OF_WORD = 2  # of words that are searched for; names have more, and a search for them costs 3 chrF
 PARTS = 1 << 32  # part n of line k of a text has the key k + n·PARTS, so the first part is sampled as its line would be
 
 Ids = Sequence[int]
@@ -122,6 +125,15 @@ class Translation:
         """The tokens with a space between two of them; the space that a subword may begin with is written "▁"."""
         return " ".join(token.replace(" ", "▁") for token in self.tokens)
 
+    @property
+    def marks(self) -> dict[str, list[Any]]:
+        """As JSON: what was held, the terms, and the numbers of the source that the text lacks; spans are lists."""
+        return {
+            "held": [{"source": list(source), "translation": list(place)} for source, place in self.held],
+            "terms": [{"source": list(source), "translation": place and list(place)} for source, place in self.terms],
+            "missing_numbers": list(map(list, missing_numbers(self.source, self.text))),
+        }
+
 
 class Translator:
     """A trained run, or an ensemble of several, ready to translate."""
@@ -152,6 +164,10 @@ class Translator:
         """Load a run by its folder or its name under runs/, or (None) the newest run; with others, an ensemble."""
         first, *rest = (open_any(find_run(each)) for each in (run, *others))
         return Translator(first, device, others=rest)
+
+    def with_terms(self, glossary: Mapping[str, str]) -> "Translator":
+        """Returns a translator with the same models, and these terms besides those that it has. Raises DataError."""
+        return self.with_options(glossary={**self.options.glossary, **glossary}) if glossary else self
 
     def with_options(self, **named: object) -> "Translator":
         """Returns a translator with the same models and other options, named as on the command line.
@@ -317,7 +333,8 @@ class Translator:
         wordy = [row for row, line in enumerate(lines) if line.read]  # a blank line stays blank
         written = {row: self._translation(line, [NOTHING]) for row, line in enumerate(lines) if not line.read}
         done(len(written))
-        terms = {row: own for row in wordy if (own := self._terms(lines[row]))}
+        is_open = EOS not in prefix[-1:]  # else nothing can be added to what is forced
+        terms = {row: own for row in wordy if is_open and (own := self._terms(lines[row]))}
         for of_group in ([row for row in wordy if row not in terms], [*terms]):
             ids, numbers = [lines[row].read.ids for row in of_group], [keys[row] for row in of_group]
             wanted = [terms[row] for row in of_group if row in terms]
@@ -336,7 +353,7 @@ class Translator:
         if not self.options.glossary or not self.engine.writes_terms or self.settings.decoding.sample:
             return None
         text = line.read.reading.text
-        found = [(each.span, ids) for each in self._found(line) if (ids := self._spelled(each))]
+        found = [(each.span, ids) for each in self._found(line) if (ids := self._spelled(each))][:MOST_TERMS]
         spans = token_spans(text, line.read.tokens) if found else []
         places = [  # position 0 is <sos>
             frozenset(n for n, one in enumerate(spans, start=1) if one and one[0] < span[1] and span[0] < one[1])
@@ -350,11 +367,15 @@ class Translator:
         return self.options.terms.find(reading.text, any_case=reading.in_capitals or source.lowercase)
 
     def _spelled(self, term: Term) -> tuple[tuple[int, ...], ...]:
-        """Returns the ids of the translations of a term that the model can write as they are."""
+        """Returns the ids of the translations of a term that are words that the model knows."""
         target = self.run.codecs.target
         texts = [form for each in term.translations for form in forms(each) if not is_spaceless(each[0])]
         ids = [tuple(target.encode_as_it_is(each).ids) for each in texts]
-        return tuple(each for each, text in zip(ids, texts, strict=True) if target.text(each) == text)
+        return tuple(
+            each
+            for each, text in zip(ids, texts, strict=True)
+            if target.text(each) == text and len(each) <= TOKENS_OF_WORD * len(text.split())
+        )
 
     @cached_property
     def _continuing(self) -> frozenset[int]:

@@ -87,7 +87,7 @@ def evaluate(
             settings=SearchSettings(decoding=decoding),
             lowercase=lowercase,
             metrics=[name for name in wanted if name not in ("bleu", "chrf")],
-            glossary=read_glossary(glossary) if glossary else {},
+            glossary=read_glossary(glossary),
         )
     )
     results = [each.result for each in judged]

@@ -88,7 +88,7 @@ def serve(
         from transformer_cli.serve.app import create_app
 
         def open_runs() -> "list[Translator]":
-            return _open_runs(find_runs(named, run), device, read_glossary(glossary) if glossary else {})
+            return _open_runs(find_runs(named, run), device, read_glossary(glossary))
 
         translators = open_runs()
         n_workers = count_threads() if all(each.engine.is_on_cpu for each in translators) else 1

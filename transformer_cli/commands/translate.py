@@ -156,7 +156,7 @@ def translate(
         prefix=as_text(prefix, "--prefix"),
         split_sentences=split_sentences,
         hold=hold,
-        glossary=read_glossary(glossary) if glossary else {},
+        glossary=read_glossary(glossary),
         hold_pattern=as_text(hold_pattern, "--hold-pattern"),
     )
     form = "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}"
@@ -299,8 +299,7 @@ def translation_as_json(translation: "Translation") -> str:
             "log_prob": one.log_prob,
             "score": one.score,
             "alignment": " ".join(f"{source}-{target}" for target, source in enumerate(one.alignment)),
-            "held": [{"source": list(source), "translation": list(target)} for source, target in one.held],
-            "terms": [{"source": list(source), "translation": place and list(place)} for source, place in one.terms],
+            **one.marks,
         }
 
     fields = {

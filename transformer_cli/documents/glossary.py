@@ -73,8 +73,13 @@ class Glossary:
         return None
 
 
-def read_glossary(path: Path) -> dict[str, str]:
-    """Returns the entries of a file with a source, a TAB and its translation on each line. Raises DataError."""
+def read_glossary(path: Path | None) -> dict[str, str]:
+    """Returns the entries of a file with a source, a TAB and its translation on each line. Raises DataError.
+
+    path: None for no file, which has no entries.
+    """
+    if path is None:
+        return {}
     entries: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         source, tab, target = line.partition("\t")
