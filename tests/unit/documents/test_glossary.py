@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from transformer_cli.documents.amounts import missing_numbers
 from transformer_cli.documents.glossary import Glossary, Term, places, read_glossary, replaced
 from transformer_cli.errors import DataError
 from transformer_cli.translator import Translator
@@ -40,10 +41,25 @@ def test_read_glossary_refuses_a_line_that_is_no_entry(tmp_path: Path) -> None:
             read_glossary(path)
 
 
-def test_replaced_takes_linked_words_and_leaves_terms_without_any() -> None:
+def test_replaced_takes_the_last_linked_words_and_leaves_terms_without_any() -> None:
     terms = [Term((4, 8), ("Rex",)), Term((9, 14), ("runs",))]
-    assert replaced("a dog here", terms, [((4, 8), (2, 5))]) == ("a Rex here", [terms[1]])
+    assert replaced("a dog here", terms, [((4, 8), (0, 1)), ((4, 8), (2, 5))]) == ("a Rex here", [terms[1]])
+    assert replaced("in New York.", [Term((0, 8), ("NY",), 2)], [((0, 3), (3, 6)), ((4, 8), (7, 12))]) == ("in NY.", [])
     assert places([Term((0, 1), ("dog",)), Term((2, 3), ("dog",))], "hotdog Dog.") == [(7, 10), None]
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("1.234,50 €", "1,234.50", []),
+        ("1 000 und 24.12.", "1000 on 12/24", []),
+        ("12 und 12", "12 and twelve", ["12"]),
+        ("am 3.5.2024 um 7", "on 3.5.2023", ["3.5.2024", "7"]),
+        ("٣ H2O", "3 H2O", []),
+    ],
+)
+def test_missing_numbers_are_those_whose_digits_are_not_there(source: str, text: str, expected: list[str]) -> None:
+    assert [source[slice(*span)] for span in missing_numbers(source, text)] == expected
 
 
 @pytest.mark.parametrize("sample", [False, True])
