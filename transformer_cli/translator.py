@@ -4,24 +4,26 @@ Knows nothing of tables or pictures.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from transformer_cli.config.load import changed_decoding, checked, plain
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.codec import Encoded
 from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.data.reading import ends, upper
+from transformer_cli.data.reading import Held, ends, is_spaceless, is_word, upper
 from transformer_cli.data.vocabulary import EOS, UNK, UNWRITTEN
 from transformer_cli.decoding.engine import Engine
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, nothing
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Terms, nothing
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
-from transformer_cli.documents.held import Holder, Link, put_back, word_links
+from transformer_cli.documents.amounts import missing_numbers
+from transformer_cli.documents.glossary import Glossary, Term, forms, places, replaced
+from transformer_cli.documents.held import Holder, Link, put_back, token_spans, word_links
 from transformer_cli.documents.long_lines import REMEDY, Line, LongLines, OnError, readable
 from transformer_cli.documents.markup import Document
 from transformer_cli.documents.sentences import Span, join
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
 CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has so many
 NOTHING = Hypothesis([], [], 0.0, 0.0)  # of a blank line: no search writes it
+LEAST_BEAM = 5  # places of a search with terms
+MOST_TERMS = 20  # of a sentence, that are searched for; the others are put in
+TOKENS_OF_WORD = 2  # of words that are searched for; names have more, and a search for them costs 3 chrF
 PARTS = 1 << 32  # part n of line k of a text has the key k + n·PARTS, so the first part is sampled as its line would be
 
 Ids = Sequence[int]
@@ -62,10 +67,17 @@ class Options:
     """whether placeholders and addresses pass untouched"""
     hold_pattern: str = ""
     """a regular expression for what else does"""
+    glossary: dict[str, str] = field(default_factory=dict)
+    """translations of words and phrases: as in the files of `documents.glossary`"""
 
     def __post_init__(self) -> None:
-        """Raises ConfigError if the pattern is none."""
-        _ = self.holder
+        """Raises ConfigError if the pattern is none, DataError for an entry that is none."""
+        _ = self.holder, self.terms
+
+    @cached_property
+    def terms(self) -> Glossary:
+        """What finds the terms of a text."""
+        return Glossary(self.glossary)
 
     @property
     def holder(self) -> Holder:
@@ -101,6 +113,8 @@ class Translation:
     """whether the line was too long, so that `Options.on_error` says what the text is"""
     held: list[Link] = field(default_factory=list)
     """where what passed untouched stands in the sentence and in the text, in the latter's order"""
+    terms: list[tuple[Span, Span | None]] = field(default_factory=list)
+    """where each term of the glossary stands in the sentence, and its translation in the text (None: it does not)"""
     start: int = 0
     """where the sentence begins in its line, if that was split"""
     sentences: list["Translation"] | None = None
@@ -110,6 +124,15 @@ class Translation:
     def tokens_on_one_line(self) -> str:
         """The tokens with a space between two of them; the space that a subword may begin with is written "▁"."""
         return " ".join(token.replace(" ", "▁") for token in self.tokens)
+
+    @property
+    def marks(self) -> dict[str, list[Any]]:
+        """As JSON: what was held, the terms, and the numbers of the source that the text lacks; spans are lists."""
+        return {
+            "held": [{"source": list(source), "translation": list(place)} for source, place in self.held],
+            "terms": [{"source": list(source), "translation": place and list(place)} for source, place in self.terms],
+            "missing_numbers": list(map(list, missing_numbers(self.source, self.text))),
+        }
 
 
 class Translator:
@@ -141,6 +164,10 @@ class Translator:
         """Load a run by its folder or its name under runs/, or (None) the newest run; with others, an ensemble."""
         first, *rest = (open_any(find_run(each)) for each in (run, *others))
         return Translator(first, device, others=rest)
+
+    def with_terms(self, glossary: Mapping[str, str]) -> "Translator":
+        """Returns a translator with the same models, and these terms besides those that it has. Raises DataError."""
+        return self.with_options(glossary={**self.options.glossary, **glossary}) if glossary else self
 
     def with_options(self, **named: object) -> "Translator":
         """Returns a translator with the same models and other options, named as on the command line.
@@ -306,15 +333,57 @@ class Translator:
         wordy = [row for row, line in enumerate(lines) if line.read]  # a blank line stays blank
         written = {row: self._translation(line, [NOTHING]) for row, line in enumerate(lines) if not line.read}
         done(len(written))
-        ids, numbers = [lines[row].read.ids for row in wordy], [keys[row] for row in wordy]
-        searching = self.engine.translate(
-            ids, self.settings, prefix=prefix, keys=numbers, before_step=self._before_step
-        )
-        for rows, found in searching:
-            for row, hypotheses in zip((wordy[row] for row in rows), found, strict=True):  # while others are translated
-                written[row] = self._translation(lines[row], hypotheses)
-            done(len(rows))
+        is_open = EOS not in prefix[-1:]  # else nothing can be added to what is forced
+        terms = {row: own for row in wordy if is_open and (own := self._terms(lines[row]))}
+        for of_group in ([row for row in wordy if row not in terms], [*terms]):
+            ids, numbers = [lines[row].read.ids for row in of_group], [keys[row] for row in of_group]
+            wanted = [terms[row] for row in of_group if row in terms]
+            settings = replace(self.settings, decoding=widened(self.settings.decoding)) if wanted else self.settings
+            searching = self.engine.translate(
+                ids, settings, prefix=prefix, keys=numbers, terms=wanted, before_step=self._before_step
+            )
+            for rows, found in searching:
+                for row, hypotheses in zip((of_group[row] for row in rows), found, strict=True):  # while others go on
+                    written[row] = self._translation(lines[row], hypotheses)
+                done(len(rows))
         return [written[row] for row in range(len(lines))]
+
+    def _terms(self, line: Line) -> Terms | None:
+        """Returns what the search has to write for a line; None where that is nothing."""
+        if not self.options.glossary or not self.engine.writes_terms or self.settings.decoding.sample:
+            return None
+        text = line.read.reading.text
+        found = [(each.span, ids) for each in self._found(line) if (ids := self._spelled(each))][:MOST_TERMS]
+        spans = token_spans(text, line.read.tokens) if found else []
+        places = [  # position 0 is <sos>
+            frozenset(n for n, one in enumerate(spans, start=1) if one and one[0] < span[1] and span[0] < one[1])
+            for span, _ in found
+        ]
+        return Terms(tuple(ids for _, ids in found), tuple(places), self._continuing) if found else None
+
+    def _found(self, line: Line) -> list[Term]:
+        """Returns the terms of what is read of a line."""
+        reading, source = line.read.reading, self.run.codecs.source
+        return self.options.terms.find(reading.text, any_case=reading.in_capitals or source.lowercase)
+
+    def _spelled(self, term: Term) -> tuple[tuple[int, ...], ...]:
+        """Returns the ids of the translations of a term that are words that the model knows."""
+        target = self.run.codecs.target
+        texts = [form for each in term.translations for form in forms(each) if not is_spaceless(each[0])]
+        ids = [tuple(target.encode_as_it_is(each).ids) for each in texts]
+        return tuple(
+            each
+            for each, text in zip(ids, texts, strict=True)
+            if target.text(each) == text and len(each) <= TOKENS_OF_WORD * len(text.split())
+        )
+
+    @cached_property
+    def _continuing(self) -> frozenset[int]:
+        """The ids of subwords that go on with a word."""
+        target = self.run.codecs.target
+        tokens = target.tokens(range(len(target)))
+        are_words = not any(token.startswith(" ") for token in tokens)
+        return frozenset(n for n, each in enumerate(tokens) if is_word(each[:1]) and not are_words)
 
     def _translate_parts(self, lines: Sequence[Line], keys: Sequence[int], done: Done) -> list[Translation]:
         """The same for lines of which some were split."""
@@ -370,9 +439,17 @@ class Translator:
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
         attended = None if self.options.keep_unk else [read.tokens[position] for position in alignment]
         text, tokens = target.text(found.tokens, instead=attended), target.tokens(found.tokens)
+        terms = self._found(line)
+        standing = places(terms, text)
+        further = [term for term, place in zip(terms, standing, strict=True) if not place]
+        if further:  # what was not searched for, or not found
+            links = word_links(read.reading.text, read.tokens, text, tokens, alignment)
+            text, further = replaced(text, further, links, [place for place in standing if place])
+        spaces = [Held(each.span[0], each.translations[0], " ", " ") for each in further]
+        all_held = sorted([*read.reading.held, *spaces], key=lambda each: each.place)
         cased = partial(upper, language=target.language) if read.reading.in_capitals else str
-        links = word_links(read.reading.text, read.tokens, text, tokens, alignment) if read.reading.held else []
-        text, held = put_back(text, read.reading.text, read.reading.held, links, cased)
+        links = word_links(read.reading.text, read.tokens, text, tokens, alignment) if all_held else []
+        text, held = put_back(text, read.reading.text, all_held, links, cased)
         before, after = ends(line.sentence) if read else ("", "")
         return Translation(
             source=line.sentence,
@@ -385,6 +462,7 @@ class Translator:
             ids=found.tokens,
             alignment=alignment,
             held=[_moved(link, (0, len(before))) for link in held],
+            terms=_term_places(terms, read.reading.text, line.sentence, before + text + after),
             start=line.start,
         )
 
@@ -415,6 +493,22 @@ def _starts(text: str, parts: Iterable[Translation]) -> Iterator[int]:
         last = start + len(part.text)
 
 
+def _term_places(terms: Sequence[Term], read: str, sentence: str, text: str) -> list[tuple[Span, Span | None]]:
+    """Returns where terms of a text that was read stand in its sentence, and their translations in a text."""
+    found, last, low = [], 0, sentence.lower()
+    for term, place in zip(terms, places(terms, text), strict=True):
+        word = read[slice(*term.span)].lower()
+        start = max(0, low.find(word, last))
+        last = start + len(word)
+        found.append(((start, last), place))
+    return found
+
+
+def widened(decoding: DecodingConfig) -> DecodingConfig:
+    """Returns how to search where there are terms, for which a beam has at least LEAST_BEAM places."""
+    return changed_decoding(decoding, {"beam_size": max(decoding.beam_size, LEAST_BEAM)})
+
+
 def _moved(link: Link, by: tuple[int, int]) -> Link:
     """Returns a link of texts that begin so much later."""
     (start, end), (first, last) = link
@@ -441,6 +535,11 @@ def _joined(line: Line, parts: list[Translation]) -> Translation:
             _moved(link, (part.start, first))
             for first, part in zip(_starts(text, parts), parts, strict=True)
             for link in part.held
+        ],
+        terms=[
+            ((part.start + one[0], part.start + one[1]), other and (first + other[0], first + other[1]))
+            for first, part in zip(_starts(text, parts), parts, strict=True)
+            for one, other in part.terms
         ],
         was_too_long=line.was_too_long,
         sentences=parts,

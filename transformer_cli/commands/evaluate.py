@@ -14,6 +14,7 @@ from transformer_cli.commands.options import (
     BeamSizeOption,
     DecodingSetOption,
     DeviceOption,
+    GlossaryOption,
     JsonOption,
     LowercaseOption,
     RunArgument,
@@ -44,6 +45,7 @@ def evaluate(
     run: RunsOption = None,
     overrides: DecodingSetOption = None,
     beam_size: BeamSizeOption = None,
+    glossary: GlossaryOption = None,
     device: DeviceOption = "auto",
     output: Annotated[Path | None, a_file("Keep the translations, one per line.", "--output", "-o")] = None,
     output_tokens: Annotated[Path | None, a_file("Keep the decoder's tokens, one sentence per line.")] = None,
@@ -70,6 +72,7 @@ def evaluate(
     folders = find_runs(named, run)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.decoding.settings import SearchSettings
+    from transformer_cli.documents.glossary import read_glossary
     from transformer_cli.evaluation.evaluate import evaluate  # imports torch, so only when there are runs
     from transformer_cli.runs.exported import open_any
     from transformer_cli.system.files import write_text
@@ -86,6 +89,7 @@ def evaluate(
             settings=SearchSettings(decoding=decoding),
             lowercase=lowercase,
             metrics=[name for name in wanted if name not in ("bleu", "chrf")],
+            glossary=read_glossary(glossary),
         )
     )
     results = [each.result for each in judged]
@@ -132,6 +136,11 @@ def results_as_table(results: Sequence["Result"]) -> str:
         found = {each.shortest: f"{each.bleu:.2f} ({each.sentences:,})" for each in result.bleu_by_source_length}
         by_length.append([result.split, *(found.get(shortest, "") for shortest, _ in groups)])
     note = "± half of the 95 % bootstrap interval\n" if any(result.bleu_interval for result in results) else ""
+    note += "".join(
+        f"{each.split}: {each.terms_kept:,} of {each.terms:,} terms of the glossary are in the translations\n"
+        for each in results
+        if each.terms
+    )
     return f"{table(rows)}\n{note}\n{table(by_length)}\n\n{_signatures(results)}"
 
 

@@ -108,6 +108,9 @@ HoldOption = Annotated[
     bool,
     option("Let placeholders such as {name} and %s, and addresses of the web and of mail, pass.", "--hold/--no-hold"),
 ]
+GlossaryOption = Annotated[
+    Path | None, a_file("Fixed translations: a word or phrase, a TAB and its translation on each line.", "--glossary")
+]
 LowercaseOption = Annotated[bool, option("Score without case. Lower-cased runs are scored so anyway.", "--lowercase")]
 JsonOption = Annotated[bool, option("Print JSON.", "--json")]
 JsonLinesOption = Annotated[bool, option("Print one JSON object per line.", "--json")]

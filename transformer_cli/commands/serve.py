@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_cli.commands.options import A_RUN, DeviceOption, RunsArgument, as_text, find_runs, of_runs, option
+from transformer_cli.commands.options import (
+    A_RUN,
+    DeviceOption,
+    GlossaryOption,
+    RunsArgument,
+    as_text,
+    find_runs,
+    of_runs,
+    option,
+)
 from transformer_cli.errors import ConfigError, Interrupted
 from transformer_cli.system import signals
 
@@ -61,6 +70,7 @@ def serve(
             show_default="none",
         ),
     ] = None,
+    glossary: GlossaryOption = None,
     log_text: Annotated[bool, option("Write what is translated, and how, to the log.", "--log-text")] = False,
 ) -> None:
     """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /.
@@ -74,9 +84,13 @@ def serve(
 
     with bind(host, port) as bound, signals.hangups() as asked:  # before models are loaded, which takes longer
         from transformer_cli.compute.threads import count_threads
+        from transformer_cli.documents.glossary import read_glossary
         from transformer_cli.serve.app import create_app
 
-        translators = _open_runs(find_runs(named, run), device)
+        def open_runs() -> "list[Translator]":
+            return _open_runs(find_runs(named, run), device, read_glossary(glossary))
+
+        translators = open_runs()
         n_workers = count_threads() if all(each.engine.is_on_cpu for each in translators) else 1
         app = create_app(
             translators,
@@ -89,7 +103,7 @@ def serve(
         service = app.state.service
         reloading = threading.Thread(
             target=service.reload_when_asked,
-            args=(asked, lambda: _open_runs(find_runs(named, run), device)),
+            args=(asked, open_runs),
             name="reload",
             daemon=True,
         )
@@ -108,12 +122,12 @@ def serve(
             raise Interrupted(f"stopped by {signal.Signals(number).name}; {left}", number)
 
 
-def _open_runs(folders: Sequence[Path], device: str) -> "list[Translator]":
+def _open_runs(folders: Sequence[Path], device: str, glossary: dict[str, str]) -> "list[Translator]":
     """Open each run, and let it answer once."""
     from transformer_cli.runs.exported import open_any
     from transformer_cli.translator import Translator
 
-    translators = [Translator(open_any(folder), device) for folder in folders]
+    translators = [Translator(open_any(folder), device).with_options(glossary=glossary) for folder in folders]
     for translator in translators:
         translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
         data = translator.run.config.data

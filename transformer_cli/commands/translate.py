@@ -17,6 +17,7 @@ from transformer_cli.commands.options import (
     BeamSizeOption,
     DecodingSetOption,
     DeviceOption,
+    GlossaryOption,
     HoldOption,
     JsonLinesOption,
     RunsOption,
@@ -79,6 +80,7 @@ def translate(
     line_buffered: Annotated[
         bool, option("Print the translation of each line before the next one is read; slower.", "--line-buffered")
     ] = False,
+    glossary: GlossaryOption = None,
     hold: HoldOption = True,
     hold_pattern: Annotated[
         str, option("Hold also what this regular expression finds, such as '#[A-Z]+-\\d+'.", metavar="REGEX")
@@ -139,6 +141,7 @@ def translate(
     translator = load_translator(find_runs(run), device)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.decoding.settings import SearchSettings
+    from transformer_cli.documents.glossary import read_glossary
     from transformer_cli.translator import Options
 
     translator.settings = SearchSettings(
@@ -153,6 +156,7 @@ def translate(
         prefix=as_text(prefix, "--prefix"),
         split_sentences=split_sentences,
         hold=hold,
+        glossary=read_glossary(glossary),
         hold_pattern=as_text(hold_pattern, "--hold-pattern"),
     )
     form = "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}"
@@ -295,7 +299,7 @@ def translation_as_json(translation: "Translation") -> str:
             "log_prob": one.log_prob,
             "score": one.score,
             "alignment": " ".join(f"{source}-{target}" for target, source in enumerate(one.alignment)),
-            "held": [{"source": list(source), "translation": list(target)} for source, target in one.held],
+            **one.marks,
         }
 
     fields = {

@@ -231,7 +231,7 @@ class ImportedCodec(SubwordCodec):
     """The pieces of an imported model: its SentencePiece model cuts text, and a list says which ids pieces have.
 
     A piece that is not in the list is `<unk>`. A line is read as the model was taught to read it: SentencePiece
-    normalises it, nothing is held out, and a language token at its beginning, such as ">>fra<<", is one token.
+    normalises it, no symbol is held out, and a language token at its beginning, such as ">>fra<<", is one token.
     """
 
     vocabulary: Vocabulary = field(default=Vocabulary(SPECIALS), kw_only=True)
@@ -260,8 +260,11 @@ class ImportedCodec(SubwordCodec):
         return frozenset("".join([" ", *self.vocabulary.tokens[len(SPECIALS) :]]))
 
     def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
-        (pieces,) = self._cut([line])
-        return Encoded([_shown(piece) for piece in pieces], self.vocabulary.encode(pieces), Reading(line.strip()))
+        reading = Reading(line.strip())
+        if held:  # all characters are left to SentencePiece
+            reading = Reader(frozenset(line), self.language, False, None).read(line, held)
+        (pieces,) = self._cut([reading.text])
+        return Encoded([_shown(piece) for piece in pieces], self.vocabulary.encode(pieces), reading)
 
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
         return list(map(self.vocabulary.encode, self._cut(lines)))

@@ -28,7 +28,7 @@ def beam_search(decoder: StepDecoder, rules: Rules, *, beam_size: int, n_best: i
     Of equal scores, the hypothesis that was finished first goes first; of equal continuations, that of the better
     hypothesis, then (on the CPU, and with few places) the lower id. With beam_size 1 this is greedy search.
     """
-    live, finished = _begin(rules), _Finished(rules, beam_size, n_best)
+    live, finished = begin(rules), Finished(rules, beam_size, n_best)
     for length in range(1, int(rules.max_tokens.max()) + 1):
         step = decoder.read(live.newest)
         finished.most_attended.append(step.attended)
@@ -41,12 +41,12 @@ def beam_search(decoder: StepDecoder, rules: Rules, *, beam_size: int, n_best: i
         goes_on &= finished.may_get_better(live.sentences, places.log_probs.masked_fill(~goes_on, NOTHING))
         if not goes_on.any():
             break
-        live = _continued(decoder, live, places, goes_on)
+        live = continued(decoder, live, places, goes_on)
     return finished.best()
 
 
 @dataclass(frozen=True)
-class _Live:
+class Live:
     """Hypotheses that go on: the decoder's rows. Those of a sentence are neighbours, the best first."""
 
     sentences: Tensor
@@ -73,7 +73,7 @@ class _Live:
 
 
 @dataclass(frozen=True)
-class _Places:
+class Places:
     """What the best `beam_size` of a sentence are after a step: all (sentences, beam_size)."""
 
     is_new: Tensor
@@ -86,7 +86,7 @@ class _Places:
     scores: Tensor
 
 
-class _Finished:
+class Finished:
     """The best finished hypotheses of each sentence, and what is needed to tell their tokens and alignment."""
 
     def __init__(self, rules: Rules, beam_size: int, n_best: int) -> None:
@@ -99,7 +99,7 @@ class _Finished:
         self._done: list[tuple[list[int], list[int], float]] = []  # tokens, chosen_by, log_prob
         self.most_attended: list[Tensor] = []  # for each step: (rows,)
 
-    def add(self, live: _Live, places: _Places, is_finished: Tensor) -> None:
+    def add(self, live: Live, places: Places, is_finished: Tensor) -> None:
         """Rank the places that are finished, bool (sentences, beam_size), among the finished ones; keep the best."""
         if not is_finished.any():
             return
@@ -141,15 +141,15 @@ class _Finished:
         )
 
 
-def _begin(rules: Rules) -> _Live:
+def begin(rules: Rules) -> Live:
     """One hypothesis of each sentence, which has read nothing yet."""
     sentences = torch.arange(len(rules.max_tokens), device=rules.max_tokens.device)
     newest, nothing = torch.full_like(sentences, rules.sos), sentences.new_empty(len(sentences), 0)
     is_row = torch.ones_like(sentences[:, None], dtype=torch.bool)
-    return _Live(sentences, is_row, torch.zeros_like(sentences, dtype=torch.float32), newest, nothing, nothing)
+    return Live(sentences, is_row, torch.zeros_like(sentences, dtype=torch.float32), newest, nothing, nothing)
 
 
-def _continuations(logits: Tensor, live: _Live, rules: Rules, beam_size: int) -> tuple[Tensor, Tensor]:
+def _continuations(logits: Tensor, live: Live, rules: Rules, beam_size: int) -> tuple[Tensor, Tensor]:
     """Returns the best continuations of each live hypothesis: log-probabilities and tokens, (sentences, width, n).
 
     logits (rows, vocabulary) are overwritten. n is beam_size, because no more can get a place, or the vocabulary. Where
@@ -186,9 +186,7 @@ def _largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(largest).T, torch.from_numpy(ids).T
 
 
-def _ranked(
-    continuations: tuple[Tensor, Tensor], live: _Live, length: int, finished: _Finished, rules: Rules
-) -> _Places:
+def _ranked(continuations: tuple[Tensor, Tensor], live: Live, length: int, finished: Finished, rules: Rules) -> Places:
     """Give the places of each sentence to the best among its continuations and what it has finished."""
     log_probs, tokens = (each.flatten(1) for each in continuations)
     n_each = continuations[0].shape[2]
@@ -201,10 +199,10 @@ def _ranked(
     # With beam 3 and two live ones: 0 1 2 continue the first, 3 4 5 the second.
     which = (order - beam_size).clamp(min=0)
     rows = (live.is_row.flatten().cumsum(0) - 1).view_as(live.is_row).gather(1, which // n_each)
-    return _Places(is_new, rows, tokens.gather(1, which), log_probs.gather(1, which), scores)
+    return Places(is_new, rows, tokens.gather(1, which), log_probs.gather(1, which), scores)
 
 
-def _continued(decoder: StepDecoder, live: _Live, places: _Places, goes_on: Tensor) -> _Live:
+def continued(decoder: StepDecoder, live: Live, places: Places, goes_on: Tensor) -> Live:
     """Returns the live hypotheses of the next step, bool goes_on (sentences, beam_size), and tells the decoder.
 
     For example, three sentences with two live ones each have the rows 0 1 | 2 3 | 4 5. Sentence 1 has ended. In
@@ -216,4 +214,4 @@ def _continued(decoder: StepDecoder, live: _Live, places: _Places, goes_on: Tens
     decoder.select(rows)
     kept, counts = where[0].unique_consecutive(return_counts=True)
     is_row = torch.arange(int(counts.max()), device=counts.device) < counts[:, None]
-    return _Live(live.sentences[kept], is_row, places.log_probs[where], newest, *live.extended(rows, newest))
+    return Live(live.sentences[kept], is_row, places.log_probs[where], newest, *live.extended(rows, newest))

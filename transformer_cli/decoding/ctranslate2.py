@@ -22,7 +22,7 @@ from transformer_cli.compute.threads import count_threads
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.vocabulary import UNWRITTEN
 from transformer_cli.decoding.engine import BATCH_POSITIONS, MOST_ROWS, Translated, longest_first
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, nothing, score
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Terms, nothing, score
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 
@@ -70,6 +70,7 @@ class CTranslate2Engine:
         self._ids = {name: index for index, name in enumerate(target)}
         self.device, index = parse_device(device, self._library.get_cuda_device_count(), "CTranslate2")
         self.is_on_cpu = self.device == "cpu"
+        self.writes_terms = False
         self._translator = self._load(index)
         self.computes_in = str(self._translator.compute_type)
         """the type in which matrices are multiplied on this machine, such as int8_float32"""
@@ -101,6 +102,7 @@ class CTranslate2Engine:
         *,
         prefix: Ids,
         keys: Sequence[int],
+        terms: Sequence[Terms] = (),
         before_step: BeforeStep = nothing,
     ) -> Iterator[Translated]:
         """See `Engine`; CTranslate2 takes its steps by itself."""

@@ -14,14 +14,15 @@ from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.batching import pad_ids
-from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNWRITTEN
+from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS, UNWRITTEN
 from transformer_cli.decoding.beam import beam_search
 from transformer_cli.decoding.constraints import Constraints
 from transformer_cli.decoding.engine import BATCH_POSITIONS, Translated, longest_first
 from transformer_cli.decoding.greedy import greedy
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Rules, Step, StepDecoder, nothing
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Rules, Step, StepDecoder, Terms, nothing
 from transformer_cli.decoding.sampling import sample, uniform_numbers
 from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.decoding.terms import beam_search_with_terms
 from transformer_cli.model.attention import RecordedAttention
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.transformer import Transformer
@@ -42,6 +43,7 @@ class TransformerEngine:
         self.max_length = min(limits, default=None)
         self._device = next(models[0].parameters()).device
         self.is_on_cpu = self._device.type == "cpu"
+        self.writes_terms = True
 
     @cached_property
     def _of_bfloat16(self) -> list[Transformer]:
@@ -65,6 +67,7 @@ class TransformerEngine:
         *,
         prefix: Sequence[int],
         keys: Sequence[int],
+        terms: Sequence[Terms] = (),
         before_step: BeforeStep = nothing,
     ) -> Iterator[Translated]:
         """See `Engine`."""
@@ -75,8 +78,9 @@ class TransformerEngine:
 
         def decode_batch(rows: Sequence[int]) -> list[list[Hypothesis]]:
             ids, numbers = [sentences[row] for row in rows], [keys[row] for row in rows]
+            own = [terms[row] for row in rows] if terms else ()
             with autocast(self._device, precision):  # holds for one thread
-                return decode(models, ids, settings, prefix=prefix, keys=numbers, before_step=before_step)
+                return decode(models, ids, settings, prefix=prefix, keys=numbers, terms=own, before_step=before_step)
 
         n_workers = min(torch.get_num_threads() if self.is_on_cpu else 1, len(batches)) or 1
         with SideBySide(n_workers) as workers:
@@ -91,6 +95,7 @@ def decode(
     *,
     prefix: Sequence[int] = (),
     keys: Sequence[int] | None = None,
+    terms: Sequence[Terms] = (),
     before_step: BeforeStep = nothing,
 ) -> list[list[Hypothesis]]:
     """Returns the n best translations of each sentence of a batch, or so many samples; the best score first.
@@ -98,12 +103,19 @@ def decode(
     A sentence that has fewer translations gets fewer. models: one, or several of the same vocabularies and on the same
     device, which predict the mean of their probabilities. sentences: ids without <sos> and <eos>, at least one per
     sentence, and no more than any model has positions for. prefix: ids with which each translation has to begin. keys:
-    for each sentence the number that its samples are keyed by (None: 0, 1, …). before_step: is called before each step.
+    for each sentence the number that its samples are keyed by (None: 0, 1, …). terms: what each has to write, in beam
+    search. before_step: is called before each step.
 
     Raises MemoryShortage, and what before_step raises, which so ends the search.
     """
     decoding, device = settings.decoding, next(models[0].parameters()).device
     limits = [min(settings.limit(len(ids), model.config.max_length) for model in models) for ids in sentences]
+    if terms:  # they may take more room than what stands in their place
+        most = [model.config.max_length for model in models]
+        limits = [
+            min([limit + each.n_tokens, *(length - MARKERS for length in most if length)])
+            for limit, each in zip(limits, terms, strict=True)
+        ]
     with room_for(partial(_too_large, sentences, limits, settings)):
         decoder = TransformerDecoder(models, pad_ids(sentences).to(device), before_step)
         rules = Rules(
@@ -116,6 +128,8 @@ def decode(
         )
         if decoding.sample:
             return _samples(decoder, rules, range(len(sentences)) if keys is None else keys, settings)
+        if terms:
+            return beam_search_with_terms(decoder, rules, terms, beam_size=decoding.beam_size, n_best=settings.n_best)
         if decoding.beam_size == 1:
             return [[each] for each in greedy(decoder, rules)]
         return beam_search(decoder, rules, beam_size=decoding.beam_size, n_best=settings.n_best)

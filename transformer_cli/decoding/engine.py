@@ -10,7 +10,7 @@ import numpy as np
 
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.lengths import groups_by_length
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, nothing
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Terms, nothing
 from transformer_cli.decoding.settings import SearchSettings
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ class Engine(Protocol):
     """Translates ids into ids."""
 
     is_on_cpu: bool
+    writes_terms: bool
+    """whether its beam search can be given terms"""
 
     @property
     def models(self) -> "Sequence[Transformer]":
@@ -50,14 +52,16 @@ class Engine(Protocol):
         *,
         prefix: Sequence[int],
         keys: Sequence[int],
+        terms: Sequence[Terms] = (),
         before_step: BeforeStep = nothing,
     ) -> Iterator[Translated]:
         """Yields batches as they are done, in any order, while others are translated; each row comes once.
 
         sentences: ids without <sos> and <eos>, at least one each, and no more than there are positions for. prefix: ids
-        with which every translation begins. keys: for each sentence the number that its samples are keyed by.
-        before_step: is called before each step of a batch, where the engine takes steps one by one. Raises ConfigError
-        or MemoryShortage, and what before_step raises.
+        with which every translation begins. keys: for each sentence the number that its samples are keyed by. terms:
+        what each translation has to write, in beam search, where `writes_terms`. before_step: is called before each
+        step of a batch, where the engine takes steps one by one. Raises ConfigError or MemoryShortage, and what
+        before_step raises.
         """
 
 

@@ -67,6 +67,27 @@ class Rules:
     """α of the scores"""
 
 
+Phrase = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a translation has to write."""
+
+    phrases: tuple[tuple[Phrase, ...], ...]
+    """for each term, ids that each would do: at least one of them, once for each term"""
+    places: tuple[frozenset[int], ...] = ()
+    """for each term the source positions of which it is the translation: it begins where one of them is attended to, or
+    where the translation would end; () for anywhere"""
+    continuing: frozenset[int] = frozenset()
+    """ids that go on with a word: a term is not written if one of them follows it"""
+
+    @property
+    def n_tokens(self) -> int:
+        """How many tokens the terms take at least."""
+        return sum(min(map(len, each)) for each in self.phrases)
+
+
 def score(log_prob: float, length: int, length_penalty: float) -> float:
     """Returns log_prob / length^α, as CTranslate2, fairseq and Marian score hypotheses.
 

@@ -83,8 +83,8 @@ def word_links(
     """
     if text == source:  # a name, a number, or what was copied
         return [(each.span(), each.span()) for each in re.finditer(r"\S+", text)]
-    sources = _spans(source, source_tokens, [one for one, _ in held])
-    targets = _spans(text, tokens, [other for _, other in held])
+    sources = token_spans(source, source_tokens, [one for one, _ in held])
+    targets = token_spans(text, tokens, [other for _, other in held])
     pairs = ((sources[index], target) for index, target in zip(alignment, targets, strict=False))
     return sorted([*held, *((one, other) for one, other in pairs if one and other)], key=lambda link: link[1])
 
@@ -121,7 +121,7 @@ def put_back(
         each = held[number]
         left, right = spaces(each, source, text[place - 1 : place], text[place : place + 1])
         if index and places[index - 1][0] == place:  # right behind another one, which has its own space
-            left = ""
+            left = "" if written[-1:].isspace() else each.before
         written += cased(text[last:place]) + left
         now += (((start, end), (len(written) + at, len(written) + at + end - start)) for start, end, at in each.spans)
         written += each.text + right
@@ -181,7 +181,7 @@ def _stripped(text: str, start: int, end: int) -> Span:
     return start + len(found) - len(found.lstrip()), start + len(found.rstrip())
 
 
-def _spans(text: str, tokens: Sequence[str], held: Sequence[Span] = ()) -> list[Span | None]:
+def token_spans(text: str, tokens: Sequence[str], held: Sequence[Span] = ()) -> list[Span | None]:
     """Returns where each token stands in a text; None for one that is not found. held: where none is looked for."""
     text, places = _as_read(text, held)
     lower = text.lower() if len(text.lower()) == len(text) else text

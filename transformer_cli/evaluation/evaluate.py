@@ -5,7 +5,7 @@ References are scored as they were written: they never pass through the vocabula
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -89,6 +89,10 @@ class Result:
     seconds: float
     further: dict[str, FurtherScore] = field(default_factory=dict)
     """chrF++ and TER, by "chrf++" and "ter", as far as they were asked for"""
+    terms: int = 0
+    """how many terms of the glossary the sources have"""
+    terms_kept: int = 0
+    """how many of them have their translations in ours"""
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,7 @@ def evaluate(
     settings: SearchSettings | None = None,
     lowercase: bool = False,
     metrics: Sequence[str] = (),
+    glossary: Mapping[str, str] | None = None,
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
 ) -> Iterator[Judged]:
@@ -126,7 +131,7 @@ def evaluate(
     run: a name under runs_dir, a folder (an exported run's too), an opened run, or None for the newest one. others:
     further runs, which make an ensemble with it. files: sentences and their reference translations. settings: how to
     search (None: as the run's config says). lowercase: score without case; a lower-cased run is scored so anyway.
-    metrics: which of "chrf++" and "ter" to find, too.
+    metrics: which of "chrf++" and "ter" to find, too. glossary: see `translator.Options`.
     Yields a result after each split, and appends it to the run's evaluations.jsonl if that can be written. Raises
     CheckpointError, ConfigError or DataError when the first result is requested.
     """
@@ -136,6 +141,7 @@ def evaluate(
     texts = [read_text(*files)] if files else read_splits(opened.config.data, splits, data_dir)
     translator = Translator(opened, device, others=ensemble)
     settings = settings or translator.settings
+    translator = translator.with_options(glossary=dict(glossary or {}))
     for text in texts:
         judged = judge(translator, text, settings, lowercase=lowercase, metrics=metrics)
         append_result(
@@ -201,6 +207,8 @@ def judge(
         bleu_by_source_length=bleu_by_source_length([text.sources[row] for row in scored], texts, wanted, data),
         seconds=round(time.monotonic() - started, 3),
         further=further,
+        terms=sum(len(each.terms) for each in translations),
+        terms_kept=sum(place is not None for each in translations for _, place in each.terms),
     )
     return Judged(result, translations)
 

@@ -305,7 +305,7 @@ async def _looked(request: Request, asked: SentenceQuestion, look: Look) -> Resp
     """Translate a sentence from its prefix on, and return what a worker finds when it looks into that."""
     service = _admitting(request, asked)
     refuse_beyond(len(asked.q), service.limits.characters, "characters")
-    translator, _, _ = service.directions.choose(asked.source, asked.target, asked.q)
+    translator = service.directions.choose(asked.source, asked.target, asked.q)[0].with_terms(asked.glossary)
 
     def compute(check: BeforeStep) -> bytes:
         assert translator.model  # an exported one has none, and raises before torch is imported

@@ -25,6 +25,7 @@ GONE = 499  # nginx's status for a client that has gone; nobody reads it
 MOST_FIELDS = 1000  # of a form
 MOST_TEXTS = 1000  # in a list
 MOST_IDS = 1000  # of a prefix
+MOST_TERMS = 1000  # of a glossary
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
 JSON_KIND = re.compile(r"application/(.*\+)?json")
 
@@ -62,6 +63,7 @@ class Limits:
 
 
 Text = Annotated[str, Field(min_length=1)]
+Term = Annotated[str, Field(max_length=200)]
 Texts = Annotated[list[str], Field(min_length=1, max_length=MOST_TEXTS)]
 
 
@@ -88,6 +90,11 @@ class DirectedQuestion(Question):
         description="A language's code, or auto for the one that the text seems to be in.", examples=["auto"]
     )
     target: Text = Field(description="A language's code.", examples=["en"])
+    glossary: Annotated[dict[Term, Term], Field(max_length=MOST_TERMS)] = Field(
+        {},
+        description="Words and phrases, and their translations: see docs/translate.md.",
+        examples=[{"Hund": "hound"}],
+    )
 
 
 class TranslateQuestion(DirectedQuestion, DetectQuestion):
@@ -129,13 +136,16 @@ class Detected(BaseModel):
 
 
 class Sentence(BaseModel):
-    """A sentence: line[start:end] of its text, both counted from 0, in characters."""
+    """A sentence: line[start:end] of its text, in characters from 0; the rest as `translate --json`."""
 
     line: int
     start: int
     end: int
     source: str
     translation: str
+    held: list[dict[str, list[int]]]
+    terms: list[dict[str, list[int] | None]]
+    missing_numbers: list[list[int]]
 
 
 class Translated(BaseModel):

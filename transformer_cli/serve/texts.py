@@ -92,7 +92,7 @@ def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> P
         refuse_beyond(sum(map(len, spans_of)), limits.sentences, "sentences")
     else:
         spans_of = [[(0, len(line.removesuffix("\r")))] for line in lines]
-    return Parsed(asked, documents, lines_of, spans_of, translator, source, confidence)
+    return Parsed(asked, documents, lines_of, spans_of, translator.with_terms(asked.glossary), source, confidence)
 
 
 def schedule(parsed: Parsed, workers: Workers) -> "Future[list[Translation]]":
@@ -143,4 +143,5 @@ class _Line:
     def sentences(self, number: int) -> Iterator[dict[str, Any]]:
         """Yields each sentence as JSON. number: that of the line."""
         for (start, end), each in zip(self.spans, self.translations, strict=True):
-            yield {"line": number, "start": start, "end": end, "source": each.source, "translation": each.text}
+            place = {"line": number, "start": start, "end": end}
+            yield {**place, "source": each.source, "translation": each.text, **each.marks}

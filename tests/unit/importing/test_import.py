@@ -106,6 +106,8 @@ def test_imported_codec_reads_a_language_token_and_copies_unknown_pieces(folder:
     assert codec.text(read.ids, instead=read.tokens) == "the ☃ dog"
     assert codec.encode_all(["the ☃ dog", " "]) == [read.ids, []]
     assert "park" in codec.text(codec.encode("the park").ids)
+    held = codec.encode("the {name} dog", [(4, 10)])
+    assert (codec.text(held.ids), held.reading.held[0].text) == ("the dog", "{name}")
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,14 @@ TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <s
         ({"q": ["Hund", "Hund " * 20], "split": False}, f"line 2: {TOO_LONG}"),
         ({"q": ["Hund.", "Hund. x" + "(" * 19]}, f"line 2: {TOO_LONG}"),
         ({"q": ["Hund. " * 600] * 4}, "request (2400) exceeds text limit (2000) of sentences; send it in parts"),
+        ({"glossary": "Hund"}, "glossary parameter: Input should be a valid dictionary"),
+        ({"glossary": {"Hund": 1}}, "glossary parameter: Input should be a valid string"),
+        ({"glossary": {"Hund": "a" * 201}}, "glossary parameter: String should have at most 200 characters"),
+        ({"glossary": {"Hund": "\ud800"}}, "glossary parameter: Input should be a valid string"),
+        (
+            {"glossary": dict.fromkeys(map(str, range(1001)), "")},
+            "glossary parameter exceeds limit (1000) of entries; send fewer",
+        ),
         # what is asked about one sentence
         ({"path": "", "q": "a\nb"}, "q parameter: String should match pattern '^[^\\n]*$'"),
         ({"path": "", "kind": None}, "missing kind parameter"),
@@ -228,6 +236,29 @@ def test_sentences_are_translated_one_by_one_and_what_stands_between_them_stays(
         assert body["translatedText"] == f"{expected[0]}\r\n\r\n{expected[2]}\r\n"
     whole = post("/translate", q=f"{dog} Hund.", source="de", target="en", split="false").body
     assert whole == {"translatedText": translator.translate([f"{dog} Hund."])[0]}
+
+
+def test_terms_of_a_request_are_in_its_translations(served: Running, expected: list[str]) -> None:
+    asked = {
+        "q": f"{LINES[0]} Im Park singen 1.234 Hunde.",
+        "source": "de",
+        "target": "en",
+        "glossary": {"Hund*": "Zorblax"},
+    }
+    answer = served.post("/translate", **asked, sentences=True).body
+    first, second = answer["sentences"]
+    for each, word in ((first, "Hund"), (second, "Hunde")):
+        ((start, end), (begin, stop)) = ((each["terms"][0][side]) for side in ("source", "translation"))
+        assert (each["source"][start:end], each["translation"][begin:stop]) == (word, "Zorblax")
+    assert (first["missing_numbers"], second["missing_numbers"]) == ([], [[15, 20]])
+    page = served.post("/translate", **{**asked, "q": "<p>Der <b>Hund</b> läuft.</p>"}, format="html").body
+    assert page["translatedText"].count("Zorblax") == 1
+    looked = served.post("/inspect/steps", **{**asked, "q": LINES[0]}).body
+    assert "Zorblax" in looked["translation"]
+    ended = served.post("/inspect/steps", **{**asked, "q": LINES[0], "glossary": {"Hund": "dog"}}, prefix=[4, 3]).body
+    assert [each["written"]["id"] for each in ended["steps"]] == [4, 3]
+    assert served.post("/translate", q=LINES[0], source="de", target="en").body == {"translatedText": expected[0]}
+    assert "glossary: " in served.post("/translate", **{**asked, "glossary": {" ": "x"}}).body["error"]
 
 
 def test_alternatives_of_a_paragraph_are_those_of_its_sentences(served: Running) -> None:

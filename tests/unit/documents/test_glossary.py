@@ -1,0 +1,79 @@
+"""Glossaries: what is found in a text, what stands for it, and which entries are refused."""
+
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.documents.amounts import missing_numbers
+from transformer_cli.documents.glossary import Glossary, Term, places, read_glossary, replaced
+from transformer_cli.errors import DataError
+from transformer_cli.translator import Translator
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Der Hund des Hundes, Hunde und Hundehütte", ["Hund", "Hundes", "Hunde"]),
+        ("HUND hund", ["HUND"]),
+        ("New York City, New  York", ["New York City", "New  York"]),  # the longest
+        ("roter Roter ROTER Rot", ["roter", "Roter", "ROTER"]),
+        ("a-b, C++ C", ["C++"]),
+        ("我爱北京。", ["北京"]),
+    ],
+)
+def test_glossary_finds_whole_words_and_inflected_forms(text: str, expected: list[str]) -> None:
+    entries = {"Hund*": "dog", "New York": "", "New York City": "NYC", "roter": "red", "C++": "", "北京": "Peking"}
+    assert [text[slice(*each.span)] for each in Glossary(entries).find(text)] == expected
+
+
+def test_glossary_translations_are_alternatives_or_the_source_itself() -> None:
+    found = Glossary({"Hund*": "dog|hound", "Paris*": ""}).find("Hunde, Parises")
+    assert [each.translations for each in found] == [("dog", "hound"), ("Parises",)]
+
+
+def test_read_glossary_refuses_a_line_that_is_no_entry(tmp_path: Path) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text("Hund\tdog\n\nParis\t\n", encoding="utf-8")
+    assert read_glossary(path) == {"Hund": "dog", "Paris": ""}
+    for wrong in ("Hund dog", "\tdog", "Hund\tdog\nHund\tcat", "Hund\tdog|", "*\tdog"):
+        path.write_text(f"Katze\tcat\n{wrong}\n", encoding="utf-8")
+        with pytest.raises(DataError, match=r"terms\.tsv"):
+            read_glossary(path)
+
+
+def test_replaced_takes_the_last_linked_words_and_leaves_terms_without_any() -> None:
+    terms = [Term((4, 8), ("Rex",)), Term((9, 14), ("runs",))]
+    assert replaced("a dog here", terms, [((4, 8), (0, 1)), ((4, 8), (2, 5))]) == ("a Rex here", [terms[1]])
+    assert replaced("in New York.", [Term((0, 8), ("NY",), 2)], [((0, 3), (3, 6)), ((4, 8), (7, 12))]) == ("in NY.", [])
+    assert places([Term((0, 1), ("dog",)), Term((2, 3), ("dog",))], "hotdog Dog.") == [(7, 10), None]
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("1.234,50 €", "1,234.50", []),
+        ("1 000 und 24.12.", "1000 on 12/24", []),
+        ("12 und 12", "12 and twelve", ["12"]),
+        ("am 3.5.2024 um 7", "on 3.5.2023", ["3.5.2024", "7"]),
+        ("٣ H2O", "3 H2O", []),
+    ],
+)
+def test_missing_numbers_are_those_whose_digits_are_not_there(source: str, text: str, expected: list[str]) -> None:
+    assert [source[slice(*span)] for span in missing_numbers(source, text)] == expected
+
+
+@pytest.mark.parametrize("sample", [False, True])
+def test_terms_are_in_the_translation_by_words_subwords_and_samples(
+    translator: Translator, by_subwords: Translator, sample: bool
+) -> None:
+    glossary = {f"w{n} x": "never" for n in range(10_000)} | {"Hund*": "Zorblax", "Strand": "Kwööl Bay", "ein": "a|one"}
+    lines = ["Ein Hund läuft am Strand.", "HUNDE UND {x} AM STRAND", "", "Hund Hund", "1 {Hund}"]
+    for each in (translator, by_subwords):
+        found = each.with_options(glossary=glossary, sample=sample).translations(lines)
+        for line, one in zip(lines, found, strict=True):
+            assert all(place for _, place in one.terms)
+            assert one.text.lower().count("zorblax") == (line.lower().count("hund") if "1" not in line else 0)
+        assert [lines[0][slice(*span)] for span, _ in found[0].terms] == ["Ein", "Hund", "Strand"]
+        assert [each.text for each in found[2:3]] == [""]
+        plain = each.with_options(glossary={"Elefant": "elephant"}, sample=sample).translate(lines)
+        assert plain == each.with_options(sample=sample).translate(lines)

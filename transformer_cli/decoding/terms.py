@@ -1,0 +1,207 @@
+"""Beam search that writes given terms: the model says where, and what stands around them.
+
+Constrained decoding with dynamic beam allocation (Post and Vilar 2018; vectorised: Hu et al. 2019). To the likeliest
+continuations of each hypothesis come those with the next token of a term that it lacks. The places of a sentence are
+dealt out in turns: to the best of those to which least is missing, to the best of those to which one token more is
+missing, and so on, then to the second best of each. None ends before it has all of its terms, unless it is as long as
+it may be. Knows ids. Knows no words and no model; of what beam.py has, only the ranking is another one.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from transformer_cli.decoding.beam import NOTHING, Finished, Live, Places, begin, continued
+from transformer_cli.decoding.interface import Hypothesis, Phrase, Rules, Step, StepDecoder, Terms
+
+BOUNDARY, INSIDE = -1, -2  # instead of an id that is in no term: whether a word may begin with it
+
+
+def beam_search_with_terms(
+    decoder: StepDecoder, rules: Rules, terms: Sequence[Terms], *, beam_size: int, n_best: int
+) -> list[list[Hypothesis]]:
+    """Like `beam.beam_search`, for sentences each of which has terms. One whose limit is too short lacks some."""
+    live, finished = begin(rules), Finished(rules, beam_size, n_best)
+    states = [_States(each) for each in terms]
+    now = [0] * len(terms)  # the state of each row
+    for length in range(1, int(rules.max_tokens.max()) + 1):
+        step = decoder.read(live.newest)
+        finished.most_attended.append(step.attended)
+        of_rows = [states[n] for n in live.sentences[live.is_row.nonzero()[:, 0]].tolist()]
+        log_probs, tokens = _continuations(step, live, rules, of_rows, now, beam_size)
+        after = [
+            [of.after(state, token) for token in row]
+            for of, state, row in zip(of_rows, now, tokens.tolist(), strict=True)
+        ]
+        left = [[of.left[state] for state in row] for of, row in zip(of_rows, after, strict=True)]
+        missing = torch.tensor(left, device=tokens.device)
+        places, missing, which = _ranked(log_probs, tokens, missing, live, length, finished, rules)
+        is_last = rules.max_tokens[live.sentences, None] == length
+        is_finished = places.is_new & ((places.tokens == rules.eos) | is_last)
+        # at the limit, what lacks terms counts only if nothing lacks fewer
+        fewest = missing.masked_fill(~is_finished, int(missing.max()) + 1).amin(dim=1)
+        fewest = fewest.masked_fill(finished.scores[live.sentences, 0] > NOTHING, 0)
+        is_finished &= missing <= fewest[:, None]
+        finished.add(live, places, is_finished)
+        goes_on = places.is_new & ~is_last & (places.tokens != rules.eos)
+        goes_on &= finished.may_get_better(live.sentences, places.log_probs.masked_fill(~goes_on, NOTHING))
+        if not goes_on.any():
+            break
+        kept = goes_on.nonzero(as_tuple=True)
+        now = [after[row][column] for row, column in zip(places.rows[kept].tolist(), which[kept].tolist(), strict=True)]
+        live = continued(decoder, live, places, goes_on)
+    return finished.best()
+
+
+def _continuations(
+    step: Step, live: Live, rules: Rules, of_rows: "Sequence[_States]", now: Sequence[int], beam_size: int
+) -> tuple[Tensor, Tensor]:
+    """Returns log-probabilities and tokens, (rows, n): of the likeliest tokens, then of those that terms go on with."""
+    log_probs = step.logits.float().log_softmax(dim=1)
+    device = log_probs.device
+    log_probs.index_fill_(1, rules.never, NOTHING)
+    rules.constraints.restrict(log_probs, live.tokens)
+    is_end = (log_probs.argmax(dim=1) == rules.eos).tolist()
+    lacks = [of.left[state] > 0 for of, state in zip(of_rows, now, strict=True)]
+    log_probs[torch.tensor(lacks, device=device), rules.eos] = NOTHING
+    best, ids = log_probs.topk(min(beam_size, log_probs.shape[1]), dim=1)
+    wanted = [
+        of.wanted_at(state, None if ends else position)
+        for of, state, position, ends in zip(of_rows, now, step.attended.tolist(), is_end, strict=True)
+    ]
+    width = max(map(len, wanted))
+    padded = [[*each, *[rules.eos] * (width - len(each))] for each in wanted]
+    further = torch.tensor(padded, dtype=torch.int64, device=device).view(len(wanted), width)
+    values = log_probs.gather(1, further).masked_fill(further == rules.eos, NOTHING)
+    values = values.masked_fill((further[:, :, None] == ids[:, None]).any(dim=2), NOTHING)
+    return torch.cat((best, values), dim=1) + live.log_probs[:, None], torch.cat((ids, further), dim=1)
+
+
+def _ranked(
+    log_probs: Tensor, tokens: Tensor, missing: Tensor, live: Live, length: int, finished: Finished, rules: Rules
+) -> tuple[Places, Tensor, Tensor]:
+    """Deal out the places of each sentence. Returns also what is missing to each, and its number in its row.
+
+    For example, with scores and missing tokens -1 (2), -2 (2), -3 (0), -4 (1), -5 (0), three places go to -3, -4, -1,
+    and five to -3, -4, -1, -5, -2.
+    """
+    n_each, (n_sentences, width) = tokens.shape[1], live.is_row.shape
+    at = live.is_row.nonzero(as_tuple=True)
+
+    def by_sentence(values: Tensor, filled: float) -> Tensor:  # (rows, n) → (sentences, width·n)
+        whole = values.new_full((n_sentences, width, n_each), filled)
+        whole[at] = values
+        return whole.flatten(1)
+
+    held = finished.scores[live.sentences]
+    beam_size = held.shape[1]
+    every = by_sentence(log_probs, NOTHING)
+    scores = torch.cat((held, every / length**rules.length_penalty), dim=1)
+    lacking = torch.cat((torch.zeros_like(held, dtype=torch.int64), by_sentence(missing, 0)), dim=1)
+    lacking = lacking.masked_fill(scores == NOTHING, int(missing.max()) + 1)  # what is impossible comes last
+    best = scores.argsort(dim=1, descending=True, stable=True)
+    order = best.gather(1, lacking.gather(1, best).argsort(dim=1, stable=True))  # by what is missing, then by score
+    ranked = lacking.gather(1, order)
+    place = torch.arange(order.shape[1], device=order.device).expand_as(order)
+    is_first = torch.cat((torch.ones_like(ranked[:, :1], dtype=torch.bool), ranked[:, 1:] != ranked[:, :-1]), dim=1)
+    turn = place - (place * is_first).cummax(dim=1).values  # how many better ones miss as much
+    turn = turn.masked_fill(scores.gather(1, order) == NOTHING, order.shape[1])
+    order = order.gather(1, turn.argsort(dim=1, stable=True))[:, :beam_size]
+    scores, lacking = scores.gather(1, order), lacking.gather(1, order)
+    which = (order - beam_size).clamp(min=0)
+    rows = (live.is_row.flatten().cumsum(0) - 1).view_as(live.is_row).gather(1, which // n_each)
+    is_new = (order >= beam_size) & (scores > NOTHING)
+    tokens = by_sentence(tokens, 0).gather(1, which)
+    return Places(is_new, rows, tokens, every.gather(1, which), scores), lacking, which % n_each
+
+
+class _State(NamedTuple):
+    """How far a hypothesis is."""
+
+    written: int = 0
+    """the terms that it has, as bits"""
+    path: Phrase = ()
+    """its last tokens, as far as a phrase begins with them"""
+    newest: int = -1
+    """the term that `path` is a phrase of; it is taken back if the word, or a longer phrase, goes on"""
+
+
+class _States:
+    """The states of the hypotheses of one sentence, by numbers; they are found as they are needed."""
+
+    def __init__(self, terms: Terms) -> None:
+        self._terms = terms
+        self._ids = {id_ for each in terms.phrases for phrase in each for id_ in phrase}
+        self._numbers: dict[_State, int] = {}
+        self._states: list[_State] = []
+        self._after: dict[tuple[int, int], int] = {}
+        self.left: list[int] = []
+        """how many tokens are missing in each state"""
+        self._going: list[list[int]] = []  # the ids that go on with a phrase that has begun
+        self._number(_State())
+
+    def after(self, number: int, token: int) -> int:
+        """Returns the number of the state after a further token."""
+        if token not in self._ids:
+            token = INSIDE if token in self._terms.continuing else BOUNDARY
+        found = self._after.get((number, token))
+        if found is None:
+            found = self._after[number, token] = self._number(self._moved(self._states[number], token))
+        return found
+
+    def wanted_at(self, number: int, position: int | None) -> list[int]:
+        """Returns the ids that lead towards a term where a position is attended to (None: where all would end)."""
+        places, phrases = self._terms.places, self._terms.phrases
+        beginning = (
+            phrase[0]
+            for term in ([] if self._going[number] else self._open(self._states[number]))
+            if position is None or not places or position in places[term]
+            for phrase in phrases[term]
+        )
+        return self._going[number] or sorted({*beginning})
+
+    def _open(self, state: _State) -> list[int]:
+        return [term for term in range(len(self._terms.phrases)) if not state.written >> term & 1]
+
+    def _moved(self, state: _State, token: int) -> _State:
+        written, path, newest = state
+        if newest >= 0 and path in self._terms.phrases[newest] and (token == INSIDE or token in self._terms.continuing):
+            written, newest = written & ~(1 << newest), -1  # dog was the beginning of dogs
+        phrases = [
+            (phrase, term)
+            for term in self._open(state._replace(written=written))
+            for phrase in self._terms.phrases[term]
+        ]
+        own = (
+            [len(phrase) for phrase in self._terms.phrases[newest] if path[: len(phrase)] == phrase]
+            if newest >= 0
+            else []
+        )
+        longer, path = (*path, token), ()
+        for first in (0, *range(max(own, default=1), len(longer))):  # no token belongs to two terms
+            if any(phrase[: len(longer) - first] == longer[first:] for phrase, _ in phrases):
+                path = longer[first:]
+                break
+        newest = newest if path == longer else -1
+        complete = next((term for phrase, term in phrases if phrase == path), -1)
+        if complete >= 0:
+            if newest >= 0:  # hot was the beginning of hot dog
+                written &= ~(1 << newest)
+            written, newest = written | 1 << complete, complete
+        return _State(written, path, newest)
+
+    def _number(self, state: _State) -> int:
+        if state not in self._numbers:
+            self._numbers[state] = len(self._states)
+            self._states.append(state)
+            lacking = self._open(state)
+            phrases = [(phrase, term) for term in lacking for phrase in self._terms.phrases[term]]
+            fewest = {term: min(map(len, self._terms.phrases[term])) for term in lacking}
+            n = len(state.path)
+            going = [(phrase, term) for phrase, term in phrases if n and len(phrase) > n and phrase[:n] == state.path]
+            gained = max((fewest[term] - (len(phrase) - n) for phrase, term in going), default=0)
+            self.left.append(sum(fewest.values()) - max(gained, 0))
+            self._going.append(sorted({phrase[n] for phrase, _ in going}))
+        return self._numbers[state]
