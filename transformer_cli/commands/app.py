@@ -51,7 +51,7 @@ OPTIONS = {  # likewise; any other one is among "Options"
     "--hold-pattern",
     "Model and search": "--run --set --beam-size --prefix --max-tokens --device",
     "Output": "--output --output-tokens --attention --line-buffered --n-best --keep-unk --tokens --lowercase "
-    "--examples --kind --layer --head --text --json --quantization",
+    "--metrics --examples --kind --layer --head --text --json --quantization",
     "Word vectors instead of a model": "--vectors --query --scale",
 }
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
