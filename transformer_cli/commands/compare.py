@@ -43,7 +43,7 @@ def compare(
         typer.Argument(
             metavar="A B [C …]",
             help="Runs (names or folders), or files of translations. The others are compared with the first. "
-            "A1,A2 B1,B2 compares recipes: several runs of each.",
+            "A1,A2 B1,B2 compares recipes: several runs of each; A1,A2 alone gives the mean and spread of one.",
             show_default=False,
             autocompletion=completion.runs,
         ),
@@ -75,7 +75,7 @@ def compare(
     """Tell which system is better, and whether that may be chance."""
     recipes = [_runs_of(argument) for argument in systems]
     are_single = all(len(runs) == 1 for runs in recipes)
-    if len(recipes) < 2:
+    if len(recipes) < 2 and are_single:
         raise typer.BadParameter("name at least two runs or files, such as: tfm compare A B")
     if source and not reference:
         raise typer.BadParameter("--input needs --reference")
@@ -163,7 +163,8 @@ def recipes_as_table(comparisons: Sequence["RecipeComparison"]) -> str:
         signatures += [f"{FURTHER_METRICS[name]} {each}" for name, each in comparison.further_signatures.items()]
         parts.append("\n".join(signatures))
         parts.append(_verdicts(recipe.verdict for recipe in comparison.recipes))
-    return "\n\n".join([*parts, RECIPE_CAUTION])
+    caution = [RECIPE_CAUTION] if len(comparisons[0].recipes) > 1 else []  # one recipe alone is not judged
+    return "\n\n".join([*filter(None, parts), *caution])
 
 
 def _verdicts(verdicts: Iterable[str | None]) -> str:

@@ -69,6 +69,15 @@ def test_commas_join_the_runs_of_a_recipe(tfm: Tfm, files: Path) -> None:
     assert ([each["runs"] for each in found["recipes"]], found["judges"]) == ([["a", "b"], ["c", "d"]], "recipes")
 
 
+def test_compare_one_recipe_alone_says_mean_and_deviation(tfm: Tfm, files: Path) -> None:
+    code, out, err = tfm("compare", "a,b,c", "--reference", "r", cwd=files)
+    assert (code, err) == (0, "")
+    assert out.count(" ± ") == 4  # two headings, two figures
+    assert out.rstrip("\n").split("\n")[-1].startswith("chrF nrefs:1")
+    assert "better" not in out
+    assert RECIPE_CAUTION not in out
+
+
 def test_compare_several_references_and_further_metrics(tfm: Tfm, files: Path) -> None:
     references = ("--reference", "r", "--reference", "d")
     code, out, err = tfm("compare", "a", "b", *references, "--metrics", "bleu,chrf++,ter", cwd=files)
