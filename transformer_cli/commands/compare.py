@@ -13,9 +13,12 @@ from transformer_cli.commands.options import (
     DeviceOption,
     JsonOption,
     LowercaseOption,
+    MetricsOption,
+    ReferenceOption,
     SplitOption,
     a_file,
     check_text,
+    further_metrics,
     option,
 )
 from transformer_cli.commands.tables import score_with_interval, table
@@ -40,7 +43,7 @@ def compare(
         typer.Argument(
             metavar="A B [C …]",
             help="Runs (names or folders), or files of translations. The others are compared with the first. "
-            "A1,A2 B1,B2 compares recipes: several runs of each.",
+            "A1,A2 B1,B2 compares recipes: several runs of each; A1,A2 alone gives the mean and spread of one.",
             show_default=False,
             autocompletion=completion.runs,
         ),
@@ -49,8 +52,9 @@ def compare(
     source: Annotated[
         Path | None, a_file("Your own sentences, with --reference. Files do not need it.", "--input", "-i")
     ] = None,
-    reference: Annotated[Path | None, a_file("Their reference translations.")] = None,
+    reference: ReferenceOption = None,
     lowercase: LowercaseOption = False,
+    metrics: MetricsOption = "bleu,chrf",
     language: Annotated[
         str | None,
         option(
@@ -71,7 +75,7 @@ def compare(
     """Tell which system is better, and whether that may be chance."""
     recipes = [_runs_of(argument) for argument in systems]
     are_single = all(len(runs) == 1 for runs in recipes)
-    if len(recipes) < 2:
+    if len(recipes) < 2 and are_single:
         raise typer.BadParameter("name at least two runs or files, such as: tfm compare A B")
     if source and not reference:
         raise typer.BadParameter("--input needs --reference")
@@ -79,10 +83,11 @@ def compare(
         raise typer.BadParameter("--split and --reference cannot be used together")
     if examples and not are_single:
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
-    check_text(source, reference, *(Path(each) for each in systems if Path(each).is_file()))
+    further = further_metrics(metrics)
+    check_text(source, *(reference or ()), *(Path(each) for each in systems if Path(each).is_file()))
     from transformer_cli.evaluation.compare import Terms, compare, compare_recipes
 
-    terms = Terms(split or (), source, reference, lowercase, language, device)
+    terms = Terms(split or (), source, reference or (), lowercase, language, further, device)
     found: Sequence[Comparison] | Sequence[RecipeComparison]
     if are_single:
         found = compare(systems, terms, examples=EXAMPLES if examples is None else examples)
@@ -103,20 +108,33 @@ def _runs_of(argument: str) -> list[str]:
 
 def comparisons_as_table(comparisons: Sequence["Comparison"]) -> str:
     """Returns each system's scores beside the first one's, a verdict on each pair, and what changed most."""
+    from transformer_cli.evaluation.metrics import FURTHER_METRICS
+
     parts = []
     for comparison in comparisons:
         parts.append(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}")
-        for metric in ("BLEU", "chrF"):
-            rows = [[metric, "score ± 95 %", "difference", "p (bootstrap)", "p (randomisation)"]]
+        for metric in ("BLEU", "chrF", *comparison.further_signatures):
+            rows = [
+                [
+                    FURTHER_METRICS.get(metric, metric),
+                    "score ± 95 %",
+                    "difference",
+                    "p (bootstrap)",
+                    "p (randomisation)",
+                ]
+            ]
             for system in comparison.systems:
-                found = system.bleu if metric == "BLEU" else system.chrf
+                found = {"BLEU": system.bleu, "chrF": system.chrf, **system.further}[metric]
                 rows.append([system.name, score_with_interval(found.score, found.interval), "", "", ""])
                 if difference := found.difference:
                     p_values = (_p(difference.p_bootstrap), _p(difference.p_randomization))
                     rows[-1][2:] = [f"{difference.points:+.2f}", *p_values]
             parts.append(table(rows))
         signatures = [f"BLEU {each}" for each in comparison.bleu_signatures]
-        parts.append("\n".join([*signatures, *(f"chrF {each}" for each in comparison.chrf_signatures)]))
+        signatures += [f"chrF {each}" for each in comparison.chrf_signatures]
+        further = comparison.further_signatures
+        signatures += [f"{FURTHER_METRICS[name]} {each}" for name, found in further.items() for each in found]
+        parts.append("\n".join(signatures))
         for system in comparison.systems:
             parts += [_example(each, comparison.systems[0].name, system.name) for each in system.examples or ()]
         parts.append(_verdicts(system.verdict for system in comparison.systems))
@@ -125,13 +143,15 @@ def comparisons_as_table(comparisons: Sequence["Comparison"]) -> str:
 
 def recipes_as_table(comparisons: Sequence["RecipeComparison"]) -> str:
     """Returns the mean scores of recipes, with the spread of their runs, and a verdict on each pair."""
+    from transformer_cli.evaluation.metrics import FURTHER_METRICS
+
     parts = []
     for comparison in comparisons:
         parts.append(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}")
-        for metric in ("BLEU", "chrF"):
-            rows = [[metric, "runs", "mean ± SD", "difference (95 %)", "p (Welch)"]]
+        for metric in ("BLEU", "chrF", *comparison.further_signatures):
+            rows = [[FURTHER_METRICS.get(metric, metric), "runs", "mean ± SD", "difference (95 %)", "p (Welch)"]]
             for recipe in comparison.recipes:
-                found = recipe.bleu if metric == "BLEU" else recipe.chrf
+                found = {"BLEU": recipe.bleu, "chrF": recipe.chrf, **recipe.further}[metric]
                 scores = " ".join(f"{score:.2f}" for score in found.scores)
                 spread = f"{found.mean:.2f} ± {found.standard_deviation:.2f}"
                 rows.append([",".join(recipe.runs), scores, spread, "", ""])
@@ -139,9 +159,12 @@ def recipes_as_table(comparisons: Sequence["RecipeComparison"]) -> str:
                     half = "" if difference.half_width is None else f" ± {difference.half_width:.2f}"
                     rows[-1][3:] = [f"{difference.points:+.2f}{half}", _p(difference.p)]
             parts.append(table(rows))
-        parts.append(f"BLEU {comparison.bleu_signature}\nchrF {comparison.chrf_signature}")
+        signatures = [f"BLEU {comparison.bleu_signature}", f"chrF {comparison.chrf_signature}"]
+        signatures += [f"{FURTHER_METRICS[name]} {each}" for name, each in comparison.further_signatures.items()]
+        parts.append("\n".join(signatures))
         parts.append(_verdicts(recipe.verdict for recipe in comparison.recipes))
-    return "\n\n".join([*parts, RECIPE_CAUTION])
+    caution = [RECIPE_CAUTION] if len(comparisons[0].recipes) > 1 else []  # one recipe alone is not judged
+    return "\n\n".join([*filter(None, parts), *caution])
 
 
 def _verdicts(verdicts: Iterable[str | None]) -> str:

@@ -17,13 +17,15 @@ from transformer_cli.commands.options import (
     GlossaryOption,
     JsonOption,
     LowercaseOption,
+    MetricsOption,
+    ReferenceOption,
     RunArgument,
     RunsOption,
     SplitOption,
     a_file,
     check_text,
     find_runs,
-    option,
+    further_metrics,
     refuse_unwritable,
     writing,
 )
@@ -34,14 +36,11 @@ if TYPE_CHECKING:
     from transformer_cli.evaluation.evaluate import Result
 
 
-METRICS_BY_NAME = ("bleu", "chrf", "chrf++", "ter")  # the first two are always found
-
-
 def evaluate(
     named: RunArgument = None,
     split: SplitOption = None,
     source: Annotated[Path | None, a_file("Evaluate on your own sentences, with --reference.", "--input", "-i")] = None,
-    reference: Annotated[Path | None, a_file("The reference translations of the --input file.")] = None,
+    reference: ReferenceOption = None,
     run: RunsOption = None,
     overrides: DecodingSetOption = None,
     beam_size: BeamSizeOption = None,
@@ -50,13 +49,11 @@ def evaluate(
     output: Annotated[Path | None, a_file("Keep the translations, one per line.", "--output", "-o")] = None,
     output_tokens: Annotated[Path | None, a_file("Keep the decoder's tokens, one sentence per line.")] = None,
     lowercase: LowercaseOption = False,
-    metrics: Annotated[
-        str, option("Scores to print besides BLEU and chrF: chrf++, ter.", "--metrics", metavar="NAME,…")
-    ] = "bleu,chrf",
+    metrics: MetricsOption = "bleu,chrf",
     as_json: JsonOption = False,
 ) -> None:
     """Print loss, perplexity, BLEU and chrF of a run. Several runs are judged together, as an ensemble."""
-    if (source is None) != (reference is None):
+    if (source is None) != (not reference):
         raise typer.BadParameter("--input and --reference need each other")
     if source and split:
         raise typer.BadParameter("--split and --input cannot be used together")
@@ -64,11 +61,9 @@ def evaluate(
         raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
     if named in completion.splits() and named not in completion.runs():
         raise typer.BadParameter(f"there is no run {named}; did you mean --split {named}?")
-    wanted = dict.fromkeys(metrics.lower().split(","))
-    if unknown := [name for name in wanted if name not in METRICS_BY_NAME]:
-        raise typer.BadParameter(f"--metrics: no metric {unknown[0]!r}; there are {', '.join(METRICS_BY_NAME)}")
-    refuse_unwritable(output, output_tokens, read=[source, reference])
-    check_text(source, reference)
+    further = further_metrics(metrics)
+    refuse_unwritable(output, output_tokens, read=[source, *(reference or ())])
+    check_text(source, *(reference or ()))
     folders = find_runs(named, run)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.decoding.settings import SearchSettings
@@ -84,11 +79,11 @@ def evaluate(
             first,
             others=others,
             splits=split or (),
-            files=(source, reference) if source and reference else None,
+            files=(source, *reference) if source and reference else None,
             device=device,
             settings=SearchSettings(decoding=decoding),
             lowercase=lowercase,
-            metrics=[name for name in wanted if name not in ("bleu", "chrf")],
+            metrics=further,
             glossary=read_glossary(glossary),
         )
     )

@@ -112,6 +112,12 @@ GlossaryOption = Annotated[
     Path | None, a_file("Fixed translations: a word or phrase, a TAB and its translation on each line.", "--glossary")
 ]
 LowercaseOption = Annotated[bool, option("Score without case. Lower-cased runs are scored so anyway.", "--lowercase")]
+ReferenceOption = Annotated[
+    list[Path] | None,
+    a_file("A file of reference translations. Repeatable: a sentence may have several references.", "--reference"),
+]
+MetricsOption = Annotated[str, option("Scores to print: chrf++ and ter, too.", "--metrics", metavar="NAME,…")]
+METRICS = ("bleu", "chrf", "chrf++", "ter")  # of --metrics; the first two are always found
 JsonOption = Annotated[bool, option("Print JSON.", "--json")]
 JsonLinesOption = Annotated[bool, option("Print one JSON object per line.", "--json")]
 
@@ -131,6 +137,14 @@ def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] 
         if any(folder.samefile(other) for other in folders[:number]):
             raise typer.BadParameter(f"{folder} is named twice; name each run once")
     return folders
+
+
+def further_metrics(names: str) -> list[str]:
+    """Returns what --metrics names beside BLEU and chrF. Raises BadParameter for what is no metric."""
+    wanted = dict.fromkeys(names.lower().split(","))
+    if unknown := [name for name in wanted if name not in METRICS]:
+        raise typer.BadParameter(f"--metrics: no metric {unknown[0]!r}; there are {', '.join(METRICS)}")
+    return [name for name in wanted if name not in METRICS[:2]]
 
 
 def load_translator(folders: Sequence[Path], device: str) -> "Translator":

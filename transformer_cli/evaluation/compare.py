@@ -7,16 +7,16 @@ systems are judged on the same text.
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, product
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Literal
 
-from transformer_cli.data.lines import read_lines
+from transformer_cli.data.lines import out_of_step, read_lines
 from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation.evaluate import ParallelText, read_splits, read_text
-from transformer_cli.evaluation.metrics import sentence_chrf, text_metrics, warn_of_form
+from transformer_cli.evaluation.metrics import METRICS, sentence_chrf, text_metrics, warn_of_form
 from transformer_cli.evaluation.statistics import PairedScore, RecipeDifference, paired_tests, verdicts, welch
 from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.run import Run, find_run
@@ -34,12 +34,14 @@ class Terms:
     """splits of the first run's dataset; by default every test set"""
     sources: Path | None = None
     """a file of sentences; runs need it if `references` is set"""
-    references: Path | None = None
-    """their reference translations; with them, `splits` are not read"""
+    references: Sequence[Path] = ()
+    """their reference translations, one file or several; with them, `splits` are not read"""
     lowercase: bool = False
     """score without case; this happens by itself if a run is lower-cased"""
     language: str | None = None
     """the language of the translations, for sacreBLEU's tokeniser; by default the runs', or en"""
+    metrics: Sequence[str] = ()
+    """which of "chrf++" and "ter" to find, too; the verdicts are by BLEU and chrF alone"""
     device: str = "auto"
     data_dir: Path = Path("data")
     runs_dir: Path = Path("runs")
@@ -80,6 +82,8 @@ class SystemResult:
     """None for the first system, as the next one"""
     examples: list[Example] | None
     """the sentences whose chrF differs most from the first system's, the largest difference first"""
+    further: dict[str, PairedScore] = field(default_factory=dict)
+    """chrF++ and TER, by "chrf++" and "ter", as far as they were asked for"""
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,7 @@ class Comparison:
     systems: list[SystemResult]
     judges: Literal["weights"] = "weights"
     """not recipes, of which these are one run each"""
+    further_signatures: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,8 @@ class RecipeResult:
     chrf: RecipeScore
     verdict: str | None
     """None for the first recipe"""
+    further: dict[str, RecipeScore] = field(default_factory=dict)
+    """as in SystemResult"""
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,7 @@ class RecipeComparison:
     chrf_signature: str
     recipes: list[RecipeResult]
     judges: Literal["recipes"] = "recipes"
+    further_signatures: dict[str, str] = field(default_factory=dict)
 
 
 def compare(names: Sequence[str], terms: Terms = Terms(), *, examples: int = 3) -> list[Comparison]:
@@ -139,7 +147,10 @@ def compare(names: Sequence[str], terms: Terms = Terms(), *, examples: int = 3) 
     for written in _translate_all(names, terms):
         text, systems, lowercase = written.text, written.systems, written.lowercase
         note(f"{text.name}: testing whether chance explains the differences")
-        bleu, chrf = paired_tests(systems, text.references, language=written.language, lowercase=lowercase)
+        wanted = (text.references, *text.more)
+        bleu, chrf, *further = paired_tests(
+            systems, *wanted, language=written.language, lowercase=lowercase, further=terms.metrics
+        )
         n_sentences = len(text.references)
         said = verdicts(
             names,
@@ -149,11 +160,17 @@ def compare(names: Sequence[str], terms: Terms = Terms(), *, examples: int = 3) 
             # found, or its mirror image. sacreBLEU counts larger ones only: of three it may print p = 0.0001, not 0.25.
             least_p=2.0 ** (1 - n_sentences),
         )
-        single = [sentence_chrf(lines, text.references, lowercase=lowercase) if examples else [] for lines in systems]
+        single = [sentence_chrf(lines, *wanted, lowercase=lowercase) if examples else [] for lines in systems]
         shown = [_examples(text, systems, single, index)[:examples] for index in range(1, len(names))]
-        columns = (names, bleu.scores, chrf.scores, [None, *said], [None, *shown])
+        others = [
+            dict(zip(terms.metrics, row, strict=True)) for row in zip(*(each.scores for each in further), strict=True)
+        ]
+        columns = (names, bleu.scores, chrf.scores, [None, *said], [None, *shown], others or [{} for _ in names])
         results = [SystemResult(*each) for each in zip(*columns, strict=True)]
-        comparisons.append(Comparison(text.name, n_sentences, bleu.signatures, chrf.signatures, results))
+        signatures = {name: tests.signatures for name, tests in zip(terms.metrics, further, strict=True)}
+        comparisons.append(
+            Comparison(text.name, n_sentences, bleu.signatures, chrf.signatures, results, further_signatures=signatures)
+        )
     return comparisons
 
 
@@ -193,23 +210,33 @@ def compare_recipes(recipes: Sequence[Sequence[str]], terms: Terms = Terms()) ->
     comparisons = []
     for written in _translate_all(names, terms):
         text = written.text
-        metrics = text_metrics(language=written.language, lowercase=written.lowercase, references=text.references)
-        found = []
-        for metric in metrics.values():
+        metrics = text_metrics(
+            language=written.language,
+            lowercase=written.lowercase,
+            references=(text.references, *text.more),
+            further=terms.metrics,
+        )
+        found = {}
+        for metric_name, metric in metrics.items():
             scores = iter([float(metric.corpus_score(lines, None).score) for lines in written.systems])
             of_recipes = [list(islice(scores, len(runs))) for runs in recipes]
             beside = [None, *(welch(own, of_recipes[0]) for own in of_recipes[1:])]
-            found.append(
-                [RecipeScore(own, mean(own), stdev(own), each) for own, each in zip(of_recipes, beside, strict=True)]
-            )
+            found[metric_name] = [
+                RecipeScore(own, mean(own), stdev(own), each) for own, each in zip(of_recipes, beside, strict=True)
+            ]
         said = verdicts(
             [",".join(runs) for runs in recipes],
-            *([each.difference for each in scores if each.difference] for scores in found),
+            *([each.difference for each in found[metric] if each.difference] for metric in METRICS),
             judges=[f"{len(recipes[0])} and {len(runs)} runs" for runs in recipes[1:]],
         )
-        results = [RecipeResult(*each) for each in zip(map(list, recipes), *found, [None, *said], strict=True)]
-        bleu, chrf = (str(metric.get_signature()) for metric in metrics.values())
-        comparisons.append(RecipeComparison(text.name, len(text.references), bleu, chrf, results))
+        others = [{name: found[name][row] for name in terms.metrics} for row in range(len(recipes))]
+        columns = (map(list, recipes), found["BLEU"], found["chrF"], [None, *said], others)
+        results = [RecipeResult(*each) for each in zip(*columns, strict=True)]
+        signatures = {name: str(metric.get_signature()) for name, metric in metrics.items()}
+        bleu, chrf = (signatures.pop(name) for name in METRICS)
+        comparisons.append(
+            RecipeComparison(text.name, len(text.references), bleu, chrf, results, further_signatures=signatures)
+        )
     return comparisons
 
 
@@ -263,16 +290,20 @@ def _texts(runs: Sequence[Run | Exported], terms: Terms) -> list[ParallelText]:
     A warning names a run whose own dataset has other text under the same name: it may have learned from what judges it.
     """
     if terms.references and terms.sources:
-        return [read_text(terms.sources, terms.references)]
+        return [read_text(terms.sources, *terms.references)]
     if terms.sources:
         raise DataError(f"{terms.sources}: sentences to translate need their references; name their file, too")
     if terms.references:
         if runs:
             raise DataError(f"{runs[0].folder}: a run needs sentences to translate; name their file with --input")
-        references = list(read_lines(terms.references))
+        first = terms.references[0]
+        references, *more = (list(read_lines(path)) for path in terms.references)
         if not references:
-            raise DataError(f"{terms.references}: empty; name a file with one reference translation per line")
-        return [ParallelText(terms.references.name, [], references)]
+            raise DataError(f"{first}: empty; name a file with one reference translation per line")
+        for path, lines in zip(terms.references[1:], more, strict=True):
+            if len(lines) != len(references):
+                raise out_of_step(first, target=path)
+        return [ParallelText(first.name, [], references, more)]
     if not runs:
         raise DataError("files of translations need a reference: name it with --reference")
     texts = read_splits(runs[0].config.data, terms.splits, terms.data_dir)
@@ -290,7 +321,7 @@ def _write(system: Run | Exported | Path, texts: Sequence[ParallelText], terms: 
     if isinstance(system, Path):
         lines, references = list(read_lines(system)), texts[0].references
         if len(lines) != len(references):
-            where, found = terms.references or texts[0].name, counted(len(lines), "line")
+            where, found = terms.references[0] if terms.references else texts[0].name, counted(len(lines), "line")
             raise DataError(f"{system} has {found}, {where} has {len(references)}; line n must translate line n")
         return [lines]
     translator, written = Translator(system, terms.device), []

@@ -110,6 +110,8 @@ class ParallelText:
     name: str
     sources: Sequence[str]
     references: Sequence[str]
+    more: Sequence[Sequence[str]] = ()
+    """further references, each with a line for each sentence"""
 
 
 def evaluate(
@@ -117,7 +119,7 @@ def evaluate(
     *,
     others: Sequence[str | Path | Run | Exported] = (),
     splits: Sequence[str] = (),
-    files: tuple[Path, Path] | None = None,
+    files: Sequence[Path] | None = None,
     device: str = "auto",
     settings: SearchSettings | None = None,
     lowercase: bool = False,
@@ -126,12 +128,13 @@ def evaluate(
     data_dir: Path = Path("data"),
     runs_dir: Path = Path("runs"),
 ) -> Iterator[Judged]:
-    """Judge a run's best checkpoint on splits of its dataset (by default every test set), or on two files.
+    """Judge a run's best checkpoint on splits of its dataset (by default every test set), or on files.
 
     run: a name under runs_dir, a folder (an exported run's too), an opened run, or None for the newest one. others:
-    further runs, which make an ensemble with it. files: sentences and their reference translations. settings: how to
-    search (None: as the run's config says). lowercase: score without case; a lower-cased run is scored so anyway.
-    metrics: which of "chrf++" and "ter" to find, too. glossary: see `translator.Options`.
+    further runs, which make an ensemble with it. files: sentences, and one or several files of their references;
+    losses are those of the first. settings: how to search (None: as the run's config says). lowercase: score without
+    case; a lower-cased run is scored so anyway. metrics: which of "chrf++" and "ter" to find, too. glossary: see
+    `translator.Options`.
     Yields a result after each split, and appends it to the run's evaluations.jsonl if that can be written. Raises
     CheckpointError, ConfigError or DataError when the first result is requested.
     """
@@ -152,7 +155,8 @@ def evaluate(
             precision=translator.engine.precision(settings.decoding),
             files=files,
             others=[each.folder for each in ensemble],
-            sums={"source": text_sum(text.sources), "target": text_sum(text.references)},
+            sums={"source": text_sum(text.sources), "target": text_sum(text.references)}
+            | {f"target {number}": text_sum(lines) for number, lines in enumerate(text.more, start=2)},
         )
         yield judged
 
@@ -181,15 +185,17 @@ def judge(
     translations = searching.translate_encoded(text.sources, sources)
     losses = _losses(translator, text.name, split)
     scored = np.flatnonzero(is_judged(split)).tolist()  # a blank pair would only widen the intervals
-    texts, wanted = [translations[row].text for row in scored], [text.references[row] for row in scored]
+    texts = [translations[row].text for row in scored]
+    wanted, *more = ([lines[row] for row in scored] for lines in (text.references, *text.more))
     if data.tokens == "words":
-        tokens = [translations[row].tokens for row in scored], [references[row].tokens for row in scored]
+        tokens = [[translations[row].tokens for row in scored], [references[row].tokens for row in scored]]
+        tokens += [[codecs.target.encode(line).tokens for line in lines] for lines in more]
     else:
         tokenizer = nearest_tokenizer(data.target, lowercase=data.lowercased)
-        tokens = [tokenizer.tokens(line) for line in texts], [tokenizer.tokens(line) for line in wanted]
+        tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, wanted, *more)]
     warn_of_form(texts, wanted, text.name)
-    bleu, chrf = score_text(texts, wanted, language=data.target, lowercase=data.lowercased)
-    further = further_scores(metrics, texts, wanted, lowercase=data.lowercased)
+    bleu, chrf = score_text(texts, wanted, *more, language=data.target, lowercase=data.lowercased)
+    further = further_scores(metrics, texts, wanted, *more, lowercase=data.lowercased)
     result = Result(
         split=text.name,
         sentences=len(scored),
@@ -204,7 +210,9 @@ def judge(
         chrf=chrf.score,
         chrf_interval=chrf.interval,
         chrf_signature=chrf.signature,
-        bleu_by_source_length=bleu_by_source_length([text.sources[row] for row in scored], texts, wanted, data),
+        bleu_by_source_length=bleu_by_source_length(
+            [text.sources[row] for row in scored], texts, (wanted, *more), data
+        ),
         seconds=round(time.monotonic() - started, 3),
         further=further,
         terms=sum(len(each.terms) for each in translations),
@@ -235,14 +243,15 @@ def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[
     return [ParallelText(name, dataset.text(name, "source"), dataset.text(name, "target")) for name in names]
 
 
-def read_text(source: Path, reference: Path) -> ParallelText:
-    """Read two files line by line; empty lines are kept, and an empty line's translation is empty. Raises DataError."""
-    sources, references = list(read_lines(source)), list(read_lines(reference))
+def read_text(source: Path, *references: Path) -> ParallelText:
+    """Read sentences and one or more files of references line by line; empty lines are kept. Raises DataError."""
+    sources, *wanted = (list(read_lines(path)) for path in (source, *references))
     if not sources:
         raise DataError(f"{source}: empty; name a file with one sentence per line")
-    if len(sources) != len(references):
-        raise out_of_step(source, target=reference)
-    return ParallelText(source.name, sources, references)
+    for path, lines in zip(references, wanted, strict=True):
+        if len(sources) != len(lines):
+            raise out_of_step(source, target=path)
+    return ParallelText(source.name, sources, wanted[0], wanted[1:])
 
 
 def is_judged(split: EncodedSplit) -> NDArray[np.bool_]:
@@ -270,7 +279,7 @@ def losses_by(translator: Translator, split: EncodedSplit, rows: Rows) -> Senten
 
 
 def bleu_by_source_length(
-    sources: Sequence[str], texts: Sequence[str], references: Sequence[str], data: DataConfig
+    sources: Sequence[str], texts: Sequence[str], references: Sequence[Sequence[str]], data: DataConfig
 ) -> list[LengthScore]:
     """Returns BLEU for each group of lengths that has sentences, the shortest first: 0–10 words, 11–15, … 51 and more.
 
@@ -282,7 +291,7 @@ def bleu_by_source_length(
         rows = np.flatnonzero(groups == group).tolist()
         bleu = bleu_of_text(
             [texts[row] for row in rows],
-            [references[row] for row in rows],
+            *([lines[row] for row in rows] for lines in references),
             lowercase=data.lowercased,
             language=data.target,
         )

@@ -46,15 +46,16 @@ class TextScore:
     signature: str
 
 
-def score_text(texts: Sequence[str], references: Sequence[str], *, language: str, lowercase: bool) -> list[TextScore]:
+def score_text(texts: Sequence[str], *references: Sequence[str], language: str, lowercase: bool) -> list[TextScore]:
     """Returns what each of METRICS finds of plain text against raw references, line by line.
 
-    language: the language of the text, for sacreBLEU's tokeniser. lowercase: whether scores ignore case.
+    references: one or several, each with a line for each text. language: that of the text, for sacreBLEU's tokeniser.
+    lowercase: whether scores ignore case.
     """
     note("scoring")
     n_bootstrap = RESAMPLES
-    if len(references) > MOST_FOR_INTERVALS:
-        log.warning("%d sentences: no bootstrap interval for more than %d", len(references), MOST_FOR_INTERVALS)
+    if len(texts) > MOST_FOR_INTERVALS:
+        log.warning("%d sentences: no bootstrap interval for more than %d", len(texts), MOST_FOR_INTERVALS)
         n_bootstrap = 1
     metrics = text_metrics(language=language, lowercase=lowercase)
     # sacreBLEU 2.6 takes the mean of chrF's resamples, but those that score 0 are float and the others are float32,
@@ -63,7 +64,7 @@ def score_text(texts: Sequence[str], references: Sequence[str], *, language: str
     metrics["chrF"]._compute_f_score = lambda statistics: float(f_score(statistics))
     found = []
     for metric in metrics.values():
-        score = metric.corpus_score(texts, [references], n_bootstrap=n_bootstrap)
+        score = metric.corpus_score(texts, references, n_bootstrap=n_bootstrap)
         interval = Interval(float(score._mean), float(score._ci)) if n_bootstrap > 1 else None
         found.append(TextScore(float(score.score), interval, str(metric.get_signature())))
     return found
@@ -79,18 +80,12 @@ class FurtherScore:
 
 
 def further_scores(
-    names: Sequence[str], texts: Sequence[str], references: Sequence[str], *, lowercase: bool
+    names: Sequence[str], texts: Sequence[str], *references: Sequence[str], lowercase: bool
 ) -> dict[str, FurtherScore]:
-    """Returns what each of some FURTHER_METRICS finds. TER ignores case by itself, as sacreBLEU's command line does."""
-    from sacrebleu.metrics.chrf import CHRF
-    from sacrebleu.metrics.ter import TER
-
-    found = {}
-    for name in names:
-        metric = TER() if name == "ter" else CHRF(word_order=2, lowercase=lowercase)
-        score = float(metric.corpus_score(texts, [references]).score)
-        found[name] = FurtherScore(score, str(metric.get_signature()))
-    return found
+    """Returns what each of some FURTHER_METRICS finds. references: as in `score_text`."""
+    metrics = text_metrics(language="en", lowercase=lowercase, further=names)
+    scores = {name: float(metrics[name].corpus_score(texts, references).score) for name in names}
+    return {name: FurtherScore(score, str(metrics[name].get_signature())) for name, score in scores.items()}
 
 
 def warn_of_form(texts: Sequence[str], references: Sequence[str], name: str) -> None:
@@ -116,37 +111,48 @@ def warn_of_form(texts: Sequence[str], references: Sequence[str], name: str) -> 
         log.warning(what, name, n_cut)
 
 
-def bleu_of_text(texts: Sequence[str], references: Sequence[str], *, lowercase: bool, language: str = "en") -> float:
+def bleu_of_text(texts: Sequence[str], *references: Sequence[str], lowercase: bool, language: str = "en") -> float:
     """Returns only the BLEU of plain text."""
-    return float(text_metrics(language=language, lowercase=lowercase)["BLEU"].corpus_score(texts, [references]).score)
+    return float(text_metrics(language=language, lowercase=lowercase)["BLEU"].corpus_score(texts, references).score)
 
 
 def bleu_of_tokens(
-    lines: Sequence[Sequence[str]], references: Sequence[Sequence[str]], *, lowercase: bool = False
+    lines: Sequence[Sequence[str]], *references: Sequence[Sequence[str]], lowercase: bool = False
 ) -> float:
     """Returns BLEU of tokens against tokenised references, as tutorials report it."""
     from sacrebleu.metrics.bleu import BLEU
 
-    texts, wanted = (list(map(" ".join, each)) for each in (lines, references))
-    return float(BLEU(lowercase=lowercase, tokenize="none", force=True).corpus_score(texts, [wanted]).score)
+    texts, *wanted = (list(map(" ".join, each)) for each in (lines, *references))
+    return float(BLEU(lowercase=lowercase, tokenize="none", force=True).corpus_score(texts, wanted).score)
 
 
-def text_metrics(*, language: str, lowercase: bool, references: Sequence[str] | None = None) -> dict[str, Any]:
-    """Returns sacreBLEU's metrics of plain text under their names, METRICS.
+def text_metrics(
+    *, language: str, lowercase: bool, references: Sequence[Sequence[str]] | None = None, further: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Returns sacreBLEU's metrics of plain text by name: METRICS, and those of FURTHER_METRICS that are asked for.
 
-    references: those that every system will be scored against, if they are known already; read only once.
+    references: those that every system will be scored against, if they are known already; read only once. TER ignores
+    case by itself, as sacreBLEU's command line does.
     """
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.metrics.ter import TER
 
-    known = [references] if references is not None else None
     tokenizer = CHARACTER_LANGUAGES.get(main_code(language), "13a")
-    bleu = BLEU(lowercase=lowercase, tokenize=tokenizer, references=known, force=True)  # `warn_of_form` warns instead
-    return dict(zip(METRICS, (bleu, CHRF(lowercase=lowercase, references=known)), strict=True))
+    bleu = BLEU(
+        lowercase=lowercase, tokenize=tokenizer, references=references, force=True
+    )  # `warn_of_form` warns instead
+    metrics = dict(zip(METRICS, (bleu, CHRF(lowercase=lowercase, references=references)), strict=True))
+    for name in further:
+        is_ter = name == "ter"
+        metrics[name] = (
+            TER(references=references) if is_ter else CHRF(word_order=2, lowercase=lowercase, references=references)
+        )
+    return metrics
 
 
-def sentence_chrf(texts: Sequence[str], references: Sequence[str], *, lowercase: bool) -> list[float]:
+def sentence_chrf(texts: Sequence[str], *references: Sequence[str], lowercase: bool) -> list[float]:
     """Returns the chrF of each sentence by itself; unlike BLEU, it is not 0 for lack of four equal words in a row."""
     metric = text_metrics(language="en", lowercase=lowercase)["chrF"]
-    pairs = zip(texts, references, strict=True)
-    return [float(metric.sentence_score(text, [reference]).score) for text, reference in pairs]
+    rows = zip(texts, *references, strict=True)
+    return [float(metric.sentence_score(text, own).score) for text, *own in rows]

@@ -62,24 +62,30 @@ class PairedTests:
 
 
 def paired_tests(
-    systems: Sequence[Sequence[str]], references: Sequence[str], *, language: str, lowercase: bool
+    systems: Sequence[Sequence[str]],
+    *references: Sequence[str],
+    language: str,
+    lowercase: bool,
+    further: Sequence[str] = (),
 ) -> list[PairedTests]:
     """Compare the first system's text with each other's, by both tests. Returns what they find by each of METRICS.
 
-    systems: for each system its lines, as many as there are references. language, lowercase: as in `score_text`.
+    systems: for each system its lines. references, language, lowercase: as in `score_text`. further: names of
+    FURTHER_METRICS, whose results follow.
     """
     from sacrebleu.significance import PairedTest
 
-    if len(references) > MOST_FOR_INTERVALS:
-        log.warning("%d sentences: the tests take about %.1f GB of memory", len(references), len(references) * 1e-4)
+    if len(references[0]) > MOST_FOR_INTERVALS:
+        n_sentences = len(references[0])
+        log.warning("%d sentences: the tests take about %.1f GB of memory", n_sentences, n_sentences * 1e-4)
     named = [(str(index), lines) for index, lines in enumerate(systems)]
-    metrics = text_metrics(language=language, lowercase=lowercase, references=references)
+    metrics = text_metrics(language=language, lowercase=lowercase, references=references, further=further)
     signatures: dict[str, Any] = {}
     results: dict[str, Any] = {}
     for kind, samples in (("bs", RESAMPLES), ("ar", SHUFFLES)):
         signatures[kind], results[kind] = PairedTest(named, metrics, None, test_type=kind, n_samples=samples)()
     found = []
-    for name in signatures["bs"]:  # sacreBLEU's own names: BLEU and chrF2
+    for name in signatures["bs"]:  # sacreBLEU's own names: BLEU, chrF2, chrF2++, TER
         baseline, scores = results["bs"][name][0], []
         for resampled, shuffled in zip(results["bs"][name], results["ar"][name], strict=True):
             difference = None

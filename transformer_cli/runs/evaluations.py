@@ -39,7 +39,7 @@ def append_result(
     checkpoint: str,
     decoding: DecodingConfig,
     precision: str,
-    files: tuple[Path, Path] | None = None,
+    files: Sequence[Path] | None = None,
     others: Sequence[Path] = (),
     sums: Mapping[str, str] | None = None,
 ) -> None:

@@ -69,6 +69,32 @@ def test_commas_join_the_runs_of_a_recipe(tfm: Tfm, files: Path) -> None:
     assert ([each["runs"] for each in found["recipes"]], found["judges"]) == ([["a", "b"], ["c", "d"]], "recipes")
 
 
+def test_compare_one_recipe_alone_says_mean_and_deviation(tfm: Tfm, files: Path) -> None:
+    code, out, err = tfm("compare", "a,b,c", "--reference", "r", cwd=files)
+    assert (code, err) == (0, "")
+    assert out.count(" ± ") == 4  # two headings, two figures
+    assert out.rstrip("\n").split("\n")[-1].startswith("chrF nrefs:1")
+    assert "better" not in out
+    assert RECIPE_CAUTION not in out
+
+
+def test_compare_several_references_and_further_metrics(tfm: Tfm, files: Path) -> None:
+    references = ("--reference", "r", "--reference", "d")
+    code, out, err = tfm("compare", "a", "b", *references, "--metrics", "bleu,chrf++,ter", cwd=files)
+    assert (code, err) == (0, "")
+    for head in ("BLEU ", "chrF ", "chrF++ ", "TER "):
+        assert f"\n{head}" in out
+    assert "\nTER nrefs:2|ar:200|" in out
+    code, out, _ = tfm("compare", "a,b", "c,r", *references, "--metrics", "ter", "--json", cwd=files)
+    (found,) = json.loads(out)["comparisons"]
+    assert found["recipes"][1]["further"]["ter"]["scores"][1] == 0.0  # the first reference itself
+    assert found["further_signatures"]["ter"].startswith("nrefs:2|")
+    (files / "short").write_text("one line\n")
+    code, _, err = tfm("compare", "a", "b", "--reference", "r", "--reference", "short", cwd=files)
+    assert (code, err.count("\n")) == (1, 1)
+    assert "short" in err
+
+
 def test_a_name_with_a_comma_in_it_is_one_name(tfm: Tfm, files: Path) -> None:
     shutil.copy(files / "b", files / "b,c")
     code, out, _ = tfm("compare", "a", "b,c", "--reference", "r", cwd=files)

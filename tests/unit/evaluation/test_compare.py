@@ -88,7 +88,7 @@ def test_compare_examples_are_the_sentences_that_changed_most(
     reference = file_of(tmp_path / "reference", references)
     wrong = [*references]
     wrong[3], wrong[8] = "nothing at all", references[8].replace("The", "A")
-    terms = Terms(sources=Path(sources), references=Path(reference))
+    terms = Terms(sources=Path(sources), references=[Path(reference)])
     names = [file_of(tmp_path / "wrong", wrong), reference]
     (comparison,) = compare(names, terms)
     first, second = examples_of(comparison)
@@ -104,13 +104,13 @@ def test_compare_examples_are_the_sentences_that_changed_most(
 def test_compare_files_need_no_sources_and_keep_case(tmp_path: Path, references: list[str]) -> None:
     reference = Path(file_of(tmp_path / "reference", references))
     names = [str(reference), file_of(tmp_path / "lower", [line.lower() for line in references])]
-    (comparison,) = compare(names, Terms(references=reference))
+    (comparison,) = compare(names, Terms(references=[reference]))
     assert "case:mixed" in comparison.bleu_signatures[0]
     assert "case:mixed" in comparison.chrf_signatures[0]
     assert "tok:13a" in comparison.bleu_signatures[0]
     assert examples_of(comparison)[0].source is None
     assert words_of(comparison).startswith(f"{names[0]} is better")
-    (comparison,) = compare(names, Terms(references=reference, lowercase=True, language="zh"))
+    (comparison,) = compare(names, Terms(references=[reference], lowercase=True, language="zh"))
     assert "tok:zh" in comparison.bleu_signatures[0]
     assert (
         words_of(comparison) == f"{names[1]} and {names[0]} have equal scores: 30 sentences show no difference at all"
@@ -155,7 +155,7 @@ def test_compare_sentences_too_long_are_cut_and_counted(
     terms: Terms, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = (Path(file_of(tmp_path / "a", ["Hund " * 15, "Hund"])), Path(file_of(tmp_path / "b", ["dog", "dog"])))
-    compare(["tiny", "tiny"], Terms((), *files, device="cpu", runs_dir=terms.runs_dir))
+    compare(["tiny", "tiny"], Terms((), files[0], files[1:], device="cpu", runs_dir=terms.runs_dir))
     assert caplog.messages == [f"{terms.runs_dir / 'tiny'}: a: 1 sentence too long: cut"] * 2
 
 
@@ -164,7 +164,7 @@ def test_compare_takes_a_pipe_of_translations(tmp_path: Path, references: list[s
     os.write(writing, "".join(f"{line}\n" for line in references).encode())
     os.close(writing)
     reference = file_of(tmp_path / "reference", references)
-    (comparison,) = compare([reference, f"/dev/fd/{reading}"], Terms(references=Path(reference)))
+    (comparison,) = compare([reference, f"/dev/fd/{reading}"], Terms(references=[Path(reference)]))
     os.close(reading)
     assert comparison.systems[1].bleu.score == pytest.approx(100)
 
@@ -176,7 +176,7 @@ def test_compare_recipes_by_the_spread_of_their_runs(tmp_path: Path, references:
         names.append(file_of(tmp_path / str(number), lines))
         scores.append(bleu_of_text(lines, references, lowercase=False))
     reference = Path(file_of(tmp_path / "reference", references))
-    (found,) = compare_recipes([names[:2], names[2:]], Terms(references=reference))
+    (found,) = compare_recipes([names[:2], names[2:]], Terms(references=[reference]))
     one, other = found.recipes
     assert (found.sentences, one.runs, other.runs) == (30, names[:2], names[2:])
     assert (one.bleu.scores, other.bleu.scores) == (scores[:2], scores[2:])
@@ -191,7 +191,7 @@ def test_compare_recipes_by_the_spread_of_their_runs(tmp_path: Path, references:
 def test_compare_three_sentences_cannot_tell(tmp_path: Path) -> None:
     reference = file_of(tmp_path / "r", ["the dog runs at home", "the cat runs at home", "the man runs at home"])
     worse = file_of(tmp_path / "worse", ["the dog runs", "x", "y"])
-    (comparison,) = compare([reference, worse], Terms(references=Path(reference)))
+    (comparison,) = compare([reference, worse], Terms(references=[Path(reference)]))
     said = words_of(comparison)
     assert said.startswith(f"3 sentences cannot tell {worse} and {reference} apart: ")
     assert said.count("(p = 0.250)") == 2
@@ -209,11 +209,11 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
         ([short, str(tmp_path)], Terms(), r"no run here \(run.json is missing\); `tfm train` makes one$"),
         ([short, short], Terms(), r"^files of translations need a reference: name it with --reference"),
         (["tiny", short], replace(terms, sources=Path(short)), "sentences to translate need their references; name"),
-        ([reference, short], Terms(references=Path(reference)), lengths),
+        ([reference, short], Terms(references=[Path(reference)]), lengths),
         (["tiny", short], terms, lengths),
         (["tiny", short], replace(terms, splits=("valid", "test")), "one text, but there are valid, test; choose one "),
-        (["tiny", short], replace(terms, references=Path(short)), "a run needs sentences to translate; name their "),
-        ([empty, empty], Terms(references=Path(empty)), f"^{empty}: empty; name a file with one reference"),
+        (["tiny", short], replace(terms, references=[Path(short)]), "a run needs sentences to translate; name their "),
+        ([empty, empty], Terms(references=[Path(empty)]), f"^{empty}: empty; name a file with one reference"),
         (["tiny", reversed_run], terms, "^runs of different languages cannot be compared: tiny de→en, .*d en→de"),
     ):
         with pytest.raises((CheckpointError, DataError), match=message):

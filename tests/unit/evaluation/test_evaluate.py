@@ -131,7 +131,7 @@ def words(n: int) -> str:
 
 def test_bleu_by_source_length_has_each_length_in_one_group() -> None:
     sources = [words(n) for n in (51, 10, 0, 11, 15, 31, 50, 400)]
-    found = bleu_by_source_length(sources, [REFERENCE] * 8, [REFERENCE] * 8, DataConfig())
+    found = bleu_by_source_length(sources, [REFERENCE] * 8, [[REFERENCE] * 8], DataConfig())
     groups = [(each.shortest, each.longest, each.sentences) for each in found]
     assert groups == [(0, 10, 2), (11, 15, 2), (31, 50, 2), (51, None, 2)]
     assert [each.bleu for each in found] == pytest.approx([100.0] * 4)
@@ -141,7 +141,7 @@ def test_bleu_by_source_length_has_each_length_in_one_group() -> None:
 def test_bleu_by_source_length_is_sacrebleus_of_its_sentences(lowercase: bool, language: str, tokenizer: str) -> None:
     texts = ["the old Bado sleeps at the beach.", "the young Bado sleeps at home.", "no"]
     data = DataConfig(corpus="files", files={"train": PAIR, "valid": PAIR}, target=language, lowercase=lowercase)
-    found = bleu_by_source_length([words(3), words(4), words(12)], texts, [REFERENCE] * 3, data)
+    found = bleu_by_source_length([words(3), words(4), words(12)], texts, [[REFERENCE] * 3], data)
     expected = sacrebleu.corpus_bleu(texts[:2], [[REFERENCE] * 2], lowercase=lowercase, tokenize=tokenizer).score
     assert found[0] == LengthScore(0, 10, 2, expected)
 

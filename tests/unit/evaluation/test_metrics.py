@@ -109,3 +109,23 @@ def test_chrf_with_words_and_ter_are_those_of_sacrebleus_command_line(tmp_path: 
     ).stdout
     for each, line in zip(found.values(), json.loads(told), strict=True):
         assert (f"{each.score:.6f}", each.signature) == (f"{line['score']:.6f}", line["signature"])
+
+
+def test_two_references_score_as_by_sacrebleus_command_line(tmp_path: Path) -> None:
+    texts = ["The dog runs home.", "Two men sit there.", "A cat."]
+    one = ["A dog is running home.", "There sit two men.", "The cat."]
+    other = ["The dog runs to its home.", "two men are sitting there.", "A small cat."]
+    for name, lines in (("texts", texts), ("one", one), ("other", other)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    found = [*score_text(texts, one, other, language="en", lowercase=False)]
+    further = further_scores(["chrf++", "ter"], texts, one, other, lowercase=False)
+    words = [sys.executable, "-m", "sacrebleu", "one", "other", "-i", "texts", "-w", "6", "-m"]
+    for ours, asked in (
+        ([found[0].score, found[1].score, further["ter"].score], ["bleu", "chrf", "ter"]),
+        ([further["chrf++"].score], ["chrf", "--chrf-word-order", "2"]),
+    ):
+        told = subprocess.run([*words, *asked], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+        theirs = json.loads(told)
+        scores = [each["score"] for each in (theirs if isinstance(theirs, list) else [theirs])]
+        assert [f"{each:.6f}" for each in ours] == [f"{each:.6f}" for each in scores]
+    assert "nrefs:2" in found[0].signature
