@@ -12,6 +12,7 @@ from transformer_cli.system.locks import exclusive
 RESULT_KEYS = {
     *("split", "sentences", "tokens", "loss", "loss_batch_mean", "ppl", "bleu", "bleu_signature"),
     *("bleu_tokens", "chrf", "chrf_signature", "seconds", "bleu_interval", "chrf_interval", "bleu_by_source_length"),
+    *("further", "terms", "terms_kept"),
 }
 INSPECTION_KEYS = {
     *("source", "translation", "source_tokens", "source_ids", "target_tokens", "target_ids"),

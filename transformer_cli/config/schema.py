@@ -340,7 +340,9 @@ class ModelConfig(Section):
                 f"num_heads: {self.num_heads} does not divide d_model {self.d_model}; choose a divisor, or set head_dim"
             )
         if self.max_length is None and self.has_position_table:
-            raise ValueError("max_length: null needs positions: sinusoidal; a learned table has a last position")
+            raise ValueError(
+                "max_length: null does not go with positions: learned; a learned table has a last position"
+            )
         if self.positions != "learned" and self.d_model % 2:
             raise ValueError(
                 f"d_model: {self.positions} positions come in pairs of sine and cosine; {self.d_model} is odd"

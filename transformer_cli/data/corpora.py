@@ -1,7 +1,7 @@
 """Where parallel text comes from: Multi30k, files of the user's own, or the captions that come with the package.
 
 A new kind of corpus is a function here, from the settings to a Corpus, and a case in `open_corpus`. A format of
-the user's files is one in formats.py.
+the user's files is a function in formats.py.
 """
 
 import bz2

@@ -1,6 +1,6 @@
 """What looks wrong in a dataset's text and is not surely wrong: one warning for each kind of thing, never an error.
 
-Looks at the first lines of each split. Knows no formats of files and no languages.
+Looks at the first lines of each split. Knows how lines of other formats look, and no languages.
 """
 
 import logging

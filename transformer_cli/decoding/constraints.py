@@ -1,5 +1,6 @@
-"""What a search may not write: sequences that would occur twice, and at the beginning anything but the prefix.
+"""What may not follow the tokens so far: sequences that would occur twice, and anything but the prefix.
 
+Ids that are never written are `Rules.never`.
 Knows ids. Knows no words, no model and no way to search.
 """
 

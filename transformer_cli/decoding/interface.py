@@ -53,7 +53,7 @@ class StepDecoder(Protocol):
 
 @dataclass(frozen=True)
 class Rules:
-    """What may be written, in every kind of search."""
+    """What may be written, in every search of ours; ctranslate2.py tells CTranslate2 the same."""
 
     max_tokens: "Tensor"
     """int64 (sentences,): how many tokens each sentence's translation may have, at least 1, <eos> not counted"""

@@ -36,7 +36,8 @@ def attention(
     """softmax(QKᵀ/√d_k)·V (eq. 1): the mean of the values, weighted by how well their keys match the query.
 
     query (batch, heads, target, depth); key, value (batch, heads, source, depth); may_attend bool, broadcast to
-    (batch, heads, target, source), at least one True in each row; None: everything. dropout acts on the weights.
+    (batch, heads, target, source), at least one True in each row (softmax of none is NaN); None: everything. dropout
+    acts on the weights.
     record: a list; the call appends its scores and weights. Returns (batch, heads, target, depth).
     """
     if record is None and query.device.type != "cpu":  # torch's kernel keeps no weights; slower on CPUs if n is small

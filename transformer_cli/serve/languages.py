@@ -1,6 +1,6 @@
 """Which languages a server's runs translate from and into, what they are called, and which one a text is in.
 
-The one owner of py3langid. Knows no HTTP.
+Owns py3langid, with data/cleaning.py. Knows no HTTP.
 """
 
 import math
