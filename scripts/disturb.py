@@ -1,8 +1,8 @@
 """Stands between Python and the disk: counts what a process changes there, and fails it or stops the process at one.
 
 An operation is anything that changes the disk: opening a file to write, a write, a sync, a rename, making or deleting a
-file or a folder, below a folder that is named. Half of a write that is disturbed has happened. Knows nothing of tfm,
-except that safetensors writes its files itself.
+file or a folder, below a folder that is named. Half of a write that is disturbed has happened. Knows of tfm only
+that safetensors writes its files itself, and what of a training's history is time.
 """
 
 import builtins
@@ -182,3 +182,8 @@ def _serialize_file(disturbance: Disturbance) -> Callable[..., Any]:
         return serialize_file(tensors, path, *others, **options)
 
     return serialized
+
+
+def is_of_time(key: str) -> bool:
+    """Whether a key of history.jsonl says when, or how long: all that differs between equal trainings."""
+    return key == "date" or key.endswith(("_seconds", "_per_second"))

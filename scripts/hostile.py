@@ -36,6 +36,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from disturb import is_of_time
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data import words
@@ -158,7 +159,7 @@ def go_on(project: Path) -> object:
             shutil.copytree(project / part, Path(place, part))
         config = load_config(project / "text/run.yaml", ["training.epochs=4"])
         run = train(config, data_dir=Path(place, "data"), runs_dir=Path(place, "runs"))
-        history = [{key: entry[key] for key in entry if not key.endswith("_seconds")} for entry in run.history()]
+        history = [{key: entry[key] for key in entry if not is_of_time(key)} for entry in run.history()]
         saved = {
             pointer: [
                 (path.name, zlib.crc32(path.read_bytes())) for path in sorted(run.checkpoint(pointer).glob("*.saf*"))

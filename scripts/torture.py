@@ -32,7 +32,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import transformer_cli.data.make_dataset
 import transformer_cli.inspection.plots
 import transformer_cli.training.trainer  # noqa: F401  # all of it before the first fork
-from disturb import Disturbance, small_disk, stop_at
+from disturb import Disturbance, is_of_time, small_disk, stop_at
 from forks import PATIENCE_S, end_of, is_left, kill, last_line, run, start
 from measure.figures import table
 from transformer_cli.data.corpora import read_captions
@@ -228,7 +228,7 @@ def lasting(path: Path) -> bytes:
     content = b"" if path.suffix == ".png" else path.read_bytes()
     if path.name == "history.jsonl":
         entries = [json.loads(line) for line in content.splitlines()]
-        content = json.dumps([_without(each, _is_of_time) for each in entries]).encode()
+        content = json.dumps([_without(each, is_of_time) for each in entries]).encode()
     elif path.name == "run.json":
         content = json.dumps(_without(json.loads(content), lambda key: key in ("id", "provenance"))).encode()
     elif path.name == "SHA256SUMS":  # of these two, the content is compared
@@ -238,10 +238,6 @@ def lasting(path: Path) -> bytes:
         value = _without(json.loads(content), lambda key: key == "history")
         content = json.dumps({**value, "running": _without(value["running"], lambda key: key == "seconds")}).encode()
     return content
-
-
-def _is_of_time(key: str) -> bool:
-    return key == "date" or key.endswith(("_seconds", "_per_second"))
 
 
 def _without(mapping: Mapping[str, Any], is_left_out: Callable[[str], bool]) -> dict[str, Any]:

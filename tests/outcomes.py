@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from disturb import Disturbance, disturbed
+from disturb import Disturbance, disturbed, is_of_time
 from transformer_cli.runs.run import POINTERS, Run
 
 
@@ -27,11 +27,6 @@ def power_cut(folder: Path, before: str, time: int = 1) -> Iterator[None]:
 
     with pytest.raises(PowerCut), disturbed(Disturbance(folder, strike)):
         yield
-
-
-def is_of_time(key: str) -> bool:
-    """Whether a key of history.jsonl says when, or how long."""
-    return key == "date" or key.endswith(("_seconds", "_per_second"))
 
 
 def outcome(run: Run) -> dict[str, Any]:
