@@ -179,6 +179,8 @@ class Trainer:
         training, state = self.training, self.state
         if self.validations:
             self._write_events()
+            if state.has_ended(training) and self.world.is_first:  # a kill may have come between saving and drawing
+                draw_curves(self.run, self.validations)
         with stop_signals(self.stop), self.train_sentences.sampled or nullcontext(), ExitStack() as ending:
             ending.callback(self._close_bar)
             try:

@@ -108,6 +108,15 @@ def test_open_run_without_curves_or_latest_goes_on(train_tiny: TrainTiny, folder
     assert find_run(None, folder.parent) == folder
 
 
+def test_a_run_killed_between_its_last_save_and_its_picture_is_drawn_when_asked_again(
+    train_tiny: TrainTiny, folder: Path
+) -> None:
+    (folder / "curves.png").unlink()
+    before = contents(folder)
+    run = train_tiny(folder.parent, *STUCK, "training.epochs=3")
+    assert {name for name in contents(run.folder) if name not in before} == {"curves.png"}
+
+
 # What is simply begun
 
 
