@@ -81,7 +81,8 @@ def read_marian(folder: Path) -> Foreign:
         cell = f"{settings['transformer-decoder-autoreg']} (dec-cell: {settings.get('dec-cell')})"
         why = "its decoder has a recurrence in place of self-attention; import the teacher it was distilled from"
         raise refuse(path, "transformer-decoder-autoreg", cell, why)
-    refuse_others(path, settings, HELD)
+    width = settings.get("transformer-dim-ffn")
+    refuse_others(path, settings, {**HELD, "transformer-decoder-dim-ffn": (0, width)})
     source, target = _vocabularies(folder, decoder)
     tensors = {}
     for name, array in arrays.items():
@@ -102,7 +103,7 @@ def read_marian(folder: Path) -> Foreign:
             "num_heads": settings.get("transformer-heads"),
             "num_encoder_layers": settings.get("enc-depth"),
             "num_decoder_layers": settings.get("dec-depth"),
-            "d_ff": settings.get("transformer-dim-ffn"),
+            "d_ff": width,
             "activation": settings.get("transformer-ffn-activation"),
             "norm": _norm(path, settings),
             "final_norm": "n" in str(settings.get("transformer-postprocess-top", "")),

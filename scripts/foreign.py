@@ -1,0 +1,263 @@
+"""Compare imported models with the programs that wrote them: Hugging Face's transformers, and Marian itself.
+
+It runs in an environment with tfm, transformers 4.46.3 and pymarian 1.12.42: `python scripts/foreign.py`. transformers
+writes random models of several shapes, and Marian trains small ones for some steps; both cut text with SentencePiece
+models that are learned here from the captions that come with tfm. docs/import.md has what was printed.
+"""
+
+import argparse
+import itertools
+import json
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+import torch
+
+from measure.figures import as_program
+from transformer_cli.data.batching import pad_ids
+from transformer_cli.data.corpora import read_captions
+from transformer_cli.data.vocabulary import EOS, SPECIALS, UNK
+from transformer_cli.errors import DataError
+from transformer_cli.importing.importing import import_run
+from transformer_cli.model.loss import token_losses
+from transformer_cli.translator import Translator
+
+HUGGING_FACE: dict[str, dict[str, Any]] = {
+    "one matrix, swish, scaled": {"activation_function": "swish", "scale_embedding": True},
+    "relu, not scaled, Marian's positions too": {"activation_function": "relu"},
+    "gelu, 4 + 1 layers": {"activation_function": "gelu", "scale_embedding": True, "encoder_layers": 4},
+    "an output of its own, language tokens": {"tie_word_embeddings": False, "scale_embedding": True},
+    "separate vocabularies": {"share_encoder_decoder_embeddings": False, "scale_embedding": True},
+    "separate vocabularies, an output of its own, pytorch_model.bin": {
+        "share_encoder_decoder_embeddings": False,
+        "tie_word_embeddings": False,
+    },
+}
+MARIAN: dict[str, list[str]] = {
+    "one matrix": ["--tied-embeddings-all"],
+    "separate .spm, tied output": ["--tied-embeddings"],
+    "separate .spm, untied": [],
+    "separate .yml, untied": [],
+    "one .yml, source and target tied": ["--tied-embeddings-src"],
+    "one .yml, one matrix, learned positions": ["--tied-embeddings-all", "--transformer-train-position-embeddings"],
+    "relu": ["--tied-embeddings-all", "--transformer-ffn-activation", "relu"],
+    "gelu": ["--tied-embeddings-all", "--transformer-ffn-activation", "gelu"],
+    "pre-norm": ["--transformer-preprocess", "n", "--transformer-postprocess", "da", "--transformer-postprocess-top=n"],
+    "post-norm, one more at the top": ["--tied-embeddings-all", "--transformer-postprocess-top", "n"],
+    "another feed-forward width in the decoder": ["--transformer-decoder-dim-ffn", "32"],
+    "no projections": ["--transformer-no-projection"],
+    "no affine": ["--transformer-no-affine"],
+    "average attention": ["--transformer-decoder-autoreg", "average-attention"],
+    "tied layers": ["--transformer-tied-layers", "1", "1"],
+    "normalised embeddings": ["--transformer-postprocess-emb", "nd"],
+    "no bias at the output": ["--output-omit-bias"],
+}
+SYMBOLS = ["☃ snow & <b>bold</b>", "«Zitat» – 100 %", "a\u00a0b", "5 × 3 = 15", "ﬁ Ⅳ ½", "tab\there", "…"]
+
+
+def learn(lines: Sequence[str], path: Path, size: int) -> sentencepiece.SentencePieceProcessor:
+    """Learn a SentencePiece model as Marian does."""
+    trainer = sentencepiece.SentencePieceTrainer
+    with path.open("wb") as file:
+        trainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=file,
+            vocab_size=size,
+            eos_id=0,
+            unk_id=1,
+            bos_id=-1,
+            minloglevel=2,
+        )
+    return sentencepiece.SentencePieceProcessor(model_file=str(path))
+
+
+def hugging_face(folder: Path, *, shape: dict[str, Any], text: Sequence[tuple[str, str]], name: str) -> str:
+    """Write a random model of a shape, import it, and compare ids, logits and greedy translations."""
+    from transformers import MarianConfig, MarianMTModel, MarianTokenizer
+
+    place = folder / "model"
+    place.mkdir(parents=True)
+    models = [learn([pair[side] for pair in text], place / f"{name}.spm", 400) for side, name in enumerate(SIDES)]
+    pieces = [[model.id_to_piece(index) for index in range(2, len(model) - 20)] for model in models]
+    languages = [">>deu<<"] if "language" in name else []
+    separate = not shape.get("share_encoder_decoder_embeddings", True)
+    lists = pieces if separate else [[*dict.fromkeys([*pieces[0], *pieces[1]])]]
+    for each, file in zip(lists, ("vocab.json", "target_vocab.json"), strict=False):
+        tokens = ["</s>", "<unk>", *languages, *each, "<pad>"]
+        (place / file).write_text(json.dumps({token: number for number, token in enumerate(tokens)}))
+        n_tokens = len(tokens)  # of each side as many, since both models have the same size
+    target_vocabulary = str(place / "target_vocab.json") if separate else None
+    tokenizer = MarianTokenizer(
+        *(str(place / f"{side}.spm") for side in SIDES),
+        str(place / "vocab.json"),
+        target_vocab_file=target_vocabulary,
+        separate_vocabs=separate,
+        source_lang="de",
+        target_lang="en",
+    )
+    sizes = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 1, "max_position_embeddings": 128}
+    sizes |= {
+        f"{side}_{key}": n for side in ("encoder", "decoder") for key, n in (("attention_heads", 4), ("ffn_dim", 48))
+    }
+    pad = n_tokens - 1
+    config = MarianConfig(
+        **{"vocab_size": n_tokens, **sizes, "pad_token_id": pad, "decoder_start_token_id": pad, **shape}
+    )
+    torch.manual_seed(1)
+    theirs = MarianMTModel(config).eval()
+    with torch.no_grad():
+        for key, weight in theirs.named_parameters():
+            if "embed_positions" not in key:
+                weight.normal_(1.0 if "norm.weight" in key else 0.0, 0.3)
+        theirs.final_logits_bias.normal_()
+    theirs.generation_config.update(bad_words_ids=[[pad]], num_beams=1, max_length=40, forced_eos_token_id=None)
+    theirs.save_pretrained(place, safe_serialization=".bin" not in name)
+    tokenizer.save_pretrained(place)
+    translator = Translator.load(import_run(place, name="run", runs_dir=folder / "runs").folder)
+    codecs = translator.run.codecs
+    lines = [*(pair[0] for pair in text), *SYMBOLS, "", "  "]
+    if languages:  # of a model without them, transformers reads such a token as <unk>, and tfm as text
+        prefixes = itertools.cycle([">>deu<<", ">>fra<<", ">>xyz<<", ""])
+        lines = [f"{token} {line}" for token, line in zip(prefixes, lines, strict=False)]
+    known = [
+        _rows(codec.names(), tokens)
+        for codec, tokens in zip((codecs.source, codecs.target), _lists(place), strict=True)
+    ]
+    wrong = 0
+    for line in lines:
+        ours = [known[0][number] for number in codecs.source.encode(line).ids]
+        wrong += [*ours, 0] != tokenizer(line).input_ids and bool(line.strip())
+    worst, same, as_good, some = (
+        0.0,
+        0,
+        0,
+        [line for line in lines if any(map(str.isalpha, line))][-100:],
+    )  # others are copied
+    for line, (_, reference) in zip(some, text, strict=False):
+        ids = [codecs.source.encode(line).ids], [codecs.target.encode(reference).ids]
+        with torch.inference_mode():
+            ours = translator.model(*(pad_ids(each) for each in ids))[0]
+            read = [[known[0][number] for number in ids[0][0]] + [0], [pad, *(known[1][n] for n in ids[1][0])]]
+            expected = theirs(torch.tensor(read[:1]), decoder_input_ids=torch.tensor(read[1:])).logits[0]
+            written = theirs.generate(torch.tensor(read[:1]))[0, 1:].tolist()
+        columns = [number for number, row in enumerate(known[1]) if row not in (None, pad)]
+        rows = [known[1][number] for number in columns]
+        worst = max(worst, float((ours[: len(expected), columns] - expected[:, rows]).abs().max()))
+        found = translator.with_options(beam_size=1, max_tokens=39).translations([line])[0].ids
+        same += [known[1][number] for number in found] == [number for number in written if number != 0][:39]
+        as_good += _beam_is_as_good(translator, theirs, line, read[0], known[1])
+    return (
+        f"ids {len(lines) - wrong} of {len(lines):,} lines, logits within {worst:.1e}, greedy {same} of {len(some)}, "
+        f"beam {as_good} of {len(some)} the same or better"
+    )
+
+
+def _beam_is_as_good(
+    translator: Translator, theirs: Any, line: str, read: Sequence[int | None], rows: list[int | None]
+) -> bool:
+    """Whether a beam of 4 finds what theirs finds, or what the model gives a higher score."""
+    settings = {"num_beams": 4, "length_penalty": 1.0, "early_stopping": "never", "max_new_tokens": 39}
+    done = theirs.generate(torch.tensor([read]), **settings, return_dict_in_generate=True, output_scores=True)
+    written = [number for number in done.sequences[0, 1:].tolist() if number != 0][:39]
+    found = translator.with_options(beam_size=4, length_penalty=1.0, max_tokens=39).translations([line])[0]
+    return [rows[number] for number in found.ids] == written or found.score > float(done.sequences_scores[0]) - 1e-4
+
+
+def marian(folder: Path, *, options: Sequence[str], text: Sequence[tuple[str, str]], name: str) -> str:
+    """Let Marian train a small model, import it, and compare the scores of 100 lines."""
+    place = folder / "model"
+    place.mkdir(parents=True)
+    sides = list(zip(*text, strict=True))
+    is_list, is_separate = ".yml" in name, "separate" in name or "pre-norm" in name
+    both = [line for pair in text for line in pair]
+    learned = [
+        learn(sides[side] if is_separate else both, place / f"{each}.spm", 400) for side, each in enumerate(SIDES)
+    ]
+    for side, each in enumerate(SIDES):
+        lines = [" ".join(learned[side].encode(line, out_type=str)) if is_list else line for line in sides[side]]
+        (folder / each).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        (folder / f"{each}.some").write_text("".join(f"{line}\n" for line in lines[:100]), encoding="utf-8")
+    if is_list:
+        files = [f"{each}.vocab.yml" for each in SIDES] if is_separate else ["opus.vocab.yml"] * 2
+        for file, lists in zip(files, (SIDES[:1], SIDES[1:]) if is_separate else (SIDES, SIDES), strict=True):
+            words = {word for each in lists for word in (folder / each).read_text().split()}
+            tokens = ["</s>", "<unk>", *sorted(words)]
+            entries = (f"{json.dumps(token, ensure_ascii=False)}: {number}\n" for number, token in enumerate(tokens))
+            (place / file).write_text("".join(entries), encoding="utf-8")
+    else:
+        files = [f"{each}.spm" for each in SIDES] if is_separate else ["source.spm"] * 2
+    vocabularies = [str(place / file) for file in files]
+    sizes = "--type transformer --dim-emb 32 --enc-depth 2 --dec-depth 2 --transformer-heads 4 --transformer-dim-ffn 48"
+    steps = "--mini-batch 32 --after-batches 60 --learn-rate 0.003 --seed 1 --cpu-threads 1 --workspace 256 --quiet"
+    model = ["--model", str(place / "model.npz"), "--vocabs", *vocabularies]
+    call(
+        "train",
+        *model,
+        *sizes.split(),
+        *steps.split(),
+        *options,
+        "--train-sets",
+        *(str(folder / each) for each in SIDES),
+    )
+    (place / "model.npz.decoder.yml").write_text(json.dumps({"vocabs": vocabularies, "normalize": 1, "beam-size": 6}))
+    try:
+        run = import_run(place, name="run", source="de", target="en", runs_dir=folder / "runs")
+    except DataError as error:
+        return f"refused: {str(error).replace(str(place), 'FOLDER')}"
+    some = [str(folder / f"{each}.some") for each in SIDES]
+    printed = call("score", *model, "--train-sets", *some, "--word-scores", "--cpu-threads", "1", "--quiet")
+    translator, worst, n = Translator.load(run.folder), 0.0, 0
+    for (source, target), line in zip(text, printed.splitlines(), strict=False):
+        ids = pad_ids([run.codecs.source.encode(source).ids]), pad_ids([run.codecs.target.encode(target).ids])
+        with torch.inference_mode():
+            ours = -token_losses(translator.model, *ids).nll
+        expected = torch.tensor([float(number) for number in line.partition("WordScores=")[2].split()])
+        if len(expected) != len(ours):
+            return f"DIFFERS: {len(ours)} pieces, {line!r}"
+        worst, n = max(worst, float((ours - expected).abs().max())), n + 1
+    return f"scores of {n} lines within {worst:.1e}"
+
+
+SIDES = ("source", "target")
+
+
+def _lists(place: Path) -> list[dict[str, int]]:
+    names = ["vocab.json", "target_vocab.json" if (place / "target_vocab.json").exists() else "vocab.json"]
+    return [json.loads((place / name).read_text()) for name in names]
+
+
+def _rows(ours: Sequence[str], theirs: dict[str, int]) -> list[int | None]:
+    """Returns their row of each of our ids."""
+    rows = [None if token in SPECIALS else theirs[token] for token in ours]
+    rows[UNK], rows[EOS] = theirs["<unk>"], theirs["</s>"]
+    return rows
+
+
+def call(*command: str) -> str:
+    """Returns what pymarian prints."""
+    done = subprocess.run(["pymarian", *command], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"pymarian {' '.join(command)}\n{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("only", nargs="*", help="words of the names of shapes (none: all)")
+    only = parser.parse_args().only
+    text = read_captions(1000)["train"][:1000]
+    work = [(f"transformers: {name}", partial(hugging_face, shape=shape)) for name, shape in HUGGING_FACE.items()]
+    work += [(f"Marian: {name}", partial(marian, options=options)) for name, options in MARIAN.items()]
+    for name, compare in work:
+        if not only or any(word in name for word in only):
+            with tempfile.TemporaryDirectory() as folder:
+                print(f"{name}: {compare(Path(folder), text=text, name=name)}", flush=True)
+
+
+if __name__ == "__main__":
+    as_program(main)
