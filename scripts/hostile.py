@@ -46,6 +46,7 @@ from transformer_cli.data.formats import count_pairs
 from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.evaluation.evaluate import evaluate
+from transformer_cli.importing.importing import import_run
 from transformer_cli.inspection import plots
 from transformer_cli.runs.export import export
 from transformer_cli.runs.exported import Exported
@@ -147,6 +148,14 @@ def translate_exported(project: Path) -> object:
     return [(each.text, each.log_prob) for each in found]
 
 
+def translate_imported(project: Path) -> object:
+    """The translations of a model of another program, imported anew."""
+    with tempfile.TemporaryDirectory() as place:
+        run = import_run(project, name="run", source="de", target="en", runs_dir=Path(place))
+        found = Translator(run, "cpu").with_options(max_tokens=20).translations(SENTENCES)
+        return [(each.text, each.log_prob) for each in found]
+
+
 def draw(project: Path) -> object:
     """What the run's learning curves show."""
     return validations_so_far(Run.open(project / "runs/run"))
@@ -194,8 +203,9 @@ def damages(
 class Trial:
     """A project whose files are damaged one at a time."""
 
-    def __init__(self, project: Path, uses: Sequence[Callable[[Path], object]]) -> None:
-        self.project = project
+    def __init__(self, project: Path, uses: Sequence[Callable[[Path], object]], *, has_sums: bool = True) -> None:
+        """has_sums: whether damage can be told from another content, so that another result is a miss."""
+        self.project, self._has_sums = project, has_sums
         self.expected = {use: use(project) for use in uses}
 
     def outcome(self, table: Table, *, in_full: bool, is_editable: bool) -> tuple[str, str]:
@@ -243,7 +253,7 @@ class Trial:
                 path.unlink()
             else:
                 path.write_bytes(damaged)
-            is_editable = path.name in EDITABLE
+            is_editable = path.name in EDITABLE or not self._has_sums
             outcome, why = self.outcome(table, in_full=in_full and kind not in seen, is_editable=is_editable)
             seen.add(kind)
             table.counts[kind, outcome] += 1
@@ -277,6 +287,16 @@ def try_all(
             foreign = other / path.relative_to(project)
             trial.damage(path, foreign, tables[name], chance, n_cuts, n_bits, in_full=in_full)
     return tables
+
+
+def try_model(folder: Path, model: Path, *, n_cuts: int, n_bits: int) -> Table:
+    """Damage every file of a model of another program's, which has no sums. Returns the table."""
+    project, table, chance = Path(shutil.copytree(model, folder / "model")), Table(), random.Random(0)
+    trial = Trial(project, [translate_imported], has_sums=False)
+    for path in sorted(project.iterdir()):
+        path.chmod(0o644)
+        trial.damage(path, Path(), table, chance, n_cuts, n_bits)
+    return table
 
 
 UNIT = '<tu><tuv xml:lang="de"><seg>{}</seg></tuv><tuv xml:lang="en"><seg>{} <ph>x</ph></seg></tuv></tu>'
@@ -360,12 +380,18 @@ def main() -> None:
     parser.add_argument("--cuts", type=int, default=20)
     parser.add_argument("--bits", type=int, default=50)
     parser.add_argument("--texts", type=int, default=200)
+    parser.add_argument("--model", type=Path, action="append", default=[], help="also a folder that tfm import reads")
     options = parser.parse_args()
     make_quick()
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, table in try_texts(Path(folder), options.texts).items():
             print(f"text, {name}: {dict(table.counts)}", *table.missed, sep="\n", flush=True)
+            missed += len(table.missed)
+        for model in options.model:
+            with redirect_stderr(io.StringIO()), tempfile.TemporaryDirectory() as place:
+                table = try_model(Path(place), model, n_cuts=options.cuts, n_bits=options.bits)
+            print(f"{model.name}\n{table}", *table.missed, sep="\n", flush=True)
             missed += len(table.missed)
         for tokens in TOKENS:
             with redirect_stderr(io.StringIO()):

@@ -79,8 +79,11 @@ class Pieces:
     def of_file(model: bytes, path: Path) -> "Pieces":
         """The same for a model that was read from a file. Raises DataError if it is none."""
         try:
-            return Pieces(model)
-        except RuntimeError as error:
+            pieces = Pieces(model)
+            if not (model and pieces.raw):  # which fails for a damaged model that could be opened
+                raise RuntimeError("it has no pieces")
+            return pieces
+        except (RuntimeError, UnicodeDecodeError) as error:
             raise DataError(f"{path}: SentencePiece cannot read it: {' '.join(str(error).split())}") from None
 
     def __len__(self) -> int:

@@ -79,7 +79,7 @@ def object_in(path: Path) -> dict[str, Any]:
 
 def in_order(path: Path, ids: Iterable[tuple[str, object]]) -> list[str]:
     """Returns the tokens of a list in the order of their ids. Raises DataError unless these are 0, 1, 2, …"""
-    by_id = {number: token for token, number in ids}
-    if not by_id or any(type(number) is not int for number in by_id) or [*sorted(by_id)] != [*range(len(by_id))]:  # type: ignore[type-var]
+    by_id = {number if isinstance(number, int) else -1: token for token, number in ids}
+    if not by_id or sorted(by_id) != [*range(len(by_id))]:
         raise DataError(f"{path}: its ids are not 0, 1, 2, …, each once; download it again")
     return [by_id[number] for number in range(len(by_id))]

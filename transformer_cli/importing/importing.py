@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from pydantic import ValidationError
 from torch import Tensor
 
 from transformer_cli.config.schema import (
@@ -28,7 +29,7 @@ from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.data.vocabulary import PAD, SPECIALS, Vocabulary
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.importing import foreign
-from transformer_cli.importing.foreign import Foreign
+from transformer_cli.importing.foreign import Foreign, refuse
 from transformer_cli.importing.hugging_face import read_hugging_face
 from transformer_cli.importing.marian import read_marian
 from transformer_cli.model.initialization import UninitializedWeights
@@ -138,8 +139,10 @@ def _config(
             training=TrainingConfig(epochs=1),
             decoding=DecodingConfig.model_validate(found.decoding),
         )
-    except ValueError as error:
-        raise DataError(f"{found.path}: settings that tfm cannot hold: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"])) or "its settings"
+        raise refuse(found.path, key, first["input"], first["msg"]) from None
 
 
 def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int | None]]) -> Transformer:

@@ -11,6 +11,7 @@ import pytest
 import sentencepiece
 import torch
 
+import hostile
 from kinds import Tfm
 from oracles.marian import log_probs
 from transformer_cli.data.batching import pad_ids
@@ -151,6 +152,12 @@ def test_damaged_packed_and_pickled_weights_are_refused_in_one_line(folder: Path
         with pytest.raises(DataError, match=r"^[^\n]*(its entries are compressed, or overlap|allow_pickle)[^\n]*$"):
             import_run(folder, runs_dir=tmp_path / "runs")
     assert not Path("/tmp/executed-by-a-pickle").exists()
+
+
+def test_every_damage_to_a_model_is_refused_in_one_line_or_read_as_another_model(folder: Path, tmp_path: Path) -> None:
+    found = hostile.try_model(tmp_path / "damaged", folder, n_cuts=2, n_bits=12)
+    assert found.missed == []
+    assert found.counts["deleted", "refused"] == found.counts["emptied", "refused"] == 2
 
 
 def test_import_command_prints_the_run_and_refuses_a_name_that_is_taken(folder: Path, tmp_path: Path, tfm: Tfm) -> None:
