@@ -16,6 +16,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stderr, redirect_stdout
 from functools import cache
@@ -233,6 +234,21 @@ def train_tiny(corpus: Path, request: pytest.FixtureRequest) -> "TrainTiny":
             return train(config, data_dir=data_dir, runs_dir=runs_dir, fresh=fresh)
 
     return train_with
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> list["subprocess.Popen[bytes]"]:
+    """The worker processes that a test starts."""
+    from transformer_cli.system import workers
+
+    processes = []
+
+    def start(*arguments: Any, **settings: Any) -> "subprocess.Popen[bytes]":
+        processes.append(subprocess.Popen(*arguments, **settings))
+        return processes[-1]
+
+    monkeypatch.setattr(workers, "subprocess", type("subprocess", (), {"Popen": start, "PIPE": subprocess.PIPE}))
+    return processes
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ b in epoch e is a pure function of (seed, e, b). So a run that goes on in the mi
 of processes, learns from the same cuts.
 """
 
-import subprocess
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import astuple, dataclass, replace
+from contextlib import ExitStack, suppress
+from dataclasses import astuple, dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -19,7 +19,10 @@ import numpy as np
 from transformer_cli.data.codec import Codec, SubwordCodec, WordCodec
 from transformer_cli.data.dataset import EncodedSplit, MappedLines, Side
 from transformer_cli.data.lengths import Rows, fits
-from transformer_cli.system.workers import answer_requests, ask, end, start
+from transformer_cli.system.workers import answer_requests, workers_of
+
+Cut = tuple[EncodedSplit, list[Rows]]
+Sample = Callable[[int, list[str], int], list[list[int]]]
 
 
 @dataclass(frozen=True)
@@ -35,40 +38,33 @@ class SampledText:
     seed: int
     max_length: int | None
     """a sentence whose new cut does not fit in so many positions keeps its usual cut"""
-    worker: "subprocess.Popen[bytes] | None" = None
-    """the process that cuts the lines (None: this one)"""
 
-    def cut(self, batches: Sequence[Rows], *, epoch: int, first: int) -> tuple[EncodedSplit, list[Rows]]:
+    def cut(self, batches: Sequence[Rows], *, epoch: int, first: int, sample: Sample | None = None) -> Cut:
         """Cut some batches of an epoch. first: the number of the first of them in the epoch's plan, from 0.
 
-        Returns their sentences one after another, and the rows of them that make each batch. For example, batches of
-        the rows [5, 2] and [7] of the split become rows [0, 1] and [2] of a split of three sentences.
+        sample: another way to do what `self.sample` does. Returns the batches' sentences one after another, and the
+        rows of them that make each batch. For example, batches of the rows [5, 2] and [7] of the split become rows
+        [0, 1] and [2] of a split of three sentences.
         """
-        source, target = (
-            Side.of(
-                [ids for batch, rows in enumerate(batches, first) for ids in self._cut_side(side, rows, epoch, batch)]
-            )
-            for side in (0, 1)
-        )
+        sides: tuple[list[list[int]], list[list[int]]] = ([], [])
+        for batch, rows in enumerate(batches, first):
+            for side, found in enumerate(sides):
+                found += self._cut_side(
+                    side, rows, mixed_seed(self.seed, epoch, batch, side + 1), sample or self.sample
+                )
         ends = np.cumsum([0, *map(len, batches)])
-        return EncodedSplit(source, target), [np.arange(start, end) for start, end in pairwise(ends)]
+        return EncodedSplit(*map(Side.of, sides)), [np.arange(start, end) for start, end in pairwise(ends)]
 
-    def _cut_side(self, side: int, rows: Rows, epoch: int, batch: int) -> list[list[int]]:
+    def _cut_side(self, side: int, rows: Rows, seed: int, sample: Sample) -> list[list[int]]:
         """Returns the ids of one side, 0 or 1, of the rows of a batch."""
-        codec, lines = self.codecs[side], self.lines[side]
-        usual = (self.split.source, self.split.target)[side]
-        if not codec.samples:
-            return [usual[row].tolist() for row in rows]
-        cuts = self.sample(side, [lines[row] for row in rows], mixed_seed(self.seed, epoch, batch, side + 1))
-        return [
-            ids if fits(len(ids), self.max_length) else usual[row].tolist() for ids, row in zip(cuts, rows, strict=True)
-        ]
+        usual = [(self.split.source, self.split.target)[side][row].tolist() for row in rows]
+        if not self.codecs[side].samples:
+            return usual
+        cuts = sample(side, [self.lines[side][row] for row in rows], seed)
+        return [new if fits(len(new), self.max_length) else old for new, old in zip(cuts, usual, strict=True)]
 
     def sample(self, side: int, lines: list[str], seed: int) -> list[list[int]]:
         """Returns the ids of lines of one side, 0 or 1, whose codec samples: a function of the lines and the seed."""
-        if self.worker is not None:
-            with suppress(EOFError):  # somebody has killed it: this takes longer, but the cuts are the same
-                return ask(self.worker, (side, lines, seed))
         codec = self.codecs[side]
         assert not isinstance(codec, WordCodec)
         return codec.sample(lines, seed)
@@ -79,39 +75,38 @@ def mixed_seed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
 
 
-Cut = tuple[EncodedSplit, list[Rows]]
-
-
 class CutAhead:
     """A text that is cut batch by batch; in a `with` block, which has a worker, the next ones can be cut ahead."""
 
     def __init__(self, text: SampledText) -> None:
         self.text = text
-        self._worker: subprocess.Popen[bytes] | None = None
+        self._held = ExitStack()  # the worker, and the thread that waits for it
+        self._thread: ThreadPoolExecutor | None = None
         self._begun: tuple[int, Sequence[Rows], Future[Cut]] | None = None  # the epoch, the batches, their cuts
 
     def __enter__(self) -> "CutAhead":
-        self._worker = start(__name__, list(map(astuple, self.text.codecs)))
-        self._worker_text = replace(self.text, worker=self._worker)
-        self._thread = ThreadPoolExecutor(1)  # which waits for the worker
+        self._ask = self._held.enter_context(workers_of(__name__, list(map(astuple, self.text.codecs))))
+        self._thread = self._held.enter_context(ThreadPoolExecutor(1))
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._worker
-        self._worker.kill()  # even if it is at work: nothing is lost by that
-        self._thread.shutdown()
-        end(self._worker)
-        self._worker = self._begun = None
+        self._thread = self._begun = None
+        self._held.close()
 
     def cut(self, batches: Sequence[Rows], *, epoch: int, first: int, following: Sequence[Rows] = ()) -> Cut:
         """As `SampledText.cut`. following: the batches of the epoch that come next, which are then cut ahead."""
         begun, self._begun = self._begun, None
         is_begun = begun and begun[0] == epoch and list(map(id, begun[1])) == list(map(id, batches))
         found = begun[2].result() if begun and is_begun else self.text.cut(batches, epoch=epoch, first=first)
-        if self._worker and len(following):
-            job = self._thread.submit(self._worker_text.cut, following, epoch=epoch, first=first + len(batches))
-            self._begun = epoch, following, job
+        if self._thread and len(following):
+            cut = partial(self.text.cut, following, epoch=epoch, first=first + len(batches), sample=self._sample)
+            self._begun = epoch, following, self._thread.submit(cut)
         return found
+
+    def _sample(self, side: int, lines: list[str], seed: int) -> list[list[int]]:
+        with suppress(EOFError):  # somebody has killed the worker: this takes longer, but the cuts are the same
+            return self._ask((side, lines, seed))
+        return self.text.sample(side, lines, seed)
 
 
 def serve() -> None:

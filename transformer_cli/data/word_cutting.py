@@ -3,25 +3,22 @@
 Knows nothing of vocabularies or files.
 """
 
-import subprocess
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_cli.compute.threads import SideBySide
 from transformer_cli.data.words import Tokenizer
-from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.system.workers import answer_requests, ask, end, start
+from transformer_cli.errors import DataError
+from transformer_cli.system.workers import answer_requests, workers_of
 
 CHUNK = 1_000  # pairs that a worker gets at once; it tokenises them in a tenth of a second
-WAITING = 2  # chunks that are handed out per worker before the first result is needed
 
 Pair = tuple[str, str]
 Settings = tuple[str, str, bool]  # language of the source, of the target, whether to lower-case
@@ -99,40 +96,13 @@ def cutting(settings: Settings, processes: int) -> Iterator[Callable[[Iterable[P
 
     Raises ConfigError as Tokenizer does (with workers, at the first chunk), and DataError if a worker dies.
     """
-    if processes == 1:
-        cut_here = _opened(settings)
-        yield lambda pairs: (Chunk(texts, cut_here(texts)) for texts in chunks(pairs))
-        return
-    workers = [start(__name__, settings) for _ in range(processes)]
-    idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
-    for worker in workers:
-        idle.put(worker)
-    threads = ThreadPoolExecutor(processes)
-
-    def cut_one(texts: Texts) -> Chunk:
-        worker = idle.get()
-        try:
-            return Chunk(texts, _answer(worker, texts))
-        finally:
-            idle.put(worker)
-
-    def cut(pairs: Iterable[Pair]) -> Iterator[Chunk]:
-        begun: deque[Future[Chunk]] = deque()
-        for texts in chunks(pairs):
-            begun.append(threads.submit(cut_one, texts))
-            if len(begun) == WAITING * processes:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
-
-    try:
-        yield cut
-    finally:
-        for worker in workers:
-            worker.kill()  # even if it is at work: nothing is lost by that
-        threads.shutdown(cancel_futures=True)
-        for worker in workers:
-            end(worker)
+    with ExitStack() as held:
+        if processes == 1:
+            cut = _opened(settings)
+        else:
+            cut = partial(_cut_by, held.enter_context(workers_of(__name__, settings, processes)))
+        threads = held.enter_context(SideBySide(processes))
+        yield lambda pairs: threads.run(lambda texts: Chunk(texts, cut(texts)), chunks(pairs))
 
 
 def serve() -> None:
@@ -147,19 +117,15 @@ def serve() -> None:
     answer_requests(opened)
 
 
-def _answer(worker: "subprocess.Popen[bytes]", texts: Texts) -> list[CutSide]:
-    """Returns both sides of a chunk. Raises DataError if the worker is dead or dies, ConfigError if it says so."""
+def _cut_by(ask: Callable[[Texts], Any], texts: Texts) -> list[CutSide]:
+    """Returns what a worker makes of the texts of a chunk. Raises DataError if it is dead or dies."""
     try:
-        answer = ask(worker, texts)
-    except EOFError:
-        code = worker.wait()
-        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        answer = ask(texts)
+    except EOFError as how:
         raise DataError(
             f"a process that tokenised {how}; if memory ran out, run it again on fewer cores, for example with "
             "`taskset --cpu-list 0 tfm prepare`"
         ) from None
-    if isinstance(answer, str):
-        raise ConfigError(answer)
     return [
         CutSide(np.frombuffer(ids, np.int32), np.frombuffer(lengths, np.int64), forms, np.frombuffer(glued, np.bool_))
         for ids, lengths, forms, glued in answer

@@ -9,8 +9,9 @@ import marshal
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
 from typing import IO, Any
 
 from transformer_cli.errors import ConfigError
@@ -30,55 +31,71 @@ def answer_requests(open_: Callable[[Any], Callable[[Any], Any]]) -> None:
             _send(answers, answer(_receive(requests)))
     except ConfigError as error:
         _send(answers, str(error))
-    except (EOFError, BrokenPipeError):
+    except EOFError:
         os._exit(0)  # the caller is gone: end at once, without writing what is left
 
 
-def start(module: str, settings: Any) -> "subprocess.Popen[bytes]":
-    """Start a worker, which calls `serve` of the module. However its caller ends, its input ends with it, and so it.
+@contextmanager
+def workers_of(module: str, settings: Any, n_workers: int = 1) -> Iterator[Callable[[Any], Any]]:
+    """Have workers during the block, each of which calls `serve` of the module.
 
-    settings: what `answer_requests` reads first. The worker has a session of its own, so that a terminal does not send
-    it Ctrl-C too.
+    settings: what `answer_requests` reads first. Yields a function that asks an idle worker and returns its answer; as
+    many threads as there are workers may call it at a time. It raises EOFError, which says how, if the worker is dead
+    or dies, and ConfigError if it could not begin with these settings.
+
+    A worker has a session of its own, so that a terminal does not send it Ctrl-C too. However its caller ends, its
+    input ends with it, and so it.
     """
-    worker = subprocess.Popen(
-        [sys.executable, "-c", START, module, *sys.path],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # NumPy would start one per core
-        start_new_session=True,
-    )
-    _request(worker, settings)
-    return worker
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", START, module, *sys.path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # NumPy would start one per core
+            start_new_session=True,
+        )
+        for _ in range(n_workers)
+    ]
+    idle: SimpleQueue[subprocess.Popen[bytes]] = SimpleQueue()
+    for worker in workers:
+        _send(worker.stdin, settings)
+        idle.put(worker)
+
+    def ask(value: Any) -> Any:
+        worker = idle.get()
+        try:
+            _send(worker.stdin, value)
+            answer = _receive(worker.stdout)
+        except EOFError:
+            code = worker.wait()
+            raise EOFError(f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}") from None
+        finally:
+            idle.put(worker)
+        if isinstance(answer, str):
+            raise ConfigError(answer)
+        return answer
+
+    try:
+        yield ask
+    finally:
+        for worker in workers:
+            worker.kill()  # even if it is at work: nothing is lost by that
+            with suppress(BrokenPipeError), worker:  # from data that could not be sent
+                pass
 
 
-def end(worker: "subprocess.Popen[bytes]") -> None:
-    """End a worker that was killed or is at rest, and close its pipes."""
-    with suppress(BrokenPipeError), worker:  # from data that could not be sent
-        pass
-
-
-def ask(worker: "subprocess.Popen[bytes]", value: Any) -> Any:
-    """Returns a worker's answer. Raises EOFError if it is dead or dies."""
-    _request(worker, value)
-    assert worker.stdout
-    return _receive(worker.stdout)
-
-
-def _request(worker: "subprocess.Popen[bytes]", value: Any) -> None:
-    assert worker.stdin
-    with suppress(BrokenPipeError):  # the worker has ended; its answer, or the lack of one, says why
-        _send(worker.stdin, value)
-
-
-def _send(file: IO[bytes], value: Any) -> None:
-    """Write `value` as marshal encodes it, after its length in 8 bytes. Raises BrokenPipeError if nobody reads."""
+def _send(file: IO[bytes] | None, value: Any) -> None:
+    """Write `value` as marshal encodes it, after its length in 8 bytes. If nobody reads, what is read next says so."""
+    assert file
     content = marshal.dumps(value)
-    file.write(len(content).to_bytes(8, "little") + content)
-    file.flush()
+    with suppress(BrokenPipeError):
+        file.write(len(content).to_bytes(8, "little") + content)
+        file.flush()
 
 
-def _receive(file: IO[bytes]) -> Any:
+def _receive(file: IO[bytes] | None) -> Any:
     """Read a value that `_send` wrote. Raises EOFError if the sender is gone."""
+    assert file
     length = int.from_bytes(file.read(8), "little")
     content = file.read(length)
     if not length or len(content) < length:

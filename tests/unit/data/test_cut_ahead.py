@@ -1,19 +1,16 @@
 """Text that a worker cuts for the next step: the same cuts as here, whatever becomes of the worker."""
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from transformer_cli.data import sampled_text
 from transformer_cli.data.codec import SubwordCodec
 from transformer_cli.data.dataset import EncodedSplit, MappedLines, Side
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.sampled_text import Cut, CutAhead, SampledText
 from transformer_cli.data.subwords import learn_pieces
-from transformer_cli.system import workers
 
 LINES = [f"{'low ' * (number % 3)}lower newest wi{'d' * number}est" for number in range(12)]
 BATCHES: list[Rows] = [np.array(rows) for rows in ([3, 1], [0, 7, 2], [11], [4, 5])]
@@ -27,20 +24,6 @@ def text(tmp_path: Path) -> SampledText:
     return SampledText(EncodedSplit(side, side), (lines, lines), (codec, codec), seed=3, max_length=None)
 
 
-@pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[list["subprocess.Popen[bytes]"]]:
-    """The workers that were started; they have ended when the test has."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(module: str, settings: object) -> "subprocess.Popen[bytes]":
-        started.append(workers.start(module, settings))
-        return started[-1]
-
-    monkeypatch.setattr(sampled_text, "start", start)
-    yield started
-    assert all(each.poll() is not None for each in started)
-
-
 def ids(cut: Cut) -> list[list[int]]:
     split, batches = cut
     return [side[row].tolist() for side in (split.source, split.target) for rows in batches for row in rows]
@@ -51,7 +34,7 @@ def cut_here(text: SampledText, *numbers: int) -> list[list[int]]:
 
 
 def test_what_comes_next_is_cut_by_the_worker_as_it_is_here(
-    text: SampledText, worker: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
+    text: SampledText, workers: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = [cut_here(text, number) for number in range(4)]
     cutting = CutAhead(text)
@@ -63,10 +46,10 @@ def test_what_comes_next_is_cut_by_the_worker_as_it_is_here(
             ids(cutting.cut(BATCHES[i : i + 1], epoch=2, first=i, following=BATCHES[i + 1 : i + 2])) for i in (1, 2, 3)
         ]
     assert found == expected[1:]
-    assert len(worker) == 1
+    assert [each.poll() for each in workers] == [-9]  # one, which has ended
 
 
-def test_what_was_not_named_is_cut_here(text: SampledText, worker: list["subprocess.Popen[bytes]"]) -> None:
+def test_what_was_not_named_is_cut_here(text: SampledText, workers: list["subprocess.Popen[bytes]"]) -> None:
     with CutAhead(text) as cutting:
         cutting.cut(BATCHES[:1], epoch=2, first=0, following=BATCHES[1:2])
         assert ids(cutting.cut(BATCHES[2:], epoch=2, first=2)) == cut_here(text, 2, 3)
@@ -74,10 +57,10 @@ def test_what_was_not_named_is_cut_here(text: SampledText, worker: list["subproc
         assert ids(cutting.cut(BATCHES[1:2], epoch=2, first=1)) == cut_here(text, 1)
 
 
-def test_a_worker_that_was_killed_is_done_without(text: SampledText, worker: list["subprocess.Popen[bytes]"]) -> None:
+def test_a_worker_that_was_killed_is_done_without(text: SampledText, workers: list["subprocess.Popen[bytes]"]) -> None:
     with CutAhead(text) as cutting:
-        worker[0].kill()
-        worker[0].wait()
+        workers[0].kill()
+        workers[0].wait()
         for number in range(4):
             found = cutting.cut(
                 BATCHES[number : number + 1], epoch=2, first=number, following=BATCHES[number + 1 :][:1]

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from itertools import count, islice
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from transformer_cli.data import word_cutting
 from transformer_cli.data.word_cutting import Chunk, cutting
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.system import workers
 from transformer_cli.system.cores import available_cores
 
 WORDS = ("de", "en", True)
@@ -29,19 +27,6 @@ try:
 except KeyboardInterrupt:
     sys.exit(130)
 """
-
-
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list["subprocess.Popen[bytes]"]:
-    """The worker processes that a test starts."""
-    processes = []
-
-    def start(*arguments: Any, **settings: Any) -> "subprocess.Popen[bytes]":
-        processes.append(subprocess.Popen(*arguments, **settings))
-        return processes[-1]
-
-    monkeypatch.setattr(workers, "subprocess", type("subprocess", (), {"Popen": start, "PIPE": subprocess.PIPE}))
-    return processes
 
 
 def pairs() -> Iterator[tuple[str, str]]:
@@ -61,7 +46,7 @@ def tokens(chunks: list[Chunk]) -> list[tuple[list[str], list[str]]]:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_chunks_come_in_order_with_their_tokens_and_no_more_is_read_than_is_needed(
-    processes: int, started: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
+    processes: int, workers: list["subprocess.Popen[bytes]"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(word_cutting, "CHUNK", 4)
     chosen = list(islice(pairs(), 30))
@@ -71,10 +56,10 @@ def test_chunks_come_in_order_with_their_tokens_and_no_more_is_read_than_is_need
         assert tokens(list(tokenize(chosen[:1]))) == tokens(chunks)[:1]  # as often as one likes
         source = pairs()
         next(tokenize(source))
-        assert next(source)[0] == f"Wort{4 * (1 if processes == 1 else 2 * word_cutting.WAITING)} Hund, Haus-Tür."
+        assert next(source)[0] == f"Wort{4 if processes == 1 else 16} Hund, Haus-Tür."
         with pytest.raises(DataError, match=r"^line 11$"):
             list(tokenize(broken()))
-    assert [process.poll() is None for process in started] == ([] if processes == 1 else [False, False])
+    assert [process.poll() is None for process in workers] == ([] if processes == 1 else [False, False])
     assert [len(chunk) for chunk in chunks] == [4] * 7 + [2]
     assert [pair for chunk in chunks for pair in zip(*chunk.texts, strict=True)] == chosen
     for index, language in enumerate(("de", "en")):
@@ -86,16 +71,16 @@ def test_chunks_come_in_order_with_their_tokens_and_no_more_is_read_than_is_need
         assert all(len(set(side.forms)) == len(side.forms) == len(set(side.ids.tolist())) for side in sides)
 
 
-def test_a_mistake_of_the_settings_is_told_by_the_worker(started: list["subprocess.Popen[bytes]"]) -> None:
+def test_a_mistake_of_the_settings_is_told_by_the_worker(workers: list["subprocess.Popen[bytes]"]) -> None:
     with (
         pytest.raises(ConfigError, match=r"^spaCy has no tokeniser for language 'qq'"),
         cutting(("de", "qq", True), processes=2) as tokenize,
     ):
         next(tokenize(pairs()))
-    assert [process.poll() is None for process in started] == [False, False]
+    assert [process.poll() is None for process in workers] == [False, False]
 
 
-def test_a_worker_that_is_killed_is_one_clear_line(started: list["subprocess.Popen[bytes]"]) -> None:
+def test_a_worker_that_is_killed_is_one_clear_line(workers: list["subprocess.Popen[bytes]"]) -> None:
     message = (
         r"^a process that tokenised was killed by signal 9; if memory ran out, run it again on fewer cores, "
         r"for example with `taskset --cpu-list 0 tfm prepare`$"
@@ -103,10 +88,10 @@ def test_a_worker_that_is_killed_is_one_clear_line(started: list["subprocess.Pop
     with cutting(("xx", "xx", True), processes=2) as tokenize:
         chunks = tokenize(pairs())
         next(chunks)
-        started[1].send_signal(signal.SIGKILL)
+        workers[1].send_signal(signal.SIGKILL)
         with pytest.raises(DataError, match=message):
             list(chunks)
-    assert [process.poll() for process in started] == [-9, -9]
+    assert [process.poll() for process in workers] == [-9, -9]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
