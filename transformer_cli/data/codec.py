@@ -7,7 +7,7 @@ search: a line's ids are those of its own tokens, without <sos> and <eos>. What 
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -84,8 +84,7 @@ class WordCodec:
 
     @cached_property
     def characters(self) -> frozenset[str]:
-        """All characters of the vocabulary, and the space."""
-        return frozenset("".join([" ", *self.vocabulary.tokens[len(SPECIALS) :]]))
+        return self.vocabulary.characters
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -128,10 +127,7 @@ class WordCodec:
         instead: one token per id, such as the source word that was attended to; it is written where the id is that of
         `<unk>` (None: `<unk>` stays).
         """
-        words = self.vocabulary.decode(ids)
-        if instead is not None:
-            words = [other if id_ == UNK else word for id_, word, other in zip(ids, words, instead, strict=True)]
-        return self.joins.join(words)
+        return self.joins.join(self.vocabulary.decode(ids, instead))
 
     def _cost(self, word: str) -> tuple[int, int]:
         (index,) = self.vocabulary.encode([word])
@@ -257,7 +253,7 @@ class ImportedCodec(SubwordCodec):
 
     @cached_property
     def characters(self) -> frozenset[str]:
-        return frozenset("".join([" ", *self.vocabulary.tokens[len(SPECIALS) :]]))
+        return self.vocabulary.characters
 
     def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
         reading = Reading(line.strip())
@@ -283,10 +279,7 @@ class ImportedCodec(SubwordCodec):
 
     def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
         """Plain text; `instead` as in `WordCodec.text`."""
-        pieces = self.vocabulary.decode(ids)
-        if instead is not None:
-            others = (other.replace(" ", SPACE) for other in instead)
-            pieces = [other if id_ == UNK else piece for id_, piece, other in zip(ids, pieces, others, strict=True)]
+        pieces = self.vocabulary.decode(ids, instead and [other.replace(" ", SPACE) for other in instead])
         return self.pieces.join([piece for piece in pieces if piece not in SPECIALS[1:]])
 
     def _cut(self, lines: Sequence[str]) -> list[list[str]]:
@@ -327,12 +320,11 @@ class Codecs:
 
         Raises DataError if a file is missing.
         """
-        load: Callable[[Path, str, DataConfig], Codec]
-        is_imported = data.subwords.algorithm == "imported"
-        subword_codec = ImportedCodec if is_imported else SubwordCodec
-        load = subword_codec.load if data.tokens == "subwords" else WordCodec.load
+        kind: type[Codec] = WordCodec
+        if data.tokens == "subwords":
+            kind = ImportedCodec if data.subwords.algorithm == "imported" else SubwordCodec
         try:
-            return Codecs(load(folder, "source", data), load(folder, "target", data))
+            return Codecs(kind.load(folder, "source", data), kind.load(folder, "target", data))
         except FileError as error:
             raise DataError(str(error)) from None
 

@@ -6,7 +6,7 @@ On disk a vocabulary is plain text with one token per line; a token's id is the 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,11 @@ class Vocabulary:
     def _ids(self) -> dict[str, int]:
         return {token: index for index, token in enumerate(self.tokens) if index >= len(SPECIALS)}
 
+    @cached_property
+    def characters(self) -> frozenset[str]:
+        """All characters of the tokens, and the space."""
+        return frozenset("".join([" ", *self.tokens[len(SPECIALS) :]]))
+
     @staticmethod
     def build(counts: Mapping[str, int], *, min_freq: int, max_words: int | None = None) -> "Vocabulary":
         """Keep the tokens that were seen at least `min_freq` times, most frequent first, ties in alphabetical order.
@@ -59,9 +64,12 @@ class Vocabulary:
         """Returns the ids of tokens, UNK for tokens that are not in the vocabulary. Does not add <sos> or <eos>."""
         return [self._ids.get(token, UNK) for token in tokens]
 
-    def decode(self, ids: Iterable[int]) -> list[str]:
-        """Returns the tokens of ids."""
-        return [self.tokens[index] for index in ids]
+    def decode(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> list[str]:
+        """Returns the tokens of ids. instead: for each id, what stands there if it is UNK (None: `<unk>`)."""
+        tokens = [self.tokens[index] for index in ids]
+        if instead is None:
+            return tokens
+        return [other if id_ == UNK else token for id_, token, other in zip(ids, tokens, instead, strict=True)]
 
     def save(self, path: Path) -> None:
         """Write one token per line."""
