@@ -59,7 +59,7 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
 
 def _open_multi30k(data: DataConfig, source_dir: Path | None) -> Corpus:
     files = multi30k.find_files(data.source, data.target, source_dir)
-    sums = {path.name: multi30k.SUMS[path.name] for pair in files.values() for path in pair}
+    sums = {path.name: multi30k.sums()[path.name] for pair in files.values() for path in pair}
     texts = {split: FilePair(source=source, target=target) for split, (source, target) in files.items()}
     return Corpus(sums, {split: partial(read_texts, [pair], data) for split, pair in texts.items()})
 
