@@ -4,7 +4,7 @@ A key that the schema does not have is an error, which names the nearest key tha
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -45,9 +45,7 @@ def load_config(
         file, origin = find_config(path), str(path)
         text = read_config_text(file)
         tree = _in_file(text, file)
-    given = [(tuple(key.split(".")), option) for key, (_, option) in (options or {}).items()]
-    for key, option in given:
-        _put(tree, key, (options or {})[".".join(key)][0], option)
+    given = [_put(tree, key, value, option) for key, (value, option) in (options or {}).items()]
     given += [_apply(tree, override) for override in overrides]
     tree = _merged(inherited or {}, tree)
     _make_paths_absolute(tree, Path())  # the paths from --set
@@ -115,13 +113,8 @@ def dump_config(config: Config) -> str:
 def with_paths_from(config: Config, folder: Path) -> Config:
     """Returns a config whose files are named as seen from a folder, in which its YAML is to stand."""
     tree = config.model_dump(mode="json")
-
-    def relative(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: relative(each) for key, each in value.items()}
-        return [relative(each) for each in value] if isinstance(value, list) else os.path.relpath(value, folder)
-
-    tree["data"]["files"] = relative(tree["data"]["files"])
+    files = tree["data"]["files"] or {}
+    files.update({split: _each_path(text, lambda path: os.path.relpath(path, folder)) for split, text in files.items()})
     return Config.model_validate(tree)
 
 
@@ -164,49 +157,49 @@ def _in_file(text: str, path: Path) -> dict[str, Any]:
 
 
 def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
-    vectors, files = _below(tree, "model", "vectors"), _below(tree, "data", "files")
+    """Replace the paths among the settings that were given, whatever validation will say of their forms."""
 
-    def absolute(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
+    def absolute(path: str) -> str:
         try:
-            path = folder / Path(value).expanduser()
-            return str(path.parent.resolve() / path.name)  # a link may lead to a name without .gz
+            place = folder / Path(path).expanduser()
+            return str(place.parent.resolve() / place.name)  # a link may lead to a name without .gz
         except (RuntimeError, ValueError) as error:  # ~nobody/…; a NUL
-            raise ConfigError(f"{value!r}: not a path: {error}") from None
+            raise ConfigError(f"{path!r}: not a path: {error}") from None
 
-    for split, texts in files.items():
-        absolutes = [
-            {side: absolute(path) for side, path in each.items()} if isinstance(each, dict) else absolute(each)
-            for each in (texts if isinstance(texts, list) else [texts])
-        ]
-        files[split] = absolutes if isinstance(texts, list) else absolutes[0]
-    vectors.update({side: absolute(where) for side, where in vectors.items() if is_file(str(where))})
+    def absolute_if_file(where: str) -> str:
+        return absolute(where) if is_file(where) else where
+
+    for section, key, change in (("data", "files", absolute), ("model", "vectors", absolute_if_file)):
+        parent = tree.get(section)
+        if isinstance(parent, dict) and isinstance(parent.get(key), dict):
+            parent[key] = {name: _each_path(value, change) for name, value in parent[key].items()}
 
 
-def _below(tree: dict[str, Any], section: str, key: str) -> dict[str, Any]:
-    """Returns the mapping tree[section][key], or an empty one (validation refuses any other value later)."""
-    parent = tree.get(section)
-    found = parent.get(key) if isinstance(parent, dict) else None
-    return found if isinstance(found, dict) else {}
+def _each_path(value: Any, change: Callable[[str], str]) -> Any:
+    """Returns a path, the sides of a text, or a list of such as a config has them, with each path changed."""
+    if isinstance(value, list):
+        return [each if isinstance(each, list) else _each_path(each, change) for each in value]
+    if isinstance(value, dict):
+        return {side: change(path) if isinstance(path, str) else path for side, path in value.items()}
+    return change(value) if isinstance(value, str) else value
 
 
 def _apply(tree: dict[str, Any], override: str) -> Given:
     """Set a key of the tree, as in `training.epochs=3`. Returns the key, and what an error about it begins with."""
     option = f"--set {override}" if len(override) <= 100 else f"--set {override[:100]}…"
     dotted, equals, text = override.partition("=")
-    key = tuple(dotted.strip().split("."))
-    if not equals or not all(key):
+    if not equals or not all(dotted.strip().split(".")):
         raise ConfigError(f"{option}: write KEY=VALUE, such as training.learning_rate=3e-4")
     try:
         value = parse(text)
     except ValueError as error:
         raise ConfigError(f"{option}: {error}") from None
-    _put(tree, key, value, option)
-    return key, option
+    return _put(tree, dotted.strip(), value, option)
 
 
-def _put(tree: dict[str, Any], key: tuple[str, ...], value: Any, option: str) -> None:
+def _put(tree: dict[str, Any], dotted: str, value: Any, option: str) -> Given:
+    """Set a dotted key of the tree, which an option gives."""
+    key = tuple(dotted.split("."))
     for parent in key[:-1]:
         if tree.get(parent) is None:
             tree[parent] = {}
@@ -214,6 +207,7 @@ def _put(tree: dict[str, Any], key: tuple[str, ...], value: Any, option: str) ->
         if not isinstance(tree, dict):
             raise ConfigError(f"{option}: {parent} has no keys below it")
     tree[key[-1]] = value
+    return key, option
 
 
 def _merged(below: Mapping[str, Any], tree: Any) -> Any:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-from transformer_cli.config.load import override_decoding
+from transformer_cli.config.load import changed_decoding
 from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.documents.held import Holder, Link
 from transformer_cli.documents.long_lines import readable
@@ -101,7 +101,7 @@ def schedule(parsed: Parsed, workers: Workers) -> "Future[list[Translation]]":
     if most:
         decoding = settings.decoding
         if not decoding.sample:
-            decoding = override_decoding(decoding, beam_size=max(decoding.beam_size, most + 1))
+            decoding = changed_decoding(decoding, {"beam_size": max(decoding.beam_size, most + 1)})
         settings = replace(settings, n_best=most + 1, decoding=decoding)
     keys = [row + n * PARTS for row, spans in enumerate(parsed.spans_of) for n in range(len(spans))]
     return workers.translate(parsed.translator, parsed.sentences, settings, keys, are_sentences=parsed.asked.split)
