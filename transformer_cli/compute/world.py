@@ -84,19 +84,18 @@ class World:
         level = (package := logging.getLogger("transformer_cli")).level
         if not self.is_first:
             package.setLevel(logging.CRITICAL)
-        is_orderly = False
+        stopped: Interrupted | None = None
         try:
             yield
-            is_orderly = True
-        except Interrupted:
-            is_orderly = True
-            raise
+        except Interrupted as error:
+            stopped = error
         finally:
             package.setLevel(level)
-            # After an error the connection lasts until the process has said it and ended. If it left in order, the
-            # others would end at once, and torchrun ends all as soon as one has ended. They may be dead, too.
-            if is_orderly:
-                dist.destroy_process_group()
+        # After an error the connection lasts until the process has said it and ended. If it left in order, the others
+        # would end at once, and torchrun ends all as soon as one has ended. They may be dead, too.
+        dist.destroy_process_group()
+        if stopped is not None:
+            raise stopped
 
     @contextmanager
     def all_or_none(self) -> Iterator[None]:
@@ -113,20 +112,20 @@ class World:
             raise
         except Exception as error:
             failure = error
-        try:
-            failed = [rank for rank, (has_failed,) in enumerate(self.gather(failure is not None)) if has_failed]
-            if failed and self.size > 1:
-                import torch.distributed as dist
+        words: list[str | None] = [None] * self.size  # of each process that has failed
+        if self.size > 1:
+            import torch.distributed as dist
 
-                words = [str(failure) or type(failure).__name__]
+            try:
                 with self._watched():
-                    dist.broadcast_object_list(words, src=failed[0])
-                failure = failure or TfmError(f"rank {failed[0]} has failed: {words[0]}")
-        except DistributedError:
-            if failure is None:
-                raise
+                    dist.all_gather_object(words, failure and (str(failure) or type(failure).__name__))
+            except DistributedError:
+                if failure is None:
+                    raise
         if failure is not None:
             raise failure
+        if said := next(((rank, said) for rank, said in enumerate(words) if said is not None), None):
+            raise TfmError("rank {} has failed: {}".format(*said))
 
     def total(self, values: NDArray[Any]) -> NDArray[Any]:
         """Sum an array over all processes; it has the same shape in each of them."""

@@ -85,11 +85,11 @@ def test_all_or_none_fails_everywhere_with_the_reason(
 ) -> None:
     """ends: for each rank the very error that it raises, the words of a TfmError, … for its own, or None."""
 
-    def broadcast(box: list[str], src: int) -> None:
-        box[0] = str(raised[src]) or type(raised[src]).__name__
+    def gather(words: list[str | None], own: str | None) -> None:
+        words[:] = [error and (str(error) or type(error).__name__) for error in raised]
+        assert own in words
 
-    monkeypatch.setattr(World, "gather", lambda *_: [[float(error is not None)] for error in raised])
-    monkeypatch.setattr("torch.distributed.broadcast_object_list", broadcast)
+    monkeypatch.setattr("torch.distributed.all_gather_object", gather)
     for rank, (own, end) in enumerate(zip(raised, ends, strict=True)):
         found = None
         try:
