@@ -18,7 +18,6 @@ from transformer_cli.data.reading import Reader, Reading, lower
 from transformer_cli.data.subwords import SPACE, Pieces
 from transformer_cli.data.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.data.words import Joins, Tokenizer
-from transformer_cli.errors import DataError, FileError
 from transformer_cli.system.files import sha256, write_bytes, write_json
 from transformer_cli.system.reading import read_bytes, read_json
 
@@ -318,15 +317,12 @@ class Codecs:
     def load(folder: Path, data: DataConfig) -> "Codecs":
         """Read what `save` wrote into the folder of a dataset or a run; `data` says what kind of codecs these are.
 
-        Raises DataError if a file is missing.
+        Raises FileError if a file is missing.
         """
         kind: type[Codec] = WordCodec
         if data.tokens == "subwords":
             kind = ImportedCodec if data.subwords.algorithm == "imported" else SubwordCodec
-        try:
-            return Codecs(kind.load(folder, "source", data), kind.load(folder, "target", data))
-        except FileError as error:
-            raise DataError(str(error)) from None
+        return Codecs(kind.load(folder, "source", data), kind.load(folder, "target", data))
 
     def save(self, folder: Path) -> None:
         """Write both codecs into a folder."""

@@ -14,11 +14,11 @@ data/multi30k.de-en-1a2b3c4d/
     left-out.tsv.gz                 what cleaning left out: rule, file, line or unit, source, target
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from transformer_cli.system.sums import check_file, read_checked_json
 FORMAT_VERSION = 2
 BLOCK = 1 << 24  # bytes that are searched for line ends at a time
 LINE_END = ord("\n")
+Opened = TypeVar("Opened")
 _REMAKE = "delete the folder and run `tfm prepare` again"
 
 
@@ -125,7 +126,7 @@ class Dataset:
         except ValueError as error:
             raise DataError(f"{folder}: not settings of this tfm: {' '.join(str(error).split())}; {_REMAKE}") from None
         for name in codec_files(data):
-            _check(folder / name)
+            _opened(folder / name, lambda path: path)
         return Dataset(folder, manifest, Codecs.load(folder, data))
 
     @property
@@ -152,12 +153,8 @@ class Dataset:
         """Map the raw lines of one side of a split, which `text` reads. Raises DataError as `split` does."""
         sentences = self._sentences(name)
         path = self.folder / f"{name}.{side}.txt"
-        _check(path)
-        try:
-            lines = MappedLines.open(path)
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: cannot be mapped: {error}; {_REMAKE}") from None
-        if len(lines) != sentences:  # it may be too large to be summed here
+        lines = _opened(path, MappedLines.open)
+        if len(lines) != sentences:
             raise DataError(f"{path}: {len(lines)} lines, but the manifest says {sentences}; {_REMAKE}")
         return lines
 
@@ -169,20 +166,18 @@ class Dataset:
 
 
 def _side(stem: Path) -> Side:
-    """Map the arrays of one side, if their sums are right."""
-    paths = [stem.with_name(f"{stem.name}.{kind}.npy") for kind in ("ids", "offsets")]
-    for path in paths:
-        _check(path)
-    try:
-        return Side(*(np.load(path, mmap_mode="r") for path in paths))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{stem}.*.npy: cannot be mapped: {' '.join(str(error).split())}; {_REMAKE}") from None
+    """Map the arrays of one side."""
+    load = partial(np.load, mmap_mode="r")
+    return Side(*(_opened(stem.with_name(f"{stem.name}.{kind}.npy"), load) for kind in ("ids", "offsets")))
 
 
-def _check(path: Path) -> None:
-    """Raises DataError unless a file is as it was written."""
+def _opened(path: Path, open_: Callable[[Path], Opened]) -> Opened:
+    """Open a file that is as it was written. Raises DataError if it is not."""
     try:
         check_file(path)
+        return open_(path)
+    except (OSError, ValueError) as error:  # it may be too large to be summed here
+        raise DataError(f"{path}: cannot be mapped: {' '.join(str(error).split())}; {_REMAKE}") from None
     except FileError as error:
         raise DataError(f"{error}; {_REMAKE}") from None
 

@@ -7,8 +7,10 @@ FileError, which begins with the file's path. Who knows what the user can do abo
 import json
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from transformer_cli.errors import FileError, MissingFile
 
@@ -17,19 +19,26 @@ LARGEST = 1 << 28  # bytes: a vocabulary of ten million words is smaller
 
 def read_bytes(path: Path, *, most: int = LARGEST) -> bytes:
     """Returns what is in a file. Raises FileError if it cannot be read, is no file, or has more than `most` bytes."""
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size  # read(n) takes n bytes of memory, however small the file is
+        content = file.read(min(size, most) + 1)
+    if len(content) > most:
+        raise FileError(f"{path}: more than {most:,} bytes, so it is not what it should be")
+    return content
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file of bytes during the block. Raises FileError if it is no file, or cannot be read in the block."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for somebody who writes into it
             raise FileError(f"{path}: not a file, but {'a folder' if path.is_dir() else 'a pipe or a device'}")
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size  # read(n) takes n bytes of memory, however small the file is
-            content = file.read(min(size, most) + 1)
+            yield file
     except (FileNotFoundError, NotADirectoryError):  # below a file nothing is
         raise MissingFile(f"{path}: missing") from None
     except OSError as error:
         raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
-    if len(content) > most:
-        raise FileError(f"{path}: more than {most:,} bytes, so it is not what it should be")
-    return content
 
 
 def read_text(path: Path, *, most: int = LARGEST) -> str:

@@ -7,15 +7,15 @@ bytes only by `sha256sum`. Sums find accidents; they do not stop somebody who ch
 """
 
 import hashlib
+import os
 import re
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.errors import FileError, MissingFile
+from transformer_cli.errors import FileError
 from transformer_cli.system.files import sha256, write_text
-from transformer_cli.system.reading import read_json, read_text
+from transformer_cli.system.reading import opened, read_json, read_text
 
 SUMS = "SHA256SUMS"
 SUMMED = 1 << 30
@@ -57,18 +57,11 @@ def check_files(folder: Path) -> None:
 
 
 def _check_sum(path: Path, wanted: str | None) -> None:
-    try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):  # a device might be read for ever
-            raise FileError(f"{path}: damaged: it is not a file")
+    with opened(path) as file:
         if wanted is None:
             raise FileError(f"{path}: damaged: {SUMS} has no sum of it")
-        if about.st_size <= SUMMED and sha256(path) != wanted:
+        if os.fstat(file.fileno()).st_size <= SUMMED and sha256(path) != wanted:
             raise FileError(f"{path}: damaged: its content is not what was written (another SHA-256)")
-    except FileNotFoundError:
-        raise MissingFile(f"{path}: missing") from None
-    except OSError as error:
-        raise FileError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def read_checked_json(path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.data.make_dataset import Prepared, make_dataset
 from transformer_cli.data.subword_corpus import sample
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION, learn_pieces
-from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.errors import ConfigError, DataError, MissingFile
 
 Make = Callable[..., Prepared]
 SPLITS = ("train", "valid", "test")
@@ -203,5 +203,5 @@ def test_a_pinned_dataset_is_found_without_the_run(
     pinned = f"data.fingerprint={made.manifest['fingerprint']}"
     wanted = config("data.lowercase=true", f"data.codec={codec_dir}", pinned).data
     assert find_dataset(wanted, tmp_path / "data") == made.folder
-    with pytest.raises(DataError, match=f"^{re.escape(str(codec_dir))}/source.subwords.model: missing"):
+    with pytest.raises(MissingFile, match=f"^{re.escape(str(codec_dir))}/source.subwords.model: missing"):
         make("data.lowercase=true", f"data.codec={codec_dir}")

@@ -244,5 +244,5 @@ def test_open_run_reads_only_files_of_its_own_folder(run: Run) -> None:
     path = run.folder / "source.vocab.txt"
     path.unlink()
     path.symlink_to("/dev/zero")
-    with pytest.raises(CheckpointError, match=r"source\.vocab\.txt: damaged: it is not a file; restore it"):
+    with pytest.raises(CheckpointError, match=r"source\.vocab\.txt: not a file, but a pipe or a device; restore it"):
         Run.open(run.folder)
