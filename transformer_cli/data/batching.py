@@ -40,10 +40,8 @@ def plan_epoch(split: EncodedSplit, rows: Rows, training: TrainingConfig, epoch:
     if training.batch_by == "tokens":
         size = max(1, int(size / (split.target.lengths[rows].mean() + 1)))
     pool = BUCKET_POOL * size
-    batches = []
-    for start in range(0, len(order), pool):
-        chunk = order[start : start + pool]
-        batches += _cut(_by_length(split, chunk), split, training)
+    pools = (order[start : start + pool] for start in range(0, len(order), pool))
+    batches = [batch for rows in pools for batch in _cut(_by_length(split, rows), split, training)]
     return [batches[index] for index in generator.permutation(len(batches))]
 
 

@@ -130,39 +130,34 @@ def count_overlap(folder: Path, splits: Iterable[str], codecs: Codecs) -> dict[s
     or spacing. Returns split → {"pairs": …, "sources": …}; `sources` also
     counts those that training has with another translation.
     """
-    held_out = [split for split in splits if split != "train"]
-    read = {split: [*_contents(folder, split, codecs)] for split in held_out}
-    wanted = {source for found in read.values() for source, _ in found}
-    pairs = {pair for pair in _contents(folder, "train", codecs) if pair[0] in wanted}
+
+    def read(split: str) -> Iterator[tuple[int, int]]:
+        for source, target in gathered(folder, split):
+            yield hash(codecs.source.content(source)), hash(codecs.target.content(target))
+
+    held_out = {split: [*read(split)] for split in splits if split != "train"}
+    wanted = {source for found in held_out.values() for source, _ in found}
+    pairs = {pair for pair in read("train") if pair[0] in wanted}
     sources = {source for source, _ in pairs}
     return {
         split: {
             "pairs": sum(pair in pairs for pair in found),
             "sources": sum(source in sources for source, _ in found),
         }
-        for split, found in read.items()
+        for split, found in held_out.items()
     }
 
 
 def warn_of_overlap(manifest: dict[str, Any]) -> None:
-    """Warn, in one line, of splits of which whole pairs or many source sentences are in the training text.
-
-    manifest: a dataset's.
-    """
+    """Warn, in one line, of a dataset's splits of which whole pairs or many sources are in the training text."""
     found = []
     for split, overlap in manifest["overlap"].items():
         sentences = manifest["splits"][split]["sentences"]
         if overlap["pairs"] or overlap["sources"] > BY_CHANCE * sentences:
             found.append(f"{split} {overlap['pairs']:,} of {sentences:,} pairs ({overlap['sources']:,} sources)")
     if found:
-        what = (
+        log.warning(
             "also in the training text: %s; a model can learn them by heart, so scores there say less about new text; "
-            "leave them out of the training text, and prepare again"
+            "leave them out of the training text, and prepare again",
+            ", ".join(found),
         )
-        log.warning(what, ", ".join(found))
-
-
-def _contents(folder: Path, split: str, codecs: Codecs) -> Iterator[tuple[int, int]]:
-    """Yield a hash of what is read of each side of a split's pairs."""
-    for source, target in gathered(folder, split):
-        yield hash(codecs.source.content(source)), hash(codecs.target.content(target))

@@ -31,12 +31,6 @@ class Vocabulary:
 
     tokens: tuple[str, ...]
 
-    def __repr__(self) -> str:
-        return f"Vocabulary({len(self.tokens):,} tokens)"
-
-    def __post_init__(self) -> None:
-        assert self.tokens[: len(SPECIALS)] == SPECIALS
-
     @cached_property
     def _ids(self) -> dict[str, int]:
         return {token: index for index, token in enumerate(self.tokens) if index >= len(SPECIALS)}

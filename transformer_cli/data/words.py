@@ -14,7 +14,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.metadata import entry_points, version
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any
 
 import numpy as np
@@ -99,9 +99,6 @@ class Joins:
     glued_scripts: frozenset[tuple[str, str]] = frozenset()
     """pairs of scripts, such as ("CJK", "CJK") and ("CJK", "DIGIT"), that mostly have no space between them"""
 
-    def __repr__(self) -> str:
-        return f"Joins({', '.join(f'{field.name}: {len(getattr(self, field.name)):,}' for field in fields(self))})"
-
     def join(self, tokens: Sequence[str]) -> str:
         """Returns plain text made from tokens."""
         pieces = list(tokens[:1])
@@ -154,15 +151,12 @@ def learn_joins(
     glued_scripts, of_glued_scripts = _learn_scripts(forms, left, right, majority)
     glued_by_rule = leans_right[left] | leans_left[right] | of_glued_scripts
 
-    def tokens(chosen: NDArray[np.bool_]) -> frozenset[str]:
-        return frozenset(forms[index] for index in np.flatnonzero(chosen).tolist())
-
     def token_pairs(chosen: NDArray[np.bool_]) -> frozenset[tuple[str, str]]:
-        return frozenset((forms[left[index]], forms[right[index]]) for index in np.flatnonzero(chosen).tolist())
+        return frozenset((forms[one], forms[other]) for one, other in zip(left[chosen], right[chosen], strict=True))
 
     return Joins(
-        tokens(leans_left),
-        tokens(leans_right),
+        frozenset(compress(forms, leans_left)),
+        frozenset(compress(forms, leans_right)),
         token_pairs((majority > 0) & ~glued_by_rule),
         token_pairs((majority < 0) & glued_by_rule),
         glued_scripts,

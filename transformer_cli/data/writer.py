@@ -6,7 +6,7 @@ Never holds the ids of a whole split in memory.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,19 +52,17 @@ def _write_header(file: IO[bytes], n_ids: int) -> None:
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def blocks(path: Path) -> Iterator[NDArray[np.int32]]:
-    """Yield the ids in a file part by part."""
-    ids = np.load(path, mmap_mode="r")
+def blocks(path: Path, mode: Literal["r", "r+"] = "r") -> Iterator[NDArray[np.int32]]:
+    """Yield the ids in a file part by part; with mode r+, what is put into a part is written to the file."""
+    ids = np.load(path, mmap_mode=mode)
     for start in range(0, len(ids), BLOCK):
         yield ids[start : start + BLOCK]
 
 
 def renumber(path: Path, final_ids: NDArray[np.int32]) -> None:
     """Replace each id in a file by final_ids[id]."""
-    with path.open("r+b") as file:
-        file.seek(np.load(path, mmap_mode="r").offset)  # after the header
-        for block in blocks(path):
-            file.write(final_ids[block].tobytes())
+    for block in blocks(path, "r+"):
+        block[:] = final_ids[block]
 
 
 def count(folder: Path, name: str) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def test_all_or_none_fails_everywhere_with_the_reason(
     """ends: for each rank the very error that it raises, the words of a TfmError, … for its own, or None."""
 
     def gather(words: list[str | None], own: str | None) -> None:
-        words[:] = [error and (str(error) or type(error).__name__) for error in raised]
+        words[:] = [None if error is None else str(error) or type(error).__name__ for error in raised]
         assert own in words
 
     monkeypatch.setattr("torch.distributed.all_gather_object", gather)
