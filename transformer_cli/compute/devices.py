@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from transformer_cli.compute.world import World
+from transformer_cli.compute.world import ALONE, World
 from transformer_cli.errors import DeviceError
 from transformer_cli.system.cores import available_cores
 from transformer_cli.system.terminal import counted
@@ -39,25 +39,20 @@ def parse_device(name: str, n_cuda: int, library: str) -> tuple[str, int]:
     return kind, index
 
 
-def choose_device(name: str) -> "torch.device":
-    """Returns the named device of torch. Raises DeviceError if this machine does not have it; see `parse_device`."""
+def choose_device(name: str, world: World = ALONE) -> "torch.device":
+    """Returns the named device of torch; if several processes run on a machine, each gets a CUDA device of its own.
+
+    Raises DeviceError if this machine does not have it, or not one for each process; see `parse_device`.
+    """
     import torch
 
-    kind, index = parse_device(name, torch.cuda.device_count() if torch.cuda.is_available() else 0, "torch")
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    kind, index = parse_device(name, count, "torch")
     if kind == "mps" and not torch.backends.mps.is_available():
         raise DeviceError("device mps: torch sees no Apple GPU here; choose cpu or auto")
-    return torch.device(kind, index) if kind == "cuda" else torch.device(kind)
-
-
-def choose_device_of(world: World, name: str) -> "torch.device":
-    """Like choose_device, but if several processes run on a machine, each gets a CUDA device of its own."""
-    import torch
-
-    device = choose_device(name)
-    if world.size == 1 or device.type == "cpu":
-        return device
-    count = torch.cuda.device_count()
-    if device.type != "cuda" or ":" in name or world.local_size > count:
+    if kind == "cpu" or world.size == 1:
+        return torch.device(kind, index) if kind == "cuda" else torch.device(kind)
+    if kind != "cuda" or ":" in name or world.local_size > count:
         raise DeviceError(
             f"device {name}: {world.local_size} processes here, and torch sees {counted(count, 'CUDA device')}; choose "
             "cuda with one process for each device, so that each takes its own, or cpu"

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from transformer_cli.compute.devices import choose_device_of, describe
+from transformer_cli.compute.devices import choose_device, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import plan_epoch, target_tokens
@@ -68,7 +68,7 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     the same job ends early.
     """
     world = World.from_environment()
-    device = choose_device_of(world, config.training.device)
+    device = choose_device(config.training.device, world)
     if config.training.tensorboard:
         check_tensorboard()
     if config.training.num_threads is not None:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from transformer_cli.compute.devices import autocast, choose_device, choose_device_of, choose_precision, describe
+from transformer_cli.compute.devices import autocast, choose_device, choose_precision, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.errors import DeviceError
 
@@ -76,7 +76,7 @@ def test_choose_device_of_each_process_is_a_gpu_of_its_own(
     monkeypatch: pytest.MonkeyPatch, world: World, name: str, n_gpus: int, chosen: str
 ) -> None:
     show_gpus(monkeypatch, n_gpus)
-    assert choose_device_of(world, name) == torch.device(chosen)
+    assert choose_device(name, world) == torch.device(chosen)
 
 
 @pytest.mark.parametrize("name", ["auto", "cuda:1", "mps"])
@@ -88,7 +88,7 @@ def test_choose_device_of_too_few_is_one_error_in_all_processes(
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     told = f"^device {name}: 3 processes here, and torch sees 2 CUDA devices; choose cuda with one process for each"
     with pytest.raises(DeviceError, match=told):
-        choose_device_of(World(rank, 3, rank, 3), name)
+        choose_device(name, World(rank, 3, rank, 3))
 
 
 @pytest.mark.parametrize(
