@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from transformer_cli.config.schema import DataConfig
+from transformer_cli.data.random_cuts import BpeDropout, UnigramSampling
 from transformer_cli.data.reading import Reader, Reading, lower
 from transformer_cli.data.subwords import SPACE, Pieces
 from transformer_cli.data.vocabulary import SPECIALS, UNK, Vocabulary
@@ -200,10 +201,13 @@ class SubwordCodec:
 
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
         """The ids of each line, cut at random as `SubwordsConfig.dropout` says: a function of lines and seed alone."""
-        alpha = self.dropout if self.algorithm == "bpe" else 1 - self.dropout
-        return self.pieces.sample(
-            [self.reader.read(line).text for line in lines], algorithm=self.algorithm, alpha=alpha, seed=seed
-        )
+        texts = [self.reader.read(line).text for line in lines]
+        return self.pieces.sample(texts, self._sampler.cut, dropout=self.dropout, seed=seed)
+
+    @cached_property
+    def _sampler(self) -> BpeDropout | UnigramSampling:
+        sampler = BpeDropout if self.algorithm == "bpe" else UnigramSampling
+        return sampler(self.pieces.inventory())
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         return [self.pieces.names[index] for index in ids]

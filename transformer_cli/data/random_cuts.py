@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ KEPT_LENGTH = 20  # longer ones are not: where text has no spaces, a "word" is a
 UNKNOWN_SCORE = -10.0  # how much less likely than every piece an unknown character is, as in SentencePiece
 
 Symbols = NDArray[np.int64]
+Cut = Callable[..., list[list[int]]]
+"""What `cut` of the classes below is"""
 Ending = tuple[float, int, list[int]]  # cumulated probability, where the piece begins, its ids
 
 
@@ -75,18 +77,13 @@ class BpeDropout:
         """Returns the ids of each word."""
         cuts: list[list[int]] = [[] for _ in words]
         for rows in groups_by_length(np.array([len(word) for word in words]), POSITIONS):
-            symbols = self._characters([words[row] for row in rows])
+            symbols = np.full((len(rows), max(len(words[row]) for row in rows)), self._end)
+            for place, row in enumerate(rows):
+                symbols[place, : len(words[row])] = self._symbols(words[row])  # one for each character
             self._merge(symbols, dropout, chance)
             for row, found in zip(rows, symbols.tolist(), strict=True):
                 cuts[row] = self._ids(found)
         return cuts
-
-    def _characters(self, words: Sequence[str]) -> Symbols:
-        """Returns a symbol for each character: (words, longest)."""
-        symbols = np.full((len(words), max(map(len, words))), self._end)
-        for row, word in enumerate(words):
-            symbols[row, : len(word)] = self._symbols(word)
-        return symbols
 
     def _find_symbols(self, word: str) -> Symbols:
         return np.array([self.inventory.ids.get(one, self._unknown + ord(one)) for one in word])
@@ -124,17 +121,15 @@ class BpeDropout:
 
     def _ids(self, symbols: Sequence[int]) -> list[int]:
         ids: list[int] = []
-        for symbol in symbols:
-            if symbol == self._end:
-                break
+        for symbol in takewhile(self._end.__ne__, symbols):
             ids += [symbol] if symbol < self._unknown else self.inventory.spelled(chr(symbol - self._unknown))
         return ids
 
 
 class UnigramSampling:
-    """A cut of a word is drawn with a probability proportional to P(cut)^alpha (Kudo 2018, equation 8).
+    """A cut of a word is drawn with a probability proportional to P(cut)^α (Kudo 2018, equation 8).
 
-    P(cut) is the product of the probabilities of its pieces; all cuts of a word take part.
+    P(cut) is the product of the probabilities of its pieces; all cuts of a word take part. α is 1 - dropout.
     """
 
     def __init__(self, inventory: Inventory) -> None:
@@ -143,10 +138,10 @@ class UnigramSampling:
         self._unknown_score = min(inventory.scores.values()) + UNKNOWN_SCORE
         self._endings = _remembered(self._find_endings)
 
-    def cut(self, words: Sequence[str], *, alpha: float, chance: np.random.Generator) -> list[list[int]]:
+    def cut(self, words: Sequence[str], *, dropout: float, chance: np.random.Generator) -> list[list[int]]:
         """Returns the ids of each word."""
         draws = iter(chance.random(sum(map(len, words))).tolist())  # a word has at most as many pieces as characters
-        return [self._draw(self._endings(word, alpha), [next(draws) for _ in word]) for word in words]
+        return [self._draw(self._endings(word, 1 - dropout), [next(draws) for _ in word]) for word in words]
 
     @staticmethod
     def _draw(endings: Sequence[Sequence[Ending]], draws: Sequence[float]) -> list[int]:

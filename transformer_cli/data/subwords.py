@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from transformer_cli.data.random_cuts import BpeDropout, Inventory, UnigramSampling
+from transformer_cli.data.random_cuts import Cut, Inventory
 from transformer_cli.data.reading import is_ignored
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 from transformer_cli.errors import ConfigError, DataError
@@ -106,7 +107,7 @@ class Pieces:
         A space of another kind, or what is invisible, is among them only if a piece has it beside something else: where
         it is rare, a word behind it is cut into pieces that the model has never seen there.
         """
-        pieces = [piece.replace(SPACE, " ") for piece in self._inventory().ids]
+        pieces = [piece.replace(SPACE, " ") for piece in self.inventory().ids]
         beside = set("".join(piece for piece in pieces if len(piece) > 1))
         return {char for char in "".join([" ", *pieces]) if char in beside or not (char.isspace() or is_ignored(char))}
 
@@ -131,31 +132,14 @@ class Pieces:
         text: str = self._processor.decode([ESCAPE if piece == unknown else piece for piece in pieces])
         return text.replace(ESCAPE, unknown).replace("\n", " ").strip()
 
-    def sample(self, lines: Sequence[str], *, algorithm: str, alpha: float, seed: int) -> list[list[int]]:
-        """Like `encode` for each line, but the cuts are drawn at random: a function of the lines and the seed alone.
-
-        alpha: with bpe, the share of merges that are skipped; with unigram, a cut is drawn with a probability that is
-        proportional to its probability to the power of alpha.
-        """
+    def sample(self, lines: Sequence[str], cut: Cut, *, dropout: float, seed: int) -> list[list[int]]:
+        """Like `encode` for each line, but `cut` draws at random: a function of the lines and the seed alone."""
         words = [_words(line) for line in lines]
-        chance = np.random.default_rng(seed)
-        together = [word for line in words for word in line]
-        if algorithm == "bpe":
-            cuts = self._bpe.cut(together, dropout=alpha, chance=chance)
-        else:
-            cuts = self._unigram.cut(together, alpha=alpha, chance=chance)
-        following = iter(cuts)
-        return [[id_ for _ in line for id_ in next(following)] for line in words]
+        cuts = iter(cut(list(chain(*words)), dropout=dropout, chance=np.random.default_rng(seed)))
+        return [[id_ for _ in line for id_ in next(cuts)] for line in words]
 
-    @cached_property
-    def _bpe(self) -> BpeDropout:
-        return BpeDropout(self._inventory())
-
-    @cached_property
-    def _unigram(self) -> UnigramSampling:
-        return UnigramSampling(self._inventory())
-
-    def _inventory(self) -> Inventory:
+    def inventory(self) -> Inventory:
+        """Returns what is cut at random."""
         model = self._processor
         reserved = (model.is_control, model.is_unknown, model.is_byte)
         text = [index for index in range(len(self)) if not any(is_reserved(index) for is_reserved in reserved)]

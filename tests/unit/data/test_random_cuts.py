@@ -48,7 +48,7 @@ def test_a_step_skips_each_merge_with_the_probability_of_dropout() -> None:
 def test_unigram_draws_each_cut_by_its_probability(alpha: float) -> None:
     n, word = 20_000, "lowlow"
     weights = {cut: math.exp(alpha * sum(INVENTORY.scores[id_] for id_ in cut)) for cut in all_cuts(word)}
-    found = Counter(map(tuple, UnigramSampling(INVENTORY).cut([word] * n, alpha=alpha, chance=chance())))
+    found = Counter(map(tuple, UnigramSampling(INVENTORY).cut([word] * n, dropout=1 - alpha, chance=chance())))
     assert found.keys() <= weights.keys()
     for cut, weight in weights.items():
         assert found[cut] / n == pytest.approx(weight / sum(weights.values()), abs=0.015)
@@ -57,7 +57,7 @@ def test_unigram_draws_each_cut_by_its_probability(alpha: float) -> None:
 def test_a_character_without_a_piece_is_its_bytes() -> None:
     expected = [*(100 + byte for byte in "é".encode()), 3]
     assert BpeDropout(INVENTORY).cut(["éow"], dropout=0.0, chance=chance()) == [expected]
-    assert UnigramSampling(INVENTORY).cut(["éow"], alpha=1.0, chance=chance()) == [expected]
+    assert UnigramSampling(INVENTORY).cut(["éow"], dropout=0.0, chance=chance()) == [expected]
 
 
 def test_long_words_are_not_remembered() -> None:
@@ -66,7 +66,7 @@ def test_long_words_are_not_remembered() -> None:
     unigram, bpe = UnigramSampling(INVENTORY), BpeDropout(INVENTORY)
     tracemalloc.start()
     try:
-        unigram.cut(words, alpha=0.5, chance=chance())
+        unigram.cut(words, dropout=0.5, chance=chance())
         bpe.cut(words, dropout=0.5, chance=chance())
         assert tracemalloc.get_traced_memory()[0] < 100_000
     finally:
@@ -76,6 +76,6 @@ def test_long_words_are_not_remembered() -> None:
 def test_the_same_generator_draws_the_same_cuts_in_every_process() -> None:
     words = ["lowlow", "low"]
     found = BpeDropout(INVENTORY).cut(words, dropout=0.5, chance=chance(7))
-    drawn = UnigramSampling(INVENTORY).cut(words, alpha=0.1, chance=chance(7))
+    drawn = UnigramSampling(INVENTORY).cut(words, dropout=0.9, chance=chance(7))
     assert [spelled(ids) for ids in found] == ["low low", "l ow"]
     assert [spelled(ids) for ids in drawn] == ["lo w l ow", "low"]

@@ -10,6 +10,7 @@ import pytest
 from transformer_cli.config.schema import DataConfig, SubwordsConfig
 from transformer_cli.data.codec import Codec, Codecs, SubwordCodec, codec_files
 from transformer_cli.data.corpora import read_captions
+from transformer_cli.data.random_cuts import BpeDropout, UnigramSampling
 from transformer_cli.data.subwords import Pieces, learn_pieces
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 from transformer_cli.errors import ConfigError
@@ -166,13 +167,13 @@ def test_more_dropout_cuts_more(index: int) -> None:
 def test_without_a_skipped_merge_a_sample_is_what_sentencepiece_gives() -> None:
     chance = random.Random(1)
     lines = [*TEXT, *HOSTILE, "", " ", *(arbitrary_line(chance) for _ in range(1_000))]
-    found = CODEC.pieces.sample(lines, algorithm="bpe", alpha=0.0, seed=0)
+    found = CODEC.pieces.sample(lines, BpeDropout(CODEC.pieces.inventory()).cut, dropout=0.0, seed=0)
     assert found == [CODEC.pieces.encode(line) for line in lines]
 
 
 def test_the_likeliest_cut_is_what_sentencepiece_gives() -> None:
     pieces = Pieces(MODELS["unigram"])
-    found = pieces.sample(TEXT, algorithm="unigram", alpha=1_000.0, seed=0)
+    found = pieces.sample(TEXT, UnigramSampling(pieces.inventory()).cut, dropout=-999.0, seed=0)
     same = [ids == pieces.encode(line) for ids, line in zip(found, TEXT, strict=True)]
     assert sum(same) > 0.98 * len(same)  # some words have two cuts of the same probability
 
