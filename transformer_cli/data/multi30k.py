@@ -47,8 +47,7 @@ def find_files(source: str, target: str, source_dir: Path | None = None) -> dict
         if folder and split in TESTS and not all((folder / name).exists() for name in names):
             left_out.append(split)
             continue
-        source_file, target_file = (_from_folder(folder, name) if folder else _from_cache(name) for name in names)
-        files[split] = source_file, target_file
+        files[split] = _verified(names[0], folder), _verified(names[1], folder)
     if left_out:
         log.warning("%s lacks %s: left out", folder, ", ".join(left_out))
     return files
@@ -77,22 +76,20 @@ def _named_folder(source_dir: Path | None) -> Path | None:
     return folder
 
 
-def _from_folder(folder: Path, name: str) -> Path:
-    path, address = folder / name, f"{ADDRESS}/{name}"
-    if not path.is_file():
+def _verified(name: str, folder: Path | None) -> Path:
+    """Returns one of the files, in a folder or in the cache, into which it is fetched if it is missing or another."""
+    path, address, expected = (folder or cache_folder()) / name, f"{ADDRESS}/{name}", sums()[name]
+    found = sha256(path) if path.is_file() else None
+    if found == expected:
+        return path
+    if folder and found is None:
         raise DataError(f"{folder}: lacks {name}; get it from {address}")
-    if (found := sha256(path)) != sums()[name]:
-        raise DataError(f"{path}: SHA-256 is {found}, expected {sums()[name]}; get it again from {address}")
-    return path
-
-
-def _from_cache(name: str) -> Path:
-    path = cache_folder() / name
-    if path.is_file():
-        if (found := sha256(path)) == sums()[name]:
-            return path
-        log.warning("%s: SHA-256 is %s, expected %s; fetching it again", path, found, sums()[name])
-    _download(f"{ADDRESS}/{name}", path)
+    other = f"{path}: SHA-256 is {found}, expected {expected}"
+    if folder:
+        raise DataError(f"{other}; get it again from {address}")
+    if found is not None:
+        log.warning("%s; fetching it again", other)
+    _download(address, path)
     return path
 
 
