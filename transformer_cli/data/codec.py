@@ -135,16 +135,14 @@ class WordCodec:
 
 
 @dataclass(frozen=True)
-class SubwordCodec:
+class SubwordCodec(Pieces):
     """Text by pieces of words, which SentencePiece has learned. Any line comes back exactly; there is no `<unk>`.
 
     For example, "Zwei Quokkas" may become the tokens " Zwei", " Qu", "ok", "kas". Tokens show a space as a space, and a
     byte of a character that has no piece as "<0xC3>". What it has in common with WordCodec is described there.
     """
 
-    lowercase: bool
-    model: bytes = field(repr=False)
-    """SentencePiece's model"""
+    lowercase: bool = False
     algorithm: Literal["bpe", "unigram", "imported"] = "bpe"
     dropout: float = field(default=0.0, compare=False)
     """see SubwordsConfig; with another dropout a codec means the same by its ids"""
@@ -156,22 +154,10 @@ class SubwordCodec:
         """Read what `save` wrote; the rest is kept in `data`. Raises as `WordCodec.load`."""
         model = read_bytes(folder / f"{side}.subwords.model")
         language = data.source if side == "source" else data.target
-        return SubwordCodec(data.lowercased, model, data.subwords.algorithm, data.subwords.dropout, language)
+        return SubwordCodec(model, data.lowercased, data.subwords.algorithm, data.subwords.dropout, language)
 
     def save(self, folder: Path, side: str) -> None:
         write_bytes(folder / f"{side}.subwords.model", self.model)
-
-    def __len__(self) -> int:
-        return len(self.pieces)
-
-    @cached_property
-    def pieces(self) -> Pieces:
-        """Made on first use, since a codec may be made in one process and used in another."""
-        return Pieces(self.model)
-
-    @cached_property
-    def characters(self) -> frozenset[str]:
-        return frozenset(self.pieces.characters)
 
     @cached_property
     def reader(self) -> Reader:
@@ -180,15 +166,15 @@ class SubwordCodec:
 
     def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
         reading = self.reader.read(line, held)
-        ids = self.pieces.encode(reading.text)
+        ids = self.ids(reading.text)
         return Encoded(self.tokens(ids), ids, reading)
 
     def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
         """The ids of many lines, which are cut on several cores."""
-        return self.pieces.encode_all(self.reader.read(line).text for line in lines)
+        return self.ids_of_all(self.reader.read(line).text for line in lines)
 
     def encode_as_it_is(self, text: str) -> Encoded:
-        ids = self.pieces.encode(lower(text, self.language) if self.lowercase else text)
+        ids = self.ids(lower(text, self.language) if self.lowercase else text)
         return Encoded(self.tokens(ids), ids, Reading(text))
 
     def content(self, line: str) -> str:
@@ -202,26 +188,15 @@ class SubwordCodec:
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
         """The ids of each line, cut at random as `SubwordsConfig.dropout` says: a function of lines and seed alone."""
         texts = [self.reader.read(line).text for line in lines]
-        return self.pieces.sample(texts, self._sampler.cut, dropout=self.dropout, seed=seed)
+        return self.sampled_ids(texts, self._sampler.cut, dropout=self.dropout, seed=seed)
 
     @cached_property
     def _sampler(self) -> BpeDropout | UnigramSampling:
         sampler = BpeDropout if self.algorithm == "bpe" else UnigramSampling
-        return sampler(self.pieces.inventory())
-
-    def tokens(self, ids: Sequence[int]) -> list[str]:
-        return [self.pieces.names[index] for index in ids]
-
-    def names(self) -> list[str]:
-        """The pieces as SentencePiece writes them, with "▁" for a space."""
-        return self.pieces.raw
-
-    def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
-        """The text of these ids. There is no `<unk>` that `instead` could replace."""
-        return self.pieces.decode(ids)
+        return sampler(self.inventory())
 
     def _cost(self, word: str) -> tuple[int, int]:
-        ids = self.pieces.encode(word)
+        ids = self.ids(word)
         return len(ids), sum(ids)  # SentencePiece has frequent pieces first
 
 
@@ -244,7 +219,7 @@ class ImportedCodec(SubwordCodec):
         vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
         languages = frozenset(filter(LANGUAGE_TOKEN.fullmatch, vocabulary.tokens if side == "source" else ()))
         return ImportedCodec(
-            False, plain.model, plain.algorithm, language=plain.language, vocabulary=vocabulary, languages=languages
+            plain.model, algorithm="imported", language=plain.language, vocabulary=vocabulary, languages=languages
         )
 
     def save(self, folder: Path, side: str) -> None:
@@ -283,16 +258,16 @@ class ImportedCodec(SubwordCodec):
     def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
         """Plain text; `instead` as in `WordCodec.text`."""
         pieces = self.vocabulary.decode(ids, instead and [other.replace(" ", SPACE) for other in instead])
-        return self.pieces.join([piece for piece in pieces if piece not in SPECIALS[1:]])
+        return self.join([piece for piece in pieces if piece not in SPECIALS[1:]])
 
     def _cut(self, lines: Sequence[str]) -> list[list[str]]:
         if not self.languages:
-            return self.pieces.cut(lines)
+            return self.pieces_of_all(lines)
         found = [LANGUAGE_TOKEN.match(line) for line in lines]
         named = [each[0] if each else "" for each in found]
         if not self.languages.issuperset(token for token, line in zip(named, lines, strict=True) if line.strip()):
             _name_languages(self.languages)
-        cut = self.pieces.cut([line[len(token) :] for token, line in zip(named, lines, strict=True)])
+        cut = self.pieces_of_all([line[len(token) :] for token, line in zip(named, lines, strict=True)])
         return [[token, *pieces] if token else pieces for token, pieces in zip(named, cut, strict=True)]
 
 

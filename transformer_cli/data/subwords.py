@@ -7,6 +7,7 @@ written as its UTF-8 bytes, and "▁", with which SentencePiece writes a space, 
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from itertools import chain
@@ -67,41 +68,48 @@ def learn_pieces(lines: Iterable[str], *, size: int, algorithm: str) -> bytes:
     return model.getvalue()
 
 
+@dataclass(frozen=True)
 class Pieces:
     """The pieces that a model of SentencePiece has, and the way from text to their ids and back."""
 
-    def __init__(self, model: bytes) -> None:
-        """model: what `learn_pieces` returned."""
-        import sentencepiece
-
-        self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=model)
+    model: bytes = field(repr=False)
+    """what `learn_pieces` returned"""
 
     @staticmethod
     def of_file(model: bytes, path: Path) -> "Pieces":
         """The same for a model that was read from a file. Raises DataError if it is none."""
+        pieces = Pieces(model)
         try:
-            pieces = Pieces(model)
-            if not (model and pieces.raw):  # which fails for a damaged model that could be opened
+            if not (model and pieces.names()):  # which fails for a damaged model that could be opened
                 raise RuntimeError("it has no pieces")
-            return pieces
         except (RuntimeError, UnicodeDecodeError) as error:
             raise DataError(f"{path}: SentencePiece cannot read it: {' '.join(str(error).split())}") from None
+        return pieces
+
+    @cached_property
+    def _processor(self) -> Any:
+        """Made on first use, since pieces may be made in one process and used in another."""
+        import sentencepiece
+
+        return sentencepiece.SentencePieceProcessor(model_proto=self.model)
 
     def __len__(self) -> int:
         return int(self._processor.get_piece_size())
 
-    @cached_property
-    def raw(self) -> list[str]:
+    def names(self) -> list[str]:
         """Each piece as SentencePiece writes it, with "▁" for a space."""
         return [self._processor.id_to_piece(index) for index in range(len(self))]
 
     @cached_property
-    def names(self) -> list[str]:
-        """How each piece is shown: text, with a space as a space; "<0xC3>" for a byte, "<U+0009>" for a tab."""
-        return [_shown(piece) for piece in self.raw]
+    def _tokens(self) -> list[str]:
+        return [_shown(piece) for piece in self.names()]
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """How pieces are shown: text, with a space as a space; "<0xC3>" for a byte, "<U+0009>" for a tab."""
+        return [self._tokens[index] for index in ids]
 
     @cached_property
-    def characters(self) -> set[str]:
+    def characters(self) -> frozenset[str]:
         """The characters that have a piece, and the space; all others are written as bytes.
 
         A space of another kind, or what is invisible, is among them only if a piece has it beside something else: where
@@ -109,31 +117,32 @@ class Pieces:
         """
         pieces = [piece.replace(SPACE, " ") for piece in self.inventory().ids]
         beside = set("".join(piece for piece in pieces if len(piece) > 1))
-        return {char for char in "".join([" ", *pieces]) if char in beside or not (char.isspace() or is_ignored(char))}
+        chars = "".join([" ", *pieces])
+        return frozenset(char for char in chars if char in beside or not (char.isspace() or is_ignored(char)))
 
-    def encode(self, line: str) -> list[int]:
+    def ids(self, line: str) -> list[int]:
         """Returns the ids of a line's pieces; a blank line has none."""
         ids: list[int] = self._processor.encode(_escaped(line)) if line.strip() else []
         return ids
 
-    def encode_all(self, lines: Iterable[str]) -> list[list[int]]:
+    def ids_of_all(self, lines: Iterable[str]) -> list[list[int]]:
         """The same for many lines, on several cores: SentencePiece starts threads for it."""
         found: list[list[int]] = self._processor.encode([_escaped(line) if line.strip() else "" for line in lines])
         return found
 
-    def cut(self, lines: Sequence[str]) -> list[list[str]]:
+    def pieces_of_all(self, lines: Sequence[str]) -> list[list[str]]:
         """Returns each line's pieces as SentencePiece writes them, unescaped; of what has none, the text itself."""
         pieces: list[list[str]] = self._processor.encode(list(lines), out_type=str)
         return pieces
 
     def join(self, pieces: Sequence[str]) -> str:
-        """Returns the text of what `cut` returned for a line, on one line."""
+        """Returns the text of what `pieces_of_all` returned for a line, on one line."""
         unknown = SPECIALS[UNK]  # of which SentencePiece would make a sign
         text: str = self._processor.decode([ESCAPE if piece == unknown else piece for piece in pieces])
         return text.replace(ESCAPE, unknown).replace("\n", " ").strip()
 
-    def sample(self, lines: Sequence[str], cut: Cut, *, dropout: float, seed: int) -> list[list[int]]:
-        """Like `encode` for each line, but `cut` draws at random: a function of the lines and the seed alone."""
+    def sampled_ids(self, lines: Sequence[str], cut: Cut, *, dropout: float, seed: int) -> list[list[int]]:
+        """Like `ids` for each line, but `cut` draws at random: a function of the lines and the seed alone."""
         words = [_words(line) for line in lines]
         cuts = iter(cut(list(chain(*words)), dropout=dropout, chance=np.random.default_rng(seed)))
         return [[id_ for _ in line for id_ in next(cuts)] for line in words]
@@ -149,10 +158,11 @@ class Pieces:
             bytes=[model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)],
         )
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
         """Returns the text of these ids, on one line. Special ids are left out.
 
-        Bytes that are not UTF-8, which a model may write, become U+FFFD.
+        Bytes that are not UTF-8, which a model may write, become U+FFFD. There is no `<unk>` that `instead` could
+        replace.
         """
         text = self._processor.decode([index for index in ids if index >= len(SPECIALS)])
         return _unescaped(text).replace("\n", " ")

@@ -83,7 +83,7 @@ def import_run(
     config = _config(found, name, [code or "xx" for code in codes], vocabularies, positions)
     model = _model(found, config.model, rows)
     codecs = (
-        ImportedCodec(False, side.model, "imported", language=code or "xx", vocabulary=vocabulary)
+        ImportedCodec(side.model, algorithm="imported", language=code or "xx", vocabulary=vocabulary)
         for side, vocabulary, code in zip((found.source, found.target), vocabularies, codes, strict=True)
     )
     tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION}

@@ -157,7 +157,7 @@ def _vocabularies(folder: Path, decoder: Mapping[str, Any]) -> Iterator[Vocabula
         path = folder / name
         if path.suffix == ".spm":
             model = _bytes(path)
-            yield Vocabulary(model, Pieces.of_file(model, path).raw)
+            yield Vocabulary(model, Pieces.of_file(model, path).names())
         else:
             yield Vocabulary(_bytes(folder / f"{side}.spm"), in_order(path, _entries(_text(path))))
 

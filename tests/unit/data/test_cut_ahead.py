@@ -18,7 +18,7 @@ BATCHES: list[Rows] = [np.array(rows) for rows in ([3, 1], [0, 7, 2], [11], [4, 
 
 @pytest.fixture
 def text(tmp_path: Path) -> SampledText:
-    codec = SubwordCodec(False, learn_pieces(LINES, size=280, algorithm="bpe"), dropout=0.5)
+    codec = SubwordCodec(learn_pieces(LINES, size=280, algorithm="bpe"), dropout=0.5)
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     lines, side = MappedLines.open(tmp_path / "text"), Side.of(codec.encode_all(LINES))
     return SampledText(EncodedSplit(side, side), (lines, lines), (codec, codec), seed=3, max_length=None)

@@ -19,7 +19,7 @@ PERSIAN = ["می\u200cخواهم کتاب", "کتاب می\u200cخوانم"] * 3
 
 def subwords(text: list[str], *, size: int = 300, language: str = "de", lowercase: bool = False) -> SubwordCodec:
     model = learn_pieces([lower(line, language) if lowercase else line for line in text], size=size, algorithm="bpe")
-    return SubwordCodec(lowercase, model, language=language)
+    return SubwordCodec(model, lowercase, language=language)
 
 
 def words(text: list[str], *, language: str = "de", lowercase: bool = False) -> WordCodec:

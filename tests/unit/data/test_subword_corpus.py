@@ -96,7 +96,7 @@ def test_every_split_is_encoded_by_the_codecs_and_its_text_is_kept(make: Make, c
 def test_the_codecs_are_learned_from_the_training_split(make: Make, corpus: Path) -> None:
     codecs = Dataset.open(make().folder).codecs
     assert codecs.source == SubwordCodec(
-        False, learn_pieces(text(corpus, "train", "de"), size=330, algorithm="bpe"), "bpe", language="de"
+        learn_pieces(text(corpus, "train", "de"), size=330, algorithm="bpe"), language="de"
     )
     assert codecs.target != codecs.source
 

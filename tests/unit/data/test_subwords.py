@@ -18,7 +18,7 @@ from transformer_cli.errors import ConfigError
 TEXT = [line for pair in read_captions(300)["train"] for line in pair]
 SIZE = 400
 MODELS = {algorithm: learn_pieces(TEXT, size=SIZE, algorithm=algorithm) for algorithm in ("bpe", "unigram")}
-CODEC = SubwordCodec(False, MODELS["bpe"])
+CODEC = SubwordCodec(MODELS["bpe"])
 HOSTILE = [
     *("<unk>", "a <sos> b<eos>", "<pad><pad>", "<0x0A>", "<s></s>", "▁", "a▁b ▁▁", "\ue000", "\ue000_\ue000\ue000▁"),
     *(" a", "a ", "  a   b  ", "\ta", "a\u2028b\x85c", "a\rb", "a\x00b", "\x00", "▅ a", "\ufeffa", "a\u200bb", "ﬁ Ⅳ ①"),
@@ -50,7 +50,7 @@ def comes_back(codec: Codec, line: str) -> bool:
 
 @pytest.mark.parametrize("algorithm", MODELS)
 def test_two_thousand_arbitrary_lines_come_back(algorithm: str) -> None:
-    codec = SubwordCodec(False, MODELS[algorithm])
+    codec = SubwordCodec(MODELS[algorithm])
     chance = random.Random(0)
     lines = [arbitrary_line(chance) for _ in range(2_000)]
     assert len({char for line in lines for char in line}) > 8_000
@@ -60,25 +60,25 @@ def test_two_thousand_arbitrary_lines_come_back(algorithm: str) -> None:
 @pytest.mark.parametrize("line", [*TEXT[:3], *HOSTILE], ids=ascii)
 @pytest.mark.parametrize("algorithm", MODELS)
 def test_hostile_lines_come_back(algorithm: str, line: str) -> None:
-    assert comes_back(SubwordCodec(False, MODELS[algorithm]), line)
+    assert comes_back(SubwordCodec(MODELS[algorithm]), line)
 
 
 def test_text_with_the_names_of_special_pieces_may_be_learned_from() -> None:
     lines = [f"{name}{word} {name}" for name in (*SPECIALS, "<0x41>", "▁", "▅", "a\0b") for word in ("", "x", "yy")]
-    codec = SubwordCodec(False, learn_pieces([*TEXT, *lines * 50], size=400, algorithm="bpe"))
+    codec = SubwordCodec(learn_pieces([*TEXT, *lines * 50], size=400, algorithm="bpe"))
     assert [line for line in lines if not comes_back(codec, line)] == []
     assert len(set(codec.tokens(range(len(codec))))) == len(codec)
 
 
 def test_where_text_is_lower_cased_it_comes_back_so() -> None:
-    codec = SubwordCodec(True, MODELS["bpe"])
+    codec = SubwordCodec(MODELS["bpe"], True)
     assert codec.text(codec.encode("Ein HUND Ä İ").ids) == "Ein HUND Ä İ".lower()
     assert codec.sample(["Ein HUND"], 0) == [codec.encode("ein hund").ids]
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\t \u2003\xa0"])
 def test_a_blank_line_has_no_tokens(blank: str) -> None:
-    sampling = SubwordCodec(False, MODELS["bpe"], dropout=0.5)
+    sampling = SubwordCodec(MODELS["bpe"], dropout=0.5)
     assert (CODEC.encode(blank).ids, sampling.sample([blank], 0)) == ([], [[]])
     assert CODEC.text([]) == ""
 
@@ -95,7 +95,7 @@ def test_whatever_a_model_writes_is_one_line_of_text() -> None:
 
 
 def test_tokens_show_a_space_as_a_space_and_other_bytes_and_blanks_by_number() -> None:
-    codec = SubwordCodec(False, learn_pieces([*TEXT, "a\tb\xa0▁" * 300], size=SIZE, algorithm="bpe"))
+    codec = SubwordCodec(learn_pieces([*TEXT, "a\tb\xa0▁" * 300], size=SIZE, algorithm="bpe"))
     assert "".join(CODEC.encode("Der kleine Hund").tokens) == " Der kleine Hund"
     assert CODEC.encode_as_it_is("é").tokens == [" ", "<0xC3>", "<0xA9>"]
     shown = "".join(codec.encode_as_it_is("a\tb\xa0▁").tokens)
@@ -136,15 +136,15 @@ def test_a_line_of_any_length_is_learned_from(algorithm: str) -> None:
     joined = " ".join(TEXT)
     assert len(joined) > 20_000
     pieces = Pieces(learn_pieces([joined, "x" * 70_000], size=SIZE, algorithm=algorithm))
-    assert "x" in pieces.names
-    assert len(pieces.encode(joined)) < len(joined) / 1.5
+    assert "x" in pieces.names()
+    assert len(pieces.ids(joined)) < len(joined) / 1.5
 
 
 # Sampling
 
 
 def samplers(dropout: float) -> Sequence[SubwordCodec]:
-    return [SubwordCodec(False, model, algorithm, dropout) for algorithm, model in MODELS.items()]  # type: ignore[arg-type]
+    return [SubwordCodec(model, False, algorithm, dropout) for algorithm, model in MODELS.items()]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("codec", samplers(0.2), ids=MODELS)
@@ -167,14 +167,14 @@ def test_more_dropout_cuts_more(index: int) -> None:
 def test_without_a_skipped_merge_a_sample_is_what_sentencepiece_gives() -> None:
     chance = random.Random(1)
     lines = [*TEXT, *HOSTILE, "", " ", *(arbitrary_line(chance) for _ in range(1_000))]
-    found = CODEC.pieces.sample(lines, BpeDropout(CODEC.pieces.inventory()).cut, dropout=0.0, seed=0)
-    assert found == [CODEC.pieces.encode(line) for line in lines]
+    found = CODEC.sampled_ids(lines, BpeDropout(CODEC.inventory()).cut, dropout=0.0, seed=0)
+    assert found == [CODEC.ids(line) for line in lines]
 
 
 def test_the_likeliest_cut_is_what_sentencepiece_gives() -> None:
     pieces = Pieces(MODELS["unigram"])
-    found = pieces.sample(TEXT, UnigramSampling(pieces.inventory()).cut, dropout=-999.0, seed=0)
-    same = [ids == pieces.encode(line) for ids, line in zip(found, TEXT, strict=True)]
+    found = pieces.sampled_ids(TEXT, UnigramSampling(pieces.inventory()).cut, dropout=-999.0, seed=0)
+    same = [ids == pieces.ids(line) for ids, line in zip(found, TEXT, strict=True)]
     assert sum(same) > 0.98 * len(same)  # some words have two cuts of the same probability
 
 
@@ -185,5 +185,5 @@ def test_codecs_come_back_and_the_config_says_how_they_sample(tmp_path: Path) ->
     data = DataConfig(tokens="subwords", subwords=SubwordsConfig(size=SIZE, dropout=0.1), lowercase=True)
     Codecs(CODEC, CODEC).save(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == set(codec_files(data))
-    source, target = (SubwordCodec(True, MODELS["bpe"], "bpe", 0.1, language) for language in ("de", "en"))
+    source, target = (SubwordCodec(MODELS["bpe"], True, "bpe", 0.1, language) for language in ("de", "en"))
     assert Codecs.load(tmp_path, data) == Codecs(source, target)

@@ -34,7 +34,7 @@ def test_characters_of_no_training_text_are_read_as_those_they_mean(
 
 def test_characters_of_the_training_text_are_read_as_they_are() -> None:
     text = ["1\N{NO-BREAK SPACE}000 Hasen", "zwei Igel"] * 20
-    codec = SubwordCodec(False, learn_pieces(text, size=290, algorithm="bpe"))
+    codec = SubwordCodec(learn_pieces(text, size=290, algorithm="bpe"))
     long_lines = LongLines(codec, None, "stop")
     for line in text:
         assert long_lines.line(line).read == codec.encode(line)
@@ -43,8 +43,8 @@ def test_characters_of_the_training_text_are_read_as_they_are() -> None:
 
 def test_a_space_that_is_rare_in_the_training_text_is_read_as_a_space() -> None:
     text = [*["zwei Igel", "drei Hasen"] * 20, "3\N{NO-BREAK SPACE}km"]
-    codec = SubwordCodec(False, learn_pieces(text, size=290, algorithm="bpe"))
-    assert "\N{NO-BREAK SPACE}" in codec.pieces.raw
+    codec = SubwordCodec(learn_pieces(text, size=290, algorithm="bpe"))
+    assert "\N{NO-BREAK SPACE}" in codec.names()
     found = LongLines(codec, None, "stop").line("drei\N{NO-BREAK SPACE}Igel")
     assert found.read == codec.encode("drei Igel")
 
@@ -62,5 +62,5 @@ def test_a_line_without_a_letter_stays_as_it_is(translator: Translator) -> None:
 
 
 def test_text_without_letters_is_translated_by_a_model_of_such_text() -> None:
-    codec = SubwordCodec(False, learn_pieces(["1 2 3", "3 2 1"] * 20, size=265, algorithm="bpe"))
+    codec = SubwordCodec(learn_pieces(["1 2 3", "3 2 1"] * 20, size=265, algorithm="bpe"))
     assert LongLines(codec, None, "stop").line("2 1").read == codec.encode("2 1")
