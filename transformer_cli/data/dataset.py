@@ -202,23 +202,23 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
     Raises DataError if there is no such folder.
     """
     wanted = without_places(shaping_settings(data))
-    given: dict[str, str] | None = None  # any: the fingerprint says which
-    if data.fingerprint is None:
-        assert bool(codec_dir) == bool(data.codec), "runs.prepare finds the run"
-        given = codec_sums(codec_dir, data) if codec_dir else {}
+    assert data.fingerprint or bool(codec_dir) == bool(data.codec), "runs.prepare finds the run"
+    given = codec_sums(codec_dir, data) if codec_dir and not data.fingerprint else {}
+
+    def is_wanted(manifest: Mapping[str, Any]) -> bool:
+        if without_places(manifest["settings"]) != wanted:
+            return False
+        if data.fingerprint:
+            return bool(manifest["fingerprint"] == data.fingerprint)
+        return manifest.get("codec", {}) == given and (not data.files or is_text_of(manifest, data))
+
     found, damaged = [], []
     for folder in sorted(data_dir.glob(f"{data.corpus}.{data.source}-{data.target}-*")):
         try:
-            manifest = read_manifest(folder)
+            if is_wanted(read_manifest(folder)):
+                found.append(folder)
         except DataError as error:
             damaged.append(str(error))
-            continue
-        if data.fingerprint not in (None, manifest["fingerprint"]) or without_places(manifest["settings"]) != wanted:
-            continue
-        if data.fingerprint is None and data.files and not is_text_of(manifest, data):
-            continue
-        if given in (None, manifest.get("codec", {})):
-            found.append(folder)
     if not found:
         which = f"these settings{' and this text' if data.files else ''}"
         remedy = "the same --config and --set"

@@ -70,7 +70,7 @@ class BpeDropout:
         }
         self._pairs = np.array([-1, *sorted(pairs)])
         self._merged = np.array([-1, *(pairs[pair] for pair in sorted(pairs))])
-        self._symbols = _remembered(self._find_symbols)
+        self._symbols = _remembered(lambda word: np.array([ids.get(one, self._unknown + ord(one)) for one in word]))
         self._scores = np.array([-np.inf, *(inventory.scores[id_] for id_ in self._merged[1:].tolist())])
 
     def cut(self, words: Sequence[str], *, dropout: float, chance: np.random.Generator) -> list[list[int]]:
@@ -84,9 +84,6 @@ class BpeDropout:
             for row, found in zip(rows, symbols.tolist(), strict=True):
                 cuts[row] = self._ids(found)
         return cuts
-
-    def _find_symbols(self, word: str) -> Symbols:
-        return np.array([self.inventory.ids.get(one, self._unknown + ord(one)) for one in word])
 
     def _merge(self, symbols: Symbols, dropout: float, chance: np.random.Generator) -> None:
         """Merge in place, one pair of each word in each step, until no word has a pair that may be merged.

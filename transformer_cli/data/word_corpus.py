@@ -52,17 +52,17 @@ def encode_by_words(
                 (source.reader.read(one).text, target.reader.read(other).text) for one, other in gathered(folder, name)
             )
             with writing(folder, name, size) as add:
-                for chunk in cut(pairs):
+                for texts, sides in cut(pairs):
                     ids = [
                         np.array(codec.vocabulary.encode(side.forms), np.int32)[side.ids]
-                        for codec, side in zip((source, target), chunk.sides, strict=True)
+                        for codec, side in zip((source, target), sides, strict=True)
                     ]
-                    add(ids, [side.lengths for side in chunk.sides])
+                    add(ids, [side.lengths for side in sides])
                     if name == "valid":
-                        n_sentences += len(chunk)
+                        n_sentences += len(texts[1])
                         n_restored += sum(
                             target.joins.restores(lower(text, target.language) if target.lowercase else text, tokens)
-                            for text, tokens in zip(chunk.texts[1], chunk.sides[1].sentences(), strict=True)
+                            for text, tokens in zip(texts[1], sides[1].sentences(), strict=True)
                         )
     return Codecs(source, target), {
         "tokenizer": {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target},
@@ -77,16 +77,16 @@ def _learn(folder: Path, data: DataConfig, chunks: Iterable[Chunk], size: int) -
         known[1] = known[0]
     neighbours, n_sentences = [], 0  # which target tokens stand side by side, by their provisional ids
     with writing(folder, "train", size) as add:
-        for chunk in chunks:
+        for _, sides in chunks:
             ids = [
                 np.array([forms.setdefault(form, len(forms)) for form in side.forms], np.int32)[side.ids]
-                for forms, side in zip(known, chunk.sides, strict=True)
+                for forms, side in zip(known, sides, strict=True)
             ]
-            add(ids, [side.lengths for side in chunk.sides])
-            ends = np.cumsum(chunk.sides[1].lengths[: JOIN_SENTENCES - n_sentences])
+            add(ids, [side.lengths for side in sides])
+            ends = np.cumsum(sides[1].lengths[: JOIN_SENTENCES - n_sentences])
             if len(ends):
                 left = np.delete(np.arange(ends[-1]), ends - 1)  # all tokens but the last of each sentence
-                neighbours.append((ids[1][left], ids[1][left + 1], chunk.sides[1].glued[left]))
+                neighbours.append((ids[1][left], ids[1][left + 1], sides[1].glued[left]))
                 n_sentences += len(ends)
     left_ids, right_ids, glued = map(np.concatenate, zip(*neighbours, strict=True))
     joins = learn_joins(list(known[1]), left_ids, right_ids, glued)

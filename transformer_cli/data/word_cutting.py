@@ -55,16 +55,8 @@ class CutSide:
             start += length
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Some sentence pairs and their words."""
-
-    texts: Texts
-    sides: Sequence[CutSide]
-    """[source, target]"""
-
-    def __len__(self) -> int:
-        return len(self.texts[0])
+Chunk = tuple[Texts, list[CutSide]]
+"""The texts of some sentence pairs, and their words: [source, target]"""
 
 
 def _opened(settings: Settings) -> Callable[[Texts], list[CutSide]]:
@@ -102,7 +94,7 @@ def cutting(settings: Settings, processes: int) -> Iterator[Callable[[Iterable[P
         else:
             cut = partial(_cut_by, held.enter_context(workers_of(__name__, settings, processes)))
         threads = held.enter_context(SideBySide(processes))
-        yield lambda pairs: threads.run(lambda texts: Chunk(texts, cut(texts)), chunks(pairs))
+        yield lambda pairs: threads.run(lambda texts: (texts, cut(texts)), chunks(pairs))
 
 
 def serve() -> None:

@@ -22,8 +22,8 @@ from itertools import repeat
 from transformer_cli.data.word_cutting import cutting
 try:
     with cutting(("xx", "xx", True), processes=2) as tokenize:
-        for chunk in tokenize(repeat(("Ein Hund.", "A dog."))):
-            print(len(chunk), flush=True)
+        for texts, _ in tokenize(repeat(("Ein Hund.", "A dog."))):
+            print(len(texts[0]), flush=True)
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -41,7 +41,7 @@ def broken() -> Iterator[tuple[str, str]]:
 
 
 def tokens(chunks: list[Chunk]) -> list[tuple[list[str], list[str]]]:
-    return [pair for chunk in chunks for pair in zip(*(list(side.sentences()) for side in chunk.sides), strict=True)]
+    return [pair for _, sides in chunks for pair in zip(*(list(side.sentences()) for side in sides), strict=True)]
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -60,13 +60,13 @@ def test_chunks_come_in_order_with_their_tokens_and_no_more_is_read_than_is_need
         with pytest.raises(DataError, match=r"^line 11$"):
             list(tokenize(broken()))
     assert [process.poll() is None for process in workers] == ([] if processes == 1 else [False, False])
-    assert [len(chunk) for chunk in chunks] == [4] * 7 + [2]
-    assert [pair for chunk in chunks for pair in zip(*chunk.texts, strict=True)] == chosen
+    assert [len(source) for (source, _), _ in chunks] == [4] * 7 + [2]
+    assert [pair for texts, _ in chunks for pair in zip(*texts, strict=True)] == chosen
     for index, language in enumerate(("de", "en")):
         tokenizer = Tokenizer(language, lowercase=True)
         split = [tokenizer.split(pair[index]) for pair in chosen]
         assert [pair[index] for pair in tokens(chunks)] == [each.words for each in split]
-        sides = [chunk.sides[index] for chunk in chunks]
+        sides = [both[index] for _, both in chunks]
         assert [glued for side in sides for glued in side.glued] == [glued for each in split for glued in each.glued]
         assert all(len(set(side.forms)) == len(side.forms) == len(set(side.ids.tolist())) for side in sides)
 
