@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from transformer_cli.system.cores import available_cores
@@ -16,7 +17,7 @@ Result = TypeVar("Result")
 _starting = threading.Lock()  # held by whoever changes the process's number of threads for a moment
 
 
-class SideBySide:
+class SideBySide(AbstractContextManager["SideBySide"]):
     """Worker threads that take one item at a time, for work that is too small to be split between torch's threads.
 
     | workers | threads | who computes, where torch has 5 threads                | for                               |
@@ -65,9 +66,6 @@ class SideBySide:
     def run_all(self, function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
         """Returns function's results in the order of the items; otherwise like `run`."""
         return list(self.run(function, items))
-
-    def __enter__(self) -> "SideBySide":
-        return self
 
     def __exit__(self, *_: object) -> None:
         if self._pool is not None:

@@ -74,8 +74,7 @@ def override_decoding(
                 f"{flag}: only decoding.* can be set here; {'.'.join(key)} is what the run was trained with"
             )
     if beam_size is not None:
-        key, _ = _apply(tree, f"decoding.beam_size={beam_size}")
-        given.append((key, f"--beam-size {beam_size}"))
+        given.append(_put(tree, "decoding.beam_size", beam_size, f"--beam-size {beam_size}"))
     last = given[-1][1] if given else "--set"  # where the values do not fit together
     return _validated(tree, last, given=given).decoding
 

@@ -64,11 +64,9 @@ def first_mistake(error: ValidationError, *, origin: str, text: str, given: Sequ
     key, else in a line of the text, which comes from `origin`.
     """
     first, *others = sorted(error.errors(), key=lambda mistake: mistake["type"] != "extra_forbidden")
-    sentence = _sentence(first) + (f" (and {len(others)} more)" if others else "")
-    location, is_of_several = (
-        tuple(part for part in first["loc"] if part not in FORMS),
-        first["type"] == "value_error",
-    )  # of several values that do not fit together
+    location = tuple(part for part in first["loc"] if part not in FORMS)
+    sentence = _sentence(first, location) + (f" (and {len(others)} more)" if others else "")
+    is_of_several = first["type"] == "value_error"  # values that do not fit together
     if location[-1:] == ("[key]",):  # the name of a split
         location, is_of_several = location[:-1], False
     if is_of_several and (named := re.match(r"[\w.]+(?=: )", str(first["ctx"]["error"]))):
@@ -81,16 +79,15 @@ def first_mistake(error: ValidationError, *, origin: str, text: str, given: Sequ
     return f"{origin}: line {line}: {sentence}" if line else f"{origin}: {sentence}"
 
 
-def _sentence(mistake: Mapping[str, Any]) -> str:
-    kind, location, given, context = mistake["type"], mistake["loc"], mistake["input"], mistake.get("ctx", {})
-    location = tuple(part for part in location if part not in FORMS)
+def _sentence(mistake: Mapping[str, Any], location: Location) -> str:
+    kind, given, context = mistake["type"], mistake["input"], mistake.get("ctx", {})
     if kind in ("extra_forbidden", "invalid_key"):
         return f"{_dotted(location)}: unknown key{_nearest(location)}"
     if location and location[-1] == "[key]":  # of data.files, the only mapping whose keys the user chooses
         location = location[:-2]
     place = ""
-    if location and isinstance(location[-1], int):  # of a list
-        location, place = location[:-1], f" value {location[-1] + 1}"
+    if location and isinstance(index := location[-1], int):  # of a list
+        location, place = location[:-1], f" value {index + 1}"
     subject = f"{_dotted(location)}:{place}" if location else ""
     if kind == "value_error":
         return f"{subject} {context['error']}".strip()
