@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.compute.memory import free_memory, in_words, total_memory
+from transformer_cli.compute.memory import free_memory, in_words
 from transformer_cli.errors import DeviceError
 from transformer_cli.system.cores import available_cores
 
@@ -81,7 +81,7 @@ def computing() -> dict[str, Any]:
         "cpu": _cpu(),
         "cores": available_cores(),
         "memory_free": free_memory(),
-        "memory_total": total_memory(),
+        "memory_total": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
     }
     try:
         import torch

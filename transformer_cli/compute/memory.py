@@ -1,6 +1,5 @@
 """How much memory this process may still take, and what it looks like when that was too little. Knows no models."""
 
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -38,14 +37,6 @@ def free_memory(device: "torch.device | None" = None, *, root: Path = Path("/"))
                 cached = re.search(r"^inactive_file (\d+)$", _text(folder / "memory.stat"), re.MULTILINE)
                 found.append(max(0, int(limit) - int(use) + (int(cached[1]) if cached else 0)))  # files can be dropped
     return min(found, default=None)
-
-
-def total_memory() -> int | None:
-    """Returns how many bytes of memory the machine has, whether this process may take them or not (None: unknown)."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError, AttributeError):
-        return None
 
 
 @contextmanager

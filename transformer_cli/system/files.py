@@ -195,13 +195,10 @@ def _named(path: Path, temporary: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is not None:  # else it is somebody's own error, of requests for example
-            if error.filename in (None, -1):
-                raise OSError(error.errno, error.strerror, str(path)) from error
-            name = Path(os.fsdecode(error.filename))
-            if name.is_relative_to(temporary):
-                raise OSError(error.errno, error.strerror, str(path / name.relative_to(temporary))) from error
-        raise
+        name = temporary if error.filename in (None, -1) else Path(os.fsdecode(error.filename))
+        if error.errno is None or not name.is_relative_to(temporary):  # somebody's own error, of requests for example
+            raise
+        raise OSError(error.errno, error.strerror, str(path / name.relative_to(temporary))) from error
 
 
 def _sync_all(folder: Path) -> None:
