@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from transformer_cli.config.schema import Config, FilePair
 from transformer_cli.config.yamltext import as_line, compose, line_of
 
-FORMS = ("[list]", "[file]", "[pair]")  # which of its forms data.files.train has, not a key
+FORMS = ("[list]", "[text]", "[file]", "[pair]")  # which of its forms data.files.train has, not a key
 MOST_SHOWN = 80  # characters of a value
 MUST = {
     "bool_type": "be true or false",

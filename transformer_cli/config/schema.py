@@ -81,20 +81,13 @@ class FilePair(Section):
     """file of their translations, line by line"""
 
 
-TextFile = Annotated[Path, Field(strict=False)]
-
-
-def _form_of(value: Any) -> str:
-    """Returns which form of a text the value has, as the tags below name them."""
-    return "[file]" if isinstance(value, str | Path) else "[pair]"
-
-
-Text = Annotated[Annotated[FilePair, Tag("[pair]")] | Annotated[TextFile, Tag("[file]")], Discriminator(_form_of)]
+Text = Annotated[
+    Annotated[FilePair, Tag("[pair]")] | Annotated[Path, Field(strict=False), Tag("[file]")],
+    Discriminator(lambda value: "[file]" if isinstance(value, str | Path) else "[pair]"),
+]
 Texts = Annotated[
-    Annotated[FilePair, Tag("[pair]")]
-    | Annotated[TextFile, Tag("[file]")]
-    | Annotated[tuple[Text, ...], Field(strict=False, min_length=1), Tag("[list]")],
-    Discriminator(lambda value: "[list]" if isinstance(value, list | tuple) else _form_of(value)),
+    Annotated[Text, Tag("[text]")] | Annotated[tuple[Text, ...], Field(strict=False, min_length=1), Tag("[list]")],
+    Discriminator(lambda value: "[list]" if isinstance(value, list | tuple) else "[text]"),
 ]
 """The text of a split: two aligned files, one file with both sides, or a list of such"""
 Rule = Literal["empty", "copies", "markup", "length", "duplicates", "held_out", "language"]
