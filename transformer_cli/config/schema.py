@@ -69,11 +69,12 @@ class Section(BaseModel):
         extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
 
+    def __init_subclass__(cls, *, shapes: Shapes) -> None:
+        cls.shapes = shapes
 
-class FilePair(Section):
+
+class FilePair(Section, shapes=Shapes.PLACE):
     """The two sides of a text of your own: plain UTF-8, .gz, .bz2 or .xz, one sentence per line."""
-
-    shapes = Shapes.PLACE
 
     source: Annotated[Path, Field(strict=False)]
     """file of source sentences"""
@@ -98,10 +99,8 @@ Column = Annotated[
 ]
 
 
-class HeldOutConfig(Section):
+class HeldOutConfig(Section, shapes=Shapes.DATASET):
     """Held-out splits that are made from the training text: which pairs, a hash of their source sentences decides."""
-
-    shapes = Shapes.DATASET
 
     valid: Annotated[float, Field(ge=0.0, le=0.4)] = 0.0
     """the share of the training text that is valid instead; the same sentences stay held out when the text grows"""
@@ -109,19 +108,15 @@ class HeldOutConfig(Section):
     """likewise for test"""
 
 
-class CaptionsConfig(Section):
+class CaptionsConfig(Section, shapes=Shapes.DATASET):
     """Size of the embedded corpus."""
-
-    shapes = Shapes.DATASET
 
     sentences: Annotated[int, Field(ge=100, le=20_000)] = 12000
     """how many training pairs are used, counted from the first"""
 
 
-class SubwordsConfig(Section):
+class SubwordsConfig(Section, shapes=Shapes.CODEC):
     """How subwords are learned from the training split."""
-
-    shapes = Shapes.CODEC
 
     size: Annotated[int, Field(ge=8, le=1_000_000)] = 8000
     """ids in a vocabulary, special ones included"""
@@ -133,10 +128,8 @@ class SubwordsConfig(Section):
     0.1); unigram: a cut of probability p is drawn in proportion to p^(1 - dropout), so that Kudo's α = 0.2 is 0.8"""
 
 
-class DataConfig(Section):
+class DataConfig(Section, shapes=Shapes.DATASET):
     """Everything that shapes a dataset. Different settings make different datasets, side by side."""
-
-    shapes = Shapes.DATASET
 
     corpus: Literal["multi30k", "files", "captions", "imported"] = "multi30k"
     """downloaded, or read from a folder; your own; embedded, which needs no network; or an imported model's, which is
@@ -244,10 +237,8 @@ class DataConfig(Section):
         return self
 
 
-class VectorsConfig(Section):
+class VectorsConfig(Section, shapes=Shapes.TRAINING):
     """Pretrained word vectors for the embeddings: files, or names that gensim's downloader knows."""
-
-    shapes = Shapes.TRAINING
 
     source: Annotated[Place | None, Shapes.PLACE] = None
     """vectors for the source embedding: a path (with a "/" or a ".", from the config's own folder on), or a
@@ -264,10 +255,8 @@ class VectorsConfig(Section):
         return self
 
 
-class ModelConfig(Section):
+class ModelConfig(Section, shapes=Shapes.MODEL):
     """The Transformer's shape (Vaswani et al. 2017, section 3); the defaults are the tutorials' small model."""
-
-    shapes = Shapes.MODEL
 
     d_model: Width = 256
     """width of embeddings and of every layer's input and output"""
@@ -346,10 +335,8 @@ class ModelConfig(Section):
         return self
 
 
-class TrainingConfig(Section):
+class TrainingConfig(Section, shapes=Shapes.TRAINING):
     """How a run is trained (section 5)."""
-
-    shapes = Shapes.TRAINING
 
     epochs: Annotated[Positive, Shapes.NOTHING] = 10
     """passes over the training split"""
@@ -434,10 +421,8 @@ class TrainingConfig(Section):
         return self
 
 
-class DecodingConfig(Section):
+class DecodingConfig(Section, shapes=Shapes.NOTHING):
     """How a translation is searched for; the defaults are greedy search. A run keeps it, and --set overrides it."""
-
-    shapes = Shapes.NOTHING
 
     beam_size: Annotated[int, Field(ge=1, le=1000)] = 1
     """hypotheses that are kept at each step (1: greedy search)"""
@@ -469,10 +454,8 @@ class DecodingConfig(Section):
         return self
 
 
-class Config(Section):
+class Config(Section, shapes=Shapes.NOTHING):
     """Everything that shapes a run."""
-
-    shapes = Shapes.NOTHING
 
     name: RunName | None = None
     """the run's folder under runs/ (null: named after corpus and languages, such as multi30k or captions.de-en)"""
