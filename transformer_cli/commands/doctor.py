@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from transformer_cli.compute.memory import free_memory, in_words
+from transformer_cli.compute.threads import available_cores
 from transformer_cli.errors import DeviceError
-from transformer_cli.system.cores import available_cores
 
 PACKAGE = "transformer-cli"
 VARIABLES = re.compile(

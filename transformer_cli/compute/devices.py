@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from transformer_cli.compute.threads import available_cores
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.errors import DeviceError
-from transformer_cli.system.cores import available_cores
 from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:

@@ -9,8 +9,6 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from transformer_cli.system.cores import available_cores
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -117,3 +115,8 @@ def count_threads() -> int:
         return int(torch.get_num_threads())
     wanted = os.environ.get("OMP_NUM_THREADS", "")
     return int(wanted) if wanted.isdecimal() and int(wanted) else available_cores()
+
+
+def available_cores() -> int:
+    """Returns how many cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

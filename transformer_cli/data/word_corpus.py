@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from transformer_cli.compute.threads import available_cores
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.codec import SIDES, Codecs, WordCodec
 from transformer_cli.data.gathering import gathered
@@ -19,7 +20,6 @@ from transformer_cli.data.vocabulary import SPECIALS, Vocabulary, import_torchte
 from transformer_cli.data.word_cutting import Chunk, cutting
 from transformer_cli.data.words import SPACY_VERSION, Joins, learn_joins
 from transformer_cli.data.writer import blocks, renumber, writing
-from transformer_cli.system.cores import available_cores
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,11 @@ from itertools import count, islice
 
 import pytest
 
+from transformer_cli.compute.threads import available_cores
 from transformer_cli.data import word_cutting
 from transformer_cli.data.word_cutting import Chunk, cutting
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.system.cores import available_cores
 
 WORDS = ("de", "en", True)
 ENDLESS = """
