@@ -122,18 +122,15 @@ class Pieces:
 
     def ids(self, line: str) -> list[int]:
         """Returns the ids of a line's pieces; a blank line has none."""
-        ids: list[int] = self._processor.encode(_escaped(line)) if line.strip() else []
-        return ids
+        return self._processor.encode(_escaped(line)) if line.strip() else []
 
     def ids_of_all(self, lines: Iterable[str]) -> list[list[int]]:
         """The same for many lines, on several cores: SentencePiece starts threads for it."""
-        found: list[list[int]] = self._processor.encode([_escaped(line) if line.strip() else "" for line in lines])
-        return found
+        return self._processor.encode([_escaped(line) if line.strip() else "" for line in lines])
 
     def pieces_of_all(self, lines: Sequence[str]) -> list[list[str]]:
         """Returns each line's pieces as SentencePiece writes them, unescaped; of what has none, the text itself."""
-        pieces: list[list[str]] = self._processor.encode(list(lines), out_type=str)
-        return pieces
+        return self._processor.encode(list(lines), out_type=str)
 
     def join(self, pieces: Sequence[str]) -> str:
         """Returns the text of what `pieces_of_all` returned for a line, on one line."""

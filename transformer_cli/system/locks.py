@@ -40,10 +40,8 @@ def is_locked(path: Path) -> bool:
     try:
         with path.open("r+b") as file:
             _take(file)
-    except BlockingIOError:
-        return True
-    except OSError:
-        pass
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
     return False
 
 

@@ -19,9 +19,7 @@ log = logging.getLogger(__name__)
 
 Bar: TypeAlias = "tqdm[Any]"  # only type checkers see tqdm as generic
 SECONDS_A_LINE = 60.0
-BAR = (
-    "{l_bar}{bar}| {remaining} left, {rate_fmt}{postfix}"  # tqdm's own is wide: at 80 columns it has no room for a bar
-)
+BAR = "{l_bar}{bar}| {remaining} left, {rate_fmt}{postfix}"  # tqdm's own has no room for a bar at 80 columns
 
 
 class _Log:

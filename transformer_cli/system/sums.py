@@ -67,5 +67,4 @@ def _check_sum(path: Path, wanted: str | None) -> None:
 def read_checked_json(path: Path) -> dict[str, Any]:
     """Returns the JSON object in a file that is as it was written. Raises FileError."""
     check_file(path)
-    value: dict[str, Any] = read_json(path)
-    return value
+    return read_json(path)
