@@ -9,7 +9,7 @@ import numpy as np
 from measure.figures import Figure, say
 from transformer_cli.config.load import load_config
 from transformer_cli.data.batching import collate, plan_epoch, target_tokens
-from transformer_cli.data.codec import SIDES, Codecs
+from transformer_cli.data.codec import SIDES, Codecs, SubwordCodec
 from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.make_dataset import make_dataset
@@ -26,9 +26,10 @@ def feeding_speed(yaml: Path, data_dir: Path, *, batches: int = 8) -> list[Figur
     """
     config = load_config(yaml, SETTINGS)
     dataset = Dataset.open(make_dataset(config, data_dir=data_dir).folder)
-    split, codecs = dataset.split("train"), Codecs.load(dataset.folder, config.data)
+    split, both = dataset.split("train"), Codecs.load(dataset.folder, config.data)
+    codecs = [codec for codec in (both.source, both.target) if isinstance(codec, SubwordCodec)]
     lines = (dataset.lines("train", SIDES[0]), dataset.lines("train", SIDES[1]))
-    text = SampledText(split, lines, (codecs.source, codecs.target), seed=0, max_length=config.model.max_length)
+    text = SampledText(split, lines, codecs, seed=0, max_length=config.model.max_length)
     plan = plan_epoch(split, np.arange(len(split)), config.training, epoch=1)[: batches + 1]
     say(f"feeding: {len(plan) - 1} batches as they are, cut in this process, cut by the worker")
 

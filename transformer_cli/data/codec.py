@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from transformer_cli.config.schema import DataConfig
 from transformer_cli.data.random_cuts import BpeDropout, UnigramSampling
@@ -57,7 +57,6 @@ class WordCodec:
     lowercase: bool
     vocabulary: Vocabulary
     joins: Joins
-    samples: ClassVar[bool] = False
 
     @staticmethod
     def load(folder: Path, side: str, data: DataConfig) -> "WordCodec":
@@ -179,11 +178,6 @@ class SubwordCodec(Pieces):
 
     def content(self, line: str) -> str:
         return "".join(self.reader.read(line).text.split())
-
-    @property
-    def samples(self) -> bool:
-        """Whether `sample` cuts a line in different ways."""
-        return self.dropout > 0
 
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
         """The ids of each line, cut at random as `SubwordsConfig.dropout` says: a function of lines and seed alone."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer_cli.data.codec import Codec, SubwordCodec, WordCodec
+from transformer_cli.data.codec import SubwordCodec
 from transformer_cli.data.dataset import EncodedSplit, MappedLines, Side
 from transformer_cli.data.lengths import Rows, fits
 from transformer_cli.system.workers import answer_requests, workers_of
@@ -31,10 +31,10 @@ class SampledText:
 
     split: EncodedSplit
     """the text's usual cut, which is the same in every epoch"""
-    lines: tuple[MappedLines, MappedLines]
-    """the source and the target text of the split"""
-    codecs: tuple[Codec, Codec]
-    """of the source and of the target; the text of a codec that does not sample keeps its usual cut"""
+    lines: Sequence[MappedLines]
+    """[source, target]: the text of the split"""
+    codecs: Sequence[SubwordCodec]
+    """[source, target]"""
     seed: int
     max_length: int | None
     """a sentence whose new cut does not fit in so many positions keeps its usual cut"""
@@ -48,26 +48,19 @@ class SampledText:
         """
         sides: tuple[list[list[int]], list[list[int]]] = ([], [])
         for batch, rows in enumerate(batches, first):
-            for side, found in enumerate(sides):
-                found += self._cut_side(
-                    side, rows, mixed_seed(self.seed, epoch, batch, side + 1), sample or self.sample
+            for side, usual in enumerate((self.split.source, self.split.target)):
+                lines, seed = [self.lines[side][row] for row in rows], mixed_seed(self.seed, epoch, batch, side + 1)
+                cuts = (sample or self.sample)(side, lines, seed)
+                sides[side].extend(
+                    ids if fits(len(ids), self.max_length) else usual[row].tolist()
+                    for ids, row in zip(cuts, rows, strict=True)
                 )
         ends = np.cumsum([0, *map(len, batches)])
         return EncodedSplit(*map(Side.of, sides)), [np.arange(start, end) for start, end in pairwise(ends)]
 
-    def _cut_side(self, side: int, rows: Rows, seed: int, sample: Sample) -> list[list[int]]:
-        """Returns the ids of one side, 0 or 1, of the rows of a batch."""
-        usual = [(self.split.source, self.split.target)[side][row].tolist() for row in rows]
-        if not self.codecs[side].samples:
-            return usual
-        cuts = sample(side, [self.lines[side][row] for row in rows], seed)
-        return [new if fits(len(new), self.max_length) else old for new, old in zip(cuts, usual, strict=True)]
-
     def sample(self, side: int, lines: list[str], seed: int) -> list[list[int]]:
-        """Returns the ids of lines of one side, 0 or 1, whose codec samples: a function of the lines and the seed."""
-        codec = self.codecs[side]
-        assert not isinstance(codec, WordCodec)
-        return codec.sample(lines, seed)
+        """Returns the ids of lines of one side, 0 or 1, cut at random: a function of the lines and the seed."""
+        return self.codecs[side].sample(lines, seed)
 
 
 def mixed_seed(*numbers: int) -> int:

@@ -26,7 +26,7 @@ from transformer_cli.compute.devices import choose_device, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import plan_epoch, target_tokens
-from transformer_cli.data.codec import SIDES
+from transformer_cli.data.codec import SIDES, SubwordCodec
 from transformer_cli.data.dataset import Dataset, EncodedSplit
 from transformer_cli.data.lengths import Rows
 from transformer_cli.data.sampled_text import CutAhead, SampledText
@@ -477,17 +477,18 @@ def usable_sentences(dataset: Dataset, name: str, max_length: int | None) -> Sen
 
 
 def training_sentences(run: Run, dataset: Dataset) -> Sentences:
-    """Returns the usable pairs of the training split, which are cut anew each epoch if a codec of the run samples.
+    """Returns the usable pairs of the training split, which are cut anew each epoch if the run's subwords have dropout.
 
     Raises DataError if no pair fits the model, or the text is not that of the split.
     """
     max_length = run.config.model.max_length
     usable = usable_sentences(dataset, "train", max_length)
-    codecs = (run.codecs.source, run.codecs.target)
-    if not any(codec.samples for codec in codecs):
+    both = (run.codecs.source, run.codecs.target)
+    codecs = [codec for codec in both if isinstance(codec, SubwordCodec) and codec.dropout]
+    if not codecs:
         return usable
-    source, target = (dataset.lines("train", side) for side in SIDES)
-    text = SampledText(usable.split, (source, target), codecs, seed=run.config.training.seed, max_length=max_length)
+    lines = [dataset.lines("train", side) for side in SIDES]
+    text = SampledText(usable.split, lines, codecs, seed=run.config.training.seed, max_length=max_length)
     return Sentences(usable.split, usable.rows, CutAhead(text))
 
 

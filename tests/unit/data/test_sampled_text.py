@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from transformer_cli.data import dataset
-from transformer_cli.data.codec import Codec
+from transformer_cli.data.codec import SubwordCodec
 from transformer_cli.data.dataset import EncodedSplit, MappedLines, Side
 from transformer_cli.data.sampled_text import SampledText
 from transformer_cli.errors import DataError
@@ -24,13 +24,10 @@ ONES = {"a": 8, "b": 9}
 class PairCodec:
     """Two letters are one token; sampled, a pair may come apart."""
 
-    samples: bool = True
-
     def usual(self, line: str) -> list[int]:
         return self._ids(line, random.Random(), 0.0)
 
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
-        assert self.samples
         chance = random.Random(seed)
         return [self._ids(line, chance, 0.5) for line in lines]
 
@@ -50,7 +47,7 @@ def text_of(folder: Path, **changes: Any) -> SampledText:
     return SampledText(
         split=EncodedSplit(*(Side.of([codec.usual(line) for line in lines]) for lines in LINES.values())),
         lines=(MappedLines.open(folder / "source"), MappedLines.open(folder / "target")),
-        codecs=cast(tuple[Codec, Codec], (codec, codec)),
+        codecs=cast(list[SubwordCodec], [codec, codec]),
         **{"seed": 1, "max_length": None, **changes},
     )
 
@@ -112,15 +109,6 @@ def test_a_cut_that_does_not_fit_is_the_usual_one(tmp_path: Path) -> None:
     assert {tuple(split.source[0]) for split in cuts} == {(4, 4, 4)}
     assert {tuple(split.target[0]) for split in cuts} == {(6, 9), (8, 8, 9)}
     assert {len(split.source[1]) for split in cuts} == {2, 3}  # "abab" in four tokens does not fit either
-
-
-@pytest.mark.parametrize("side", [0, 1])
-def test_only_the_side_whose_codec_samples_is_cut_anew(text: SampledText, side: int) -> None:
-    codecs = cast(tuple[Codec, Codec], tuple(PairCodec(samples=index == side) for index in (0, 1)))
-    split, _ = replace(text, codecs=codecs).cut(rows([0, 1, 2, 3, 4, 5]), epoch=1, first=0)
-    cuts, usual = ([each.source, each.target] for each in (split, text.split))
-    assert cuts[1 - side].ids.tolist() == usual[1 - side].ids.tolist()
-    assert cuts[side].ids.tolist() != usual[side].ids.tolist()
 
 
 # The lines
