@@ -49,12 +49,12 @@ def load_config(
     given += [_apply(tree, override) for override in overrides]
     tree = _merged(inherited or {}, tree)
     _make_paths_absolute(tree, Path())  # the paths from --set
-    return _validated(tree, origin, text=text, given=given)
+    return validated(tree, origin, text=text, given=given)
 
 
 def parse_config(text: str, path: Path) -> Config:
     """Like `load_config`, for the text that was read from a file."""
-    return _validated(_in_file(text, path), str(path), text=text)
+    return validated(_in_file(text, path), str(path), text=text)
 
 
 def override_decoding(
@@ -76,7 +76,7 @@ def override_decoding(
     if beam_size is not None:
         given.append(_put(tree, "decoding.beam_size", beam_size, f"--beam-size {beam_size}"))
     last = given[-1][1] if given else "--set"  # where the values do not fit together
-    return _validated(tree, last, given=given).decoding
+    return validated(tree, last, given=given).decoding
 
 
 def changed_decoding(decoding: DecodingConfig, named: Mapping[str, object]) -> DecodingConfig:
@@ -86,7 +86,7 @@ def changed_decoding(decoding: DecodingConfig, named: Mapping[str, object]) -> D
     """
     values = {name: plain(value) for name, value in named.items()}
     given = [(("decoding", name), f"{name}={value!r}") for name, value in values.items()]
-    return _validated({"decoding": {**decoding.model_dump(), **values}}, "decoding", given=given).decoding
+    return validated({"decoding": {**decoding.model_dump(), **values}}, "decoding", given=given).decoding
 
 
 def plain(value: Any) -> Any:
@@ -133,7 +133,8 @@ def differences(old: Config, new: Config, ignore: Sequence[str] = ()) -> list[st
     ]
 
 
-def _validated(tree: dict[str, Any], origin: str, *, text: str = "", given: Sequence[Given] = ()) -> Config:
+def validated(tree: dict[str, Any], origin: str, *, text: str = "", given: Sequence[Given] = ()) -> Config:
+    """Returns the config of a tree of settings. Raises ConfigError, which names origin and the first mistake."""
     try:
         return Config.model_validate(tree)
     except ValidationError as error:

@@ -11,25 +11,17 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from pydantic import ValidationError
 from torch import Tensor
 
-from transformer_cli.config.schema import (
-    MOST_OF_A_NAME,
-    Config,
-    DataConfig,
-    DecodingConfig,
-    ModelConfig,
-    SubwordsConfig,
-    TrainingConfig,
-)
+from transformer_cli.config.load import validated
+from transformer_cli.config.schema import MOST_OF_A_NAME, Config, ModelConfig
 from transformer_cli.data.codec import Codecs, ImportedCodec
 from transformer_cli.data.dataset import Dataset
 from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.data.vocabulary import PAD, SPECIALS, Vocabulary
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.importing import foreign
-from transformer_cli.importing.foreign import Foreign, refuse
+from transformer_cli.importing.foreign import Foreign
 from transformer_cli.importing.hugging_face import read_hugging_face
 from transformer_cli.importing.marian import read_marian
 from transformer_cli.model.initialization import UninitializedWeights
@@ -63,7 +55,8 @@ def import_run(
 
     positions: which sines and cosines are computed (None: Marian's for a model as Marian wrote it, those of
     transformers for one of theirs). source, target: codes of the languages (None: as the files say). Raises DataError
-    for what is damaged or cannot be held, ConfigError if the run is there already, MemoryShortage.
+    for what is damaged or cannot be held, ConfigError for a size that no run has, or if the run is there already,
+    MemoryShortage.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder; give one with a model of Marian or of Hugging Face's MarianMT")
@@ -124,25 +117,16 @@ def _config(
     shape = {**found.shape, "start_token": False, "tie_embeddings": tie}
     if positions is not None and shape["positions"] != "learned":
         shape["positions"] = positions
-    try:
-        return Config(
-            name=name,
-            data=DataConfig(
-                corpus="imported",
-                source=codes[0],
-                target=codes[1],
-                tokens="subwords",
-                subwords=SubwordsConfig(size=max(map(len, vocabularies)), algorithm="imported"),
-                joint_vocabulary=is_joint,
-            ),
-            model=ModelConfig.model_validate(shape),
-            training=TrainingConfig(epochs=1),
-            decoding=DecodingConfig.model_validate(found.decoding),
-        )
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"])) or "its settings"
-        raise refuse(found.path, key, first["input"], first["msg"]) from None
+    data = {
+        "corpus": "imported",
+        "source": codes[0],
+        "target": codes[1],
+        "tokens": "subwords",
+        "subwords": {"size": max(map(len, vocabularies)), "algorithm": "imported"},
+        "joint_vocabulary": is_joint,
+    }
+    tree = {"name": name, "data": data, "model": shape, "training": {"epochs": 1}, "decoding": {**found.decoding}}
+    return validated(tree, str(found.path))
 
 
 def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int | None]]) -> Transformer:
