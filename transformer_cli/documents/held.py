@@ -22,6 +22,7 @@ Link = tuple[Span, Span]
 NEAR = 40  # characters within which the next token is looked for
 OPENING = "([{«„“‚‘¿¡（「『【《〈"  # no space follows
 CLOSING = ".,;:!?…%)]}»”’。、，；：！？）」』】》〉"  # no space stands before
+PAIRS = {"(": ")", "[": "]", "„": "“", "“": "”", "«": "»", "»": "«", "‚": "‘", "‘": "’", '"': '"', "'": "'"}
 
 PLACEHOLDERS = re.compile(
     r"\{\{[^{}]{0,100}\}\}|\$?\{[^\s{}]{0,100}\}"  # {{ x }}, ${x}, {name}, {0:.2f}
@@ -50,12 +51,20 @@ class Holder:
             raise ConfigError(f"--hold-pattern {self.pattern!r} is not a regular expression: {error}") from None
 
     def spans(self, text: str) -> list[Span]:
-        """Returns where what is held begins and ends, without white space around it, from left to right."""
+        """Returns where what is held begins and ends, without white space around it, from left to right.
+
+        Brackets and quotes that enclose a placeholder go with it.
+        """
         found = [_stripped(text, *each.span()) for each in re.finditer(self.pattern, text)] if self.pattern else []
-        for pattern in [PLACEHOLDERS] * self.placeholders + [re.compile(STAND_IN)] * (STAND_IN in text):
-            taken = {place for start, end in found for place in range(start, end)}
-            found += (each.span() for each in pattern.finditer(text) if taken.isdisjoint(range(*each.span())))
-        return sorted(each for each in found if each[0] < each[1])
+        found = [each for each in found if each[0] < each[1]]
+        taken = {place for start, end in found for place in range(start, end)}
+        matches = [each.span() for each in PLACEHOLDERS.finditer(text) if self.placeholders]
+        candidates = [(_bracketed(text, *span), span) for span in matches]
+        for spans in (*candidates, *([each.span()] for each in re.finditer(STAND_IN, text))):
+            if free := [span for span in spans if taken.isdisjoint(range(*span))]:
+                found.append(free[0])
+                taken.update(range(*free[0]))
+        return sorted(found)
 
     def masked(self, text: str) -> str:
         """Returns a text of the same length, in which nothing that is held looks like the end of a sentence."""
@@ -174,6 +183,12 @@ def _leans_left(held: Held, source: str) -> bool:
 
 def _leans_right(held: Held, source: str) -> bool:
     return not held.after and not _leans_left(held, source) and is_word(source[held.place : held.place + 1])
+
+
+def _bracketed(text: str, start: int, end: int) -> Span:
+    """Returns a span with the brackets or quotes around it, if there are any: a model may write none of its own."""
+    inside = PAIRS.get(text[start - 1 : start], "") == text[end : end + 1] != ""
+    return (start - 1, end + 1) if inside else (start, end)
 
 
 def _stripped(text: str, start: int, end: int) -> Span:
