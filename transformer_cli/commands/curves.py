@@ -18,7 +18,7 @@ def curves(
     picture_format(output)
     refuse_unwritable(output)
     folders = find_runs(named, run)
-    from transformer_cli.inspection.plots import draw_curves
+    from transformer_cli.inspection import plots
     from transformer_cli.runs.run import Run
     from transformer_cli.runs.state import validations_so_far
 
@@ -27,5 +27,5 @@ def curves(
         if not history:
             raise DataError(f"{name}: no validation yet, so there is nothing to draw; let `tfm train` reach one")
     with writing(output):
-        draw_curves(histories, output)
+        plots.save(plots.draw_curves(histories), output)
     print(output)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_cli.commands.options import JsonOption
-from transformer_cli.commands.tables import table
 from transformer_cli.compute.memory import in_words
+from transformer_cli.system.tables import table
 from transformer_cli.system.terminal import on_one_line
 
 if TYPE_CHECKING:

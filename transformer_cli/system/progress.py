@@ -1,4 +1,4 @@
-"""Progress on standard error: bars on a terminal, one line per minute elsewhere. Knows nothing of what is counted.
+"""Progress: bars on a terminal and in a notebook, one line per minute elsewhere. Knows nothing of what is counted.
 
 tqdm is imported only when something is shown, so that help texts appear without it.
 """
@@ -55,12 +55,15 @@ def bar(
     """Returns a bar for use in a `with` block: `update(n)` moves it, and it vanishes at the end of the block.
 
     total: how much there is to do (None: unknown). unit_scale: show 1200 as 1.20k. initial: how much was done before.
-    If standard error is not a terminal, a log line reports on each minute of work instead. is_silent: there is nothing,
-    and neither where there is only one thing to do.
+    If standard error is neither a terminal nor a notebook's, a log line reports on each minute of work instead.
+    is_silent: there is nothing, and neither where there is only one thing to do.
     """
-    from tqdm import tqdm
-
-    is_bar = sys.stderr is not None and sys.stderr.isatty() and not terminal.is_plain()
+    is_notebook = "ipykernel" in sys.modules
+    if is_notebook:
+        from tqdm.auto import tqdm  # which imports asyncio
+    else:
+        from tqdm import tqdm
+    is_bar = is_notebook or (sys.stderr is not None and sys.stderr.isatty() and not terminal.is_plain())
     return tqdm(
         desc=description,
         total=total,
