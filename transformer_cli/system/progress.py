@@ -6,6 +6,7 @@ tqdm is imported only when something is shown, so that help texts appear without
 import logging
 import sys
 import traceback
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 from transformer_cli.system import terminal
@@ -59,12 +60,9 @@ def bar(
     is_silent: there is nothing, and neither where there is only one thing to do.
     """
     is_notebook = "ipykernel" in sys.modules
-    if is_notebook:
-        from tqdm.auto import tqdm  # which imports asyncio
-    else:
-        from tqdm import tqdm
+    make = import_module("tqdm.auto" if is_notebook else "tqdm").tqdm  # auto imports asyncio
     is_bar = is_notebook or (sys.stderr is not None and sys.stderr.isatty() and not terminal.is_plain())
-    return tqdm(
+    return make(
         desc=description,
         total=total,
         unit=unit,
