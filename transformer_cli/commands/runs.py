@@ -111,14 +111,11 @@ def _twins(runs: Sequence["ListedRun"]) -> Iterator[str]:
     from transformer_cli.runs.provenance import changes
 
     begun = [run for run in sorted(runs, key=lambda run: run.begun or "") if run.provenance]
-    for number, run in enumerate(begun):
-        made_by = run.provenance or {}
-        for first in begun[:number]:
-            before = first.provenance or {}
-            if (first.settings, before.get("sources")) == (run.settings, made_by.get("sources")):
-                if other := changes(before, made_by):
-                    yield f"settings and text of {first.name}, perhaps not its bits: {run.name}; {other}"
-                break
+    alike = [(run.settings, (run.provenance or {}).get("sources")) for run in begun]
+    for run, each in zip(begun, alike, strict=True):
+        first = begun[alike.index(each)]
+        if other := changes(first.provenance or {}, run.provenance or {}):
+            yield f"settings and text of {first.name}, perhaps not its bits: {run.name}; {other}"
 
 
 def _count(number: int) -> str:

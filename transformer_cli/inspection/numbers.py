@@ -36,6 +36,8 @@ Floats = NDArray[np.floating[Any]]
 
 STAGES = (Embedding, MultiHeadAttention, FeedForward, Residual, Encoder, Decoder, Output)  # the boxes of figure 1
 SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"), (0.0, "  "))  # weights from …
+TOKENS = ("source_tokens", "source_ids", "target_tokens", "target_ids")
+VECTORS = ("without_positions", "before", "after")
 TINY = 1e-30  # stands in for the variance if all vectors are the same
 BLANK = "the sentence has no letter, so there is nothing to inspect; give it a word"
 
@@ -152,11 +154,7 @@ class Inspection:
         """
         return {
             "source": self.sentence,
-            "translation": self.translation,
-            "source_tokens": self.source_tokens,
-            "source_ids": self.source_ids,
-            "target_tokens": self.target_tokens,
-            "target_ids": self.target_ids,
+            **{name: getattr(self, name) for name in ("translation", *TOKENS)},
             "attention": [
                 {
                     "kind": each.kind,
@@ -169,11 +167,7 @@ class Inspection:
                 }
                 for each in maps
             ],
-            "vectors": {
-                "without_positions": rounded(self.without_positions, digits),
-                "before": rounded(self.before, digits),
-                "after": rounded(self.after, digits),
-            },
+            "vectors": {name: rounded(getattr(self, name), digits) for name in VECTORS},
             "repetitions": self.repetitions_as_records(digits),
         }
 
@@ -190,7 +184,7 @@ class Inspection:
     def repetitions(self) -> list[Repetition]:
         """Returns every pair of occurrences of a word that the source has more than once, in the sentence's order."""
         tokens = self.source_tokens
-        cosines = [_cosines(stage).tolist() for stage in (self.without_positions, self.before, self.after)]
+        cosines = [_cosines(getattr(self, name)).tolist() for name in VECTORS]
         return [
             Repetition(tokens[first], (first, second), *(of_stage[first][second] for of_stage in cosines))
             for first, second in combinations(range(len(tokens)), 2)

@@ -267,21 +267,15 @@ HALO = [withStroke(linewidth=2, foreground="white")]  # keeps a word legible on 
 
 
 def draw_vectors(
-    figure: Figure,
-    part: SubFigure,
-    *,
-    title: str,
-    tokens: Sequence[str],
-    before: Floats,
-    moved: Sequence[int],
-    after: Floats,
-) -> None:
-    """Draw in a part of a figure a dot for each token, and an arrow from each token that moved to its new place.
+    blocks: Sequence[Block], *, title: str, tokens: Sequence[str], before: Floats, moved: Sequence[int], after: Floats
+) -> Figure:
+    """Draw blocks, and below them a dot for each token, and an arrow from each token that moved to its new place.
 
     before (tokens, dimension). moved: the positions of the tokens that have a row in after (moved, dimension).
     """
     from transformer_cli.inspection.numbers import in_the_plane  # imports torch, which curves need not wait for
 
+    figure, (part,) = draw_blocks(blocks, n_more=1)
     axes = part.subplots()
     ends = before.copy()
     ends[list(moved)] = after
@@ -309,6 +303,7 @@ def draw_vectors(
     _open(axes)
     figure.draw_without_rendering()  # so that places and sizes are known
     _place(axes, labels, ends)
+    return figure
 
 
 def _place(axes: Axes, labels: Sequence[Annotation], ends: Floats) -> None:
@@ -349,17 +344,14 @@ def draw_attention(maps: Sequence["AttentionMap"]) -> Figure:
 def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> Figure:
     """Draw attention weights, and below them the source's vectors in the plane."""
     with drawing([*inspection.source_tokens, *inspection.target_tokens]):
-        figure, (below,) = draw_blocks(_blocks(maps), n_more=1)
-        draw_vectors(
-            figure,
-            below,
+        return draw_vectors(
+            _blocks(maps),
             title="source vectors, from before the encoder (dot) to after it (arrow head)",
             tokens=_labels(inspection.source_tokens),
             before=inspection.before.numpy(),
             moved=range(len(inspection.source_tokens)),
             after=inspection.after.numpy(),
         )
-    return figure
 
 
 def draw_words(words: "WordAttention") -> Figure:
@@ -376,17 +368,14 @@ def draw_words(words: "WordAttention") -> Figure:
         ],
     )
     with drawing(words.words):
-        figure, (below,) = draw_blocks([block], n_more=1)
-        draw_vectors(
-            figure,
-            below,
+        return draw_vectors(
+            [block],
             title="word vectors (dot) and what attention makes of them (arrow head)",
             tokens=labels,
             before=words.vectors.numpy(),
             moved=words.positions,
             after=words.context.numpy(),
         )
-    return figure
 
 
 def _blocks(maps: Sequence["AttentionMap"]) -> list[Block]:
