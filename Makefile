@@ -1,7 +1,7 @@
 # make demo: install, then prepare, train, evaluate, translate and draw, in a few minutes.
 # make test: all that CI checks.
 # make coverage: the same tests, counting lines, which takes half as much processor time again on Python 3.11.
-# make docs-run: run the commands of README and docs/, and compare what they print; takes about half an hour.
+# make docs-run: run the commands of README and docs/, and the notebook, and compare; takes about half an hour.
 # make site: write docs/ as HTML, with search, to build/site.
 # make speedrun: train to the tutorials' validation loss, five times (docs/speedrun.md).
 # make best: train and judge the best translators of Multi30k; says first how many hours (docs/results.md).

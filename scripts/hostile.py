@@ -35,6 +35,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 from disturb import is_of_time
 from transformer_cli.config.load import load_config
@@ -370,7 +371,7 @@ def try_texts(folder: Path, n: int, seed: int = 0) -> dict[str, Table]:
 def make_quick() -> None:
     """Leave out what takes time and changes nothing here: syncing, drawing, and making spaCy's tokenisers anew."""
     os.fsync = lambda fd: None
-    plots.draw_curves = lambda histories, path: path.touch()
+    plots.draw_curves = lambda histories: Figure((1, 1))
     words._blank_tokenizer = cache(words._blank_tokenizer)
     torch.set_num_threads(1)
 

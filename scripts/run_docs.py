@@ -1,4 +1,4 @@
-"""Runs the commands of README.md and docs/, and compares what they print with what the pages say.
+"""Runs the commands of README.md and docs/, and the notebook; compares what they print with what the pages say.
 
 python scripts/run_docs.py [--quick] [--folder FOLDER] [--write] [PAGE ...]
 
@@ -14,6 +14,9 @@ then: COMMAND       what is run afterwards
 server: yes         the first command goes on until the block ends
 differs: N          so many lines are words or verdicts of a model, which may differ on another machine
 
+The notebook is run in the folder demo, where README.md has trained a run; so many of its lines may differ as its
+metadata say. --write keeps what it shows, without what went to standard error.
+
 Dates, seconds and precisions may always differ, and other numbers by a factor of ten. Multi30k is found as `tfm
 prepare` finds it (TFM_MULTI30K_DIR); the pages show its test sets of 2016 and 2017. All runs of all pages are trained,
 which takes about half an hour.
@@ -28,9 +31,11 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NOTEBOOK = ROOT / "docs/attention.ipynb"
 BLOCK = re.compile(r"(?:<!--((?:(?!-->).)*)-->\n+)?^```(\w*)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 KEYS = {"not run", "folder", "before", "file", "then", "server", "differs"}
 QUICK = re.compile(r"tfm( config.*| --help| \w+ --help)?$")  # what needs neither text nor a model
@@ -129,6 +134,35 @@ def run(block: Block, root: Path, env: dict[str, str]) -> tuple[str, str]:
     return "\n".join(now) + "\n", differs
 
 
+def run_notebook(page: Path, folder: Path, env: dict[str, str], *, is_kept: bool) -> str:
+    """Run a notebook in a folder. Returns what differs ("": nothing). is_kept: write what it shows into its file."""
+    import nbformat  # extras of development
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+
+    notebook = nbformat.read(page, as_version=4)
+    before = shown_lines(notebook)
+    try:
+        NotebookClient(notebook, record_timing=False, resources={"metadata": {"path": str(folder)}}).execute(env=env)
+    except CellExecutionError as error:
+        return str(error)
+    for cell in notebook.cells:
+        cell.outputs = [each for each in cell.get("outputs", []) if each.get("name") != "stderr"]
+        if cell.cell_type != "code":
+            del cell["outputs"]
+    if is_kept:
+        notebook.metadata.pop("language_info", None)  # the version of Python
+        nbformat.write(notebook, page)
+    return difference(before, shown_lines(notebook), notebook.metadata.get("differs", 0))
+
+
+def shown_lines(notebook: Any) -> list[str]:
+    """Returns the lines that the cells of a notebook show as text."""
+    outputs = [each for cell in notebook.cells for each in cell.get("outputs", [])]
+    texts = [each.get("text") or each.get("data", {}).get("text/plain", "") for each in outputs]
+    return [line for text in texts for line in text.splitlines()]
+
+
 def call(command: str, folder: Path, env: dict[str, str]) -> tuple[int, list[str]]:
     """Returns the exit code and the printed lines of a command, without progress."""
     done = subprocess.run(
@@ -190,7 +224,7 @@ def environment(home: Path) -> dict[str, str]:
 def main() -> None:
     """Run the blocks, and end with 1 if one of them prints something else."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("pages", nargs="*", type=Path, default=PAGES, metavar="PAGE")
+    options.add_argument("pages", nargs="*", type=Path, default=[*PAGES, NOTEBOOK], metavar="PAGE")
     options.add_argument("--quick", action="store_true", help="run what needs neither text nor a model")
     options.add_argument("--folder", type=Path, help="keep the pages' folders here, and use those that are here")
     options.add_argument("--write", action="store_true", help="write what is printed now into the pages")
@@ -201,7 +235,8 @@ def main() -> None:
         root = given.folder.resolve() if given.folder else Path(temporary)
         home = Path(temporary) / "home"
         home.mkdir()
-        for block in (block for page in given.pages for block in blocks(page.resolve())):
+        markdown = [page.resolve() for page in given.pages if page.suffix == ".md"]
+        for block in (block for page in markdown for block in blocks(page)):
             if block.said("not run"):
                 print(f"{block.place}: not run: {block.said('not run')[0]}", flush=True)
             elif block.is_quick() or (not given.quick and (block.is_run() or block.notes)):
@@ -216,6 +251,10 @@ def main() -> None:
                 if given.write and "$ " in block.text:
                     text = block.page.read_text(encoding="utf-8")
                     block.page.write_text(text.replace(block.text, now), encoding="utf-8")
+        for page in (page for page in given.pages if page.suffix == ".ipynb" and not given.quick):
+            differs = run_notebook(page, root / "demo", environment(home), is_kept=given.write)
+            wrong |= bool(differs)
+            print(f"{page.name}: {'differs' if differs else 'ok'}\n{differs}".rstrip(), flush=True)
     sys.exit(wrong)
 
 

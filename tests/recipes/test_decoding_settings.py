@@ -55,7 +55,8 @@ def test_inspect_draws_the_translation_that_is_printed(
     tfm: Tfm, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, search: tuple[str, ...]
 ) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr(plots, "draw_attention", lambda maps, path: drawn.extend(maps))
+    monkeypatch.setattr(plots, "draw_attention", drawn.extend)
+    monkeypatch.setattr(plots, "save", lambda figure, path: None)
     found = json.loads(tfm("translate", *search, "--json", SENTENCE, cwd=project)[1])
     inspected = json.loads(tfm("inspect", *search, "--json", SENTENCE, cwd=project)[1])
     assert inspected["translation"] == found["translation"]

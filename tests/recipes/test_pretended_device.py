@@ -198,7 +198,8 @@ def test_translate_on_a_device_by_an_ensemble(tiny: Run, gpu: PretendedDevice) -
 def test_inspect_on_a_device(tiny: Run, gpu: PretendedDevice) -> None:
     inspection = inspect_sentence(Translator(tiny, str(gpu.device)), "Der Hund singt, der Hund läuft.")
     tensors = [inspection.before, inspection.after, inspection.without_positions]
-    tensors += [each.weights for each in (*inspection.encoder_self, *inspection.decoder_self, *inspection.cross)]
+    tensors += [each.weights for layers in inspection.attention.values() for each in layers]
+    tensors += inspection.stages.values()
     assert not any(is_moved(each) for each in tensors)
     assert inspection.repetitions()
     assert len(inspection.maps()) == 6

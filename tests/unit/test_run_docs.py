@@ -1,12 +1,13 @@
 """The commands of README and docs/: each is run by scripts/run_docs.py, or the page says why not."""
 
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from kinds import Tfm
-from run_docs import PAGES, Block, blocks, difference, environment, run
+from run_docs import PAGES, Block, blocks, difference, environment, run, run_notebook, shown_lines
 
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 
@@ -55,3 +56,15 @@ def test_some_blocks_are_quick() -> None:
 )
 def test_numbers_may_differ_and_words_may_not(page: str, printed: str, allowed: int, same: bool) -> None:
     assert (difference(page.split("\n"), printed.split("\n"), allowed) == "") is same
+
+
+def test_run_notebook_keeps_what_it_prints_and_tells_an_error(tmp_path: Path) -> None:
+    nbformat = pytest.importorskip("nbformat", reason="nbclient is not installed")
+    code = nbformat.v4.new_code_cell
+    notebook = nbformat.v4.new_notebook(cells=[code("import sys; print(6 * 7); print('!', file=sys.stderr)")])
+    nbformat.write(notebook, tmp_path / "a.ipynb")
+    assert "42" in run_notebook(tmp_path / "a.ipynb", tmp_path, dict(os.environ), is_kept=True)
+    assert shown_lines(nbformat.read(tmp_path / "a.ipynb", as_version=4)) == ["42"]
+    notebook.cells.append(code("1 / 0"))
+    nbformat.write(notebook, tmp_path / "b.ipynb")
+    assert "ZeroDivisionError" in run_notebook(tmp_path / "b.ipynb", tmp_path, dict(os.environ), is_kept=False)

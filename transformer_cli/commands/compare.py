@@ -21,7 +21,8 @@ from transformer_cli.commands.options import (
     further_metrics,
     option,
 )
-from transformer_cli.commands.tables import score_with_interval, table
+from transformer_cli.commands.tables import score_with_interval
+from transformer_cli.system.tables import table
 from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:

@@ -14,18 +14,28 @@ def curves(
     run: Annotated[list[str] | None, of_runs("A run's name under runs/, or its folder. Repeatable.")] = None,
     output: Annotated[Path, a_file("The .svg, .pdf or .png to write.", "--output", "-o")] = Path("curves.png"),
 ) -> None:
-    """Draw learning curves. The curves of several runs share one picture."""
+    """Draw learning curves. Several runs share one picture, which names the settings in which they differ."""
     picture_format(output)
     refuse_unwritable(output)
     folders = find_runs(named, run)
-    from transformer_cli.inspection.plots import draw_curves
+    from transformer_cli.config.load import settings_by_key
+    from transformer_cli.inspection import plots
+    from transformer_cli.runs.listing import differing_settings, in_short
     from transformer_cli.runs.run import Run
     from transformer_cli.runs.state import validations_so_far
 
-    histories = {str(folder): [asdict(each) for each in validations_so_far(Run.open(folder))] for folder in folders}
-    for name, history in histories.items():
+    opened = [Run.open(folder) for folder in folders]
+    settings = [settings_by_key(each.config) for each in opened]
+    differing = differing_settings(settings)
+    histories = {}
+    for each, of_run in zip(opened, settings, strict=True):
+        history = [asdict(validation) for validation in validations_so_far(each)]
         if not history:
-            raise DataError(f"{name}: no validation yet, so there is nothing to draw; let `tfm train` reach one")
+            raise DataError(f"{each.folder}: no validation yet, so there is nothing to draw; let `tfm train` reach one")
+        told = ", ".join(
+            f"{key} {value}" for key, value in in_short({key: of_run.get(key) for key in differing}).items()
+        )
+        histories[f"{each.folder} ({told})" if told else str(each.folder)] = history
     with writing(output):
-        draw_curves(histories, output)
+        plots.save(plots.draw_curves(histories), output)
     print(output)

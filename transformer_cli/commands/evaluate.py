@@ -29,8 +29,9 @@ from transformer_cli.commands.options import (
     refuse_unwritable,
     writing,
 )
-from transformer_cli.commands.tables import score_with_interval, table
+from transformer_cli.commands.tables import score_with_interval
 from transformer_cli.system.files import STANDARD
+from transformer_cli.system.tables import table
 
 if TYPE_CHECKING:
     from transformer_cli.evaluation.evaluate import Result

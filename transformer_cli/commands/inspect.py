@@ -20,13 +20,11 @@ from transformer_cli.commands.options import (
     refuse_unwritable,
     writing,
 )
-from transformer_cli.commands.tables import table
 from transformer_cli.inspection.picture_files import picture_format
 
 if TYPE_CHECKING:
     from transformer_cli.inspection.numbers import AttentionMap, WordAttention
 
-SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"), (0.0, "  "))  # weights from …
 MEANING = "rows attend to columns; weights from  ░░ 0.05  ▒▒ 0.25  ▓▓ 0.50  ██ 0.75"
 
 
@@ -92,19 +90,19 @@ def inspect(
         }
         if given := [option for option, value in of_a_model.items() if value]:
             raise typer.BadParameter(f"--vectors uses no model, so it cannot be used together with {', '.join(given)}")
-        from transformer_cli.inspection.numbers import attend_over_words
+        from transformer_cli.inspection.numbers import attend_over_words, shaded
 
         words = attend_over_words(sentence, vectors, is_scaled=scale != "none", query=query)
         if as_json:
             print(words_as_json(words))
         elif picture is None:
-            print(f"{MEANING}\n\n{_as_blocks('', _queries(words), words.words, words.weights.tolist())}")
+            print(f"{MEANING}\n\n{shaded('', words.queries, words.words, words.weights)}")
         else:
-            from transformer_cli.inspection.plots import draw_words
+            from transformer_cli.inspection import plots
 
             with writing(picture):
-                draw_words(words, picture)
-            print(f"{words_as_table(words)}\n{picture}")
+                plots.save(plots.draw_words(words), picture)
+            print(f"{words!r}\n{picture}")
         return
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
@@ -123,10 +121,10 @@ def inspect(
     elif picture is None:
         print(f"{inspection.translation}\n\n{maps_as_blocks(maps)}")
     else:
-        from transformer_cli.inspection.plots import draw_inspection
+        from transformer_cli.inspection import plots
 
         with writing(picture):
-            draw_inspection(inspection, maps, picture)
+            plots.save(plots.draw_inspection(inspection, maps), picture)
         print(f"{inspection.translation}\n{picture}")
 
 
@@ -135,7 +133,7 @@ def words_as_json(found: "WordAttention") -> str:
     fields = {
         "words": found.words,
         "without_vector": found.without_vector,
-        "queries": _queries(found),
+        "queries": found.queries,
         "scores": found.scores.tolist(),
         "weights": found.weights.tolist(),
         "vectors": found.vectors.tolist(),
@@ -144,27 +142,6 @@ def words_as_json(found: "WordAttention") -> str:
     return json.dumps(fields, ensure_ascii=False, allow_nan=False)
 
 
-def words_as_table(found: "WordAttention") -> str:
-    """Returns the weights, one line per word that attends."""
-    rows = zip(_queries(found), found.weights.tolist(), strict=True)
-    return table([["", *found.words], *([word, *(f"{weight:.2f}" for weight in row)] for word, row in rows)])
-
-
-def _queries(found: "WordAttention") -> list[str]:
-    """Returns the words that attend: the rows of scores and weights."""
-    return [found.words[position] for position in found.positions]
-
-
 def maps_as_blocks(maps: Sequence["AttentionMap"]) -> str:
     """Returns the maps below each other, each with its title."""
-    parts = [MEANING]
-    for each in maps:
-        blocks = _as_blocks(f"head {each.head}", each.target_tokens, each.source_tokens, each.weights.tolist())
-        parts.append(f"{each.title}\n{blocks}")
-    return "\n\n".join(parts)
-
-
-def _as_blocks(title: str, targets: Sequence[str], sources: Sequence[str], weights: list[list[float]]) -> str:
-    """Returns a table with a shade for each weight (target, source)."""
-    shades = ([next(shade for least, shade in SHADES if each >= least) for each in row] for row in weights)
-    return table([[title, *sources], *([target, *row] for target, row in zip(targets, shades, strict=True))])
+    return "\n\n".join([MEANING, *map(repr, maps)])

@@ -10,7 +10,7 @@ import typer
 
 from transformer_cli.commands.near_misses import as_option
 from transformer_cli.commands.options import ConfigOption, JsonOption, LikeOption, SetOption, option
-from transformer_cli.commands.tables import table
+from transformer_cli.system.tables import table
 
 if TYPE_CHECKING:
     from transformer_cli.data.make_dataset import Prepared

@@ -2,15 +2,15 @@
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from transformer_cli.commands.options import JsonOption
-from transformer_cli.commands.tables import table
 from transformer_cli.compute.memory import in_words
+from transformer_cli.system.tables import table
 from transformer_cli.system.terminal import on_one_line
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs")
 UNKNOWN = "–"
+IN_COLUMNS = ("data.corpus", "data.source", "data.target", "training.epochs", "training.steps")
 
 
 def runs(as_json: JsonOption = False) -> None:
@@ -35,20 +36,31 @@ def runs_as_table(runs: Sequence["ListedRun"]) -> str:
     """Returns a line for each run, and below the table what its columns do not say. There is at least one run.
 
     If not all are of one text, a column tells which text BLEU is of; if some are scored without case, "lc" marks them.
+    The last columns are settings in which the runs differ.
     """
+    from transformer_cli.runs.listing import in_short
+
     texts = {run.evaluation.text for run in runs if run.evaluation}
     heads = ["run", "saved", "corpus", "params", "epochs", "loss", "BLEU", *(["of"] if len(texts) > 1 else []), "size"]
     cases = {_is_lowercase(run) for run in runs if run.evaluation}
-    rows = [heads, *(_row(run, with_text=len(texts) > 1, with_case=len(cases) > 1) for run in runs)]
+    told = [in_short(run.settings or {}, without=IN_COLUMNS) for run in runs]
+    keys = max((list(cells) for cells in told), key=len)
+    rows = [[*heads, *keys]]
+    for run, cells in zip(runs, told, strict=True):
+        row = _row(run, with_text=len(texts) > 1, with_case=len(cases) > 1)
+        rows.append([*row, *(cells.get(key, UNKNOWN) for key in keys)])
     total = f", {in_words(sum(run.bytes for run in runs))} in all" if len(runs) > 1 else ""
     notes = [f"loss: the lowest on the validation text; size: on disk{total}"]
     if texts:
         of = f", of {next(iter(texts))}" if len(texts) == 1 else ""
         lc = "; lc: scored without case" if len(cases) > 1 else ""
         notes.append(f"BLEU: the last that `tfm evaluate` found{of}{lc}")
+    n_more = max(len(set(run.settings or ()) - set(IN_COLUMNS)) for run in runs) - len(keys)
+    if n_more:
+        notes.append(f"{n_more} more settings differ, which `tfm runs --json` has")
     if any(run.newest for run in runs):
         notes.append("* the newest, which commands use that are given no run")
-    remarks = [on_one_line(line) for run in runs for line in _remarks(run)]
+    remarks = [on_one_line(line) for line in (*(line for run in runs for line in _remarks(run)), *_twins(runs))]
     return "\n".join([table(rows), "", *notes, *([""] if remarks else []), *remarks])
 
 
@@ -92,6 +104,18 @@ def _remarks(run: "ListedRun") -> list[str]:
             f"BLEU of earlier weights: {run.name}; `tfm evaluate --run {shlex.quote(run.name)}` judges its best ones"
         )
     return lines
+
+
+def _twins(runs: Sequence["ListedRun"]) -> Iterator[str]:
+    """Yield a line for each run that was trained like one before, but by what may change the bits of its weights."""
+    from transformer_cli.runs.provenance import changes
+
+    begun = [run for run in sorted(runs, key=lambda run: run.begun or "") if run.provenance]
+    alike = [(run.settings, (run.provenance or {}).get("sources")) for run in begun]
+    for run, each in zip(begun, alike, strict=True):
+        first = begun[alike.index(each)]
+        if other := changes(first.provenance or {}, run.provenance or {}):
+            yield f"settings and text of {first.name}, perhaps not its bits: {run.name}; {other}"
 
 
 def _count(number: int) -> str:

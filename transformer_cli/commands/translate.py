@@ -265,12 +265,12 @@ class _Work:
         converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
 
     def _draw_attention(self, translation: "Translation", path: Path) -> None:
+        from transformer_cli.inspection import plots
         from transformer_cli.inspection.numbers import inspect_translation
-        from transformer_cli.inspection.plots import draw_attention
 
         maps = inspect_translation(self.translator, translation).maps(["cross"])
         with writing(path):
-            draw_attention(maps, path)
+            plots.save(plots.draw_attention(maps), path)
         log.info("%s: what each position of the translation attends to", path)
 
 

@@ -89,12 +89,19 @@ def autocast(device: "torch.device", precision: Precision) -> AbstractContextMan
     return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=is_cached)
 
 
+def device_name(device: "torch.device") -> str:
+    """Returns what a device is: "NVIDIA H200", "cpu"."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
 def describe(device: "torch.device") -> str:
     """Returns the device in words: `cuda:0 (NVIDIA H200)`, `cpu, 2 threads`."""
     import torch
 
     if device.type == "cuda":
-        return f"{device} ({torch.cuda.get_device_name(device)})"
+        return f"{device} ({device_name(device)})"
     return f"cpu, {counted(torch.get_num_threads(), 'thread')}" if device.type == "cpu" else str(device)
 
 

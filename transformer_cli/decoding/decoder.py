@@ -9,7 +9,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor, nn
 
-from transformer_cli.compute.devices import Precision, autocast, choose_precision
+from transformer_cli.compute.devices import Precision, autocast, choose_precision, device_name
 from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.config.schema import DecodingConfig
@@ -42,6 +42,7 @@ class TransformerEngine:
         limits = (limit for model in models if (limit := model.config.max_length) is not None)
         self.max_length = min(limits, default=None)
         self._device = next(models[0].parameters()).device
+        self.device = device_name(self._device)
         self.is_on_cpu = self._device.type == "cpu"
         self.writes_terms = True
 

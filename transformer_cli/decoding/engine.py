@@ -27,6 +27,8 @@ Translated = tuple[Sequence[int], Sequence[list[Hypothesis]]]
 class Engine(Protocol):
     """Translates ids into ids."""
 
+    device: str
+    """what it computes on: cpu, NVIDIA H200"""
     is_on_cpu: bool
     writes_terms: bool
     """whether its beam search can be given terms"""

@@ -153,6 +153,7 @@ def evaluate(
             checkpoint=translator.checkpoints[0],
             decoding=settings.decoding,
             precision=translator.engine.precision(settings.decoding),
+            device=translator.engine.device,
             files=files,
             others=[each.folder for each in ensemble],
             sums={"source": text_sum(text.sources), "target": text_sum(text.references)}

@@ -6,7 +6,8 @@ Positions count from 0, which is <sos> in a model; layers and heads count from 1
 import logging
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from copy import deepcopy
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any, Literal
 
@@ -18,7 +19,10 @@ from torch import Tensor, nn
 from transformer_cli.data.vectors import read_vectors
 from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS
 from transformer_cli.errors import DataError
-from transformer_cli.model.attention import AttentionRecord, RecordedAttention
+from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, RecordedAttention
+from transformer_cli.model.layers import FeedForward, Residual
+from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Output, Transformer
+from transformer_cli.system.tables import table
 from transformer_cli.translator import Translation, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
@@ -30,15 +34,19 @@ KINDS: dict[Kind, str] = {
 """each kind, and what people call it"""
 Floats = NDArray[np.floating[Any]]
 
+STAGES = (Embedding, MultiHeadAttention, FeedForward, Residual, Encoder, Decoder, Output)  # the boxes of figure 1
+SHADES = ((0.75, "██"), (0.5, "▓▓"), (0.25, "▒▒"), (0.05, "░░"), (0.0, "  "))  # weights from …
+TOKENS = ("source_tokens", "source_ids", "target_tokens", "target_ids")
+VECTORS = ("without_positions", "before", "after")
 TINY = 1e-30  # stands in for the variance if all vectors are the same
 BLANK = "the sentence has no letter, so there is nothing to inspect; give it a word"
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AttentionMap:
-    """The attention of one head."""
+    """The attention of one head. Its repr has a shade for each weight, as `tfm inspect --text` prints them."""
 
     kind: Kind
     layer: int
@@ -57,6 +65,9 @@ class AttentionMap:
         """What its layer is called: "encoder self-attention, layer 3"."""
         return f"{KINDS[self.kind]}, layer {self.layer}"
 
+    def __repr__(self) -> str:
+        return f"{self.title}\n{shaded(f'head {self.head}', self.target_tokens, self.source_tokens, self.weights)}"
+
 
 @dataclass(frozen=True)
 class Repetition:
@@ -72,9 +83,9 @@ class Repetition:
     """cosine of the encoder's outputs, to which the words around have contributed"""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection:
-    """What the model does with a sentence. All tensors are on the CPU."""
+    """What the model does with a sentence. All tensors are on the CPU. Its repr lists the stages with their shapes."""
 
     sentence: str
     translation: str
@@ -86,18 +97,30 @@ class Inspection:
     target_tokens: list[str]
     """what the decoder reads: <sos> and the translation; after each token it writes the next one"""
     target_ids: list[int]
-    encoder_self: list[RecordedAttention] = field(repr=False)
-    """one per layer: source × source"""
-    decoder_self: list[RecordedAttention] = field(repr=False)
-    """one per layer: target × target"""
-    cross: list[RecordedAttention] = field(repr=False)
-    """one per layer: target × source"""
-    without_positions: Tensor = field(repr=False)
+    attention: dict[Kind, list[RecordedAttention]]
+    """one per layer: source × source (encoder), target × target (decoder), target × source (cross)"""
+    without_positions: Tensor
     """the source embeddings as the model scales them (× √d_model by default): (source, d_model)"""
-    before: Tensor = field(repr=False)
-    """the same plus position vectors, the encoder's input: (source, d_model)"""
-    after: Tensor = field(repr=False)
-    """the encoder's output: (source, d_model)"""
+    stages: dict[str, Tensor]
+    """what each box of the paper's figure 1 returned, (positions, d_model), in the order in which they ran; the logits,
+    `output`, are (target, vocabulary)
+
+    The keys are the names of the model's modules, which count layers from 0, as in `decoder.layers.1.cross_attention`.
+    """
+
+    @property
+    def before(self) -> Tensor:
+        """The encoder's input, embeddings and position vectors: (source, d_model)."""
+        return self.stages["source_embedding"]
+
+    @property
+    def after(self) -> Tensor:
+        """The encoder's output: (source, d_model)."""
+        return self.stages["encoder"]
+
+    def __repr__(self) -> str:
+        rows = [(name, " × ".join(map(str, found.shape))) for name, found in self.stages.items()]
+        return f"{self.sentence} → {self.translation}\n{table([('stage', 'shape'), *rows])}"
 
     def maps(
         self, kinds: Iterable[Kind] = KINDS, *, layer: int | None = None, heads: Sequence[int] = ()
@@ -106,14 +129,11 @@ class Inspection:
 
         Raises DataError for a layer or head that the model does not have.
         """
-        sides = {
-            "encoder": (self.encoder_self, self.source_tokens, self.source_tokens),
-            "decoder": (self.decoder_self, self.target_tokens, self.target_tokens),
-            "cross": (self.cross, self.target_tokens, self.source_tokens),
-        }
         maps = []
         for kind in dict.fromkeys(kinds):
-            layers, target_tokens, source_tokens = sides[kind]
+            layers = self.attention[kind]
+            target_tokens = self.source_tokens if kind == "encoder" else self.target_tokens
+            source_tokens = self.target_tokens if kind == "decoder" else self.source_tokens
             chosen = len(layers) if layer is None else layer
             stack = "encoder" if kind == "encoder" else "decoder"
             if not 1 <= chosen <= len(layers):
@@ -134,11 +154,7 @@ class Inspection:
         """
         return {
             "source": self.sentence,
-            "translation": self.translation,
-            "source_tokens": self.source_tokens,
-            "source_ids": self.source_ids,
-            "target_tokens": self.target_tokens,
-            "target_ids": self.target_ids,
+            **{name: getattr(self, name) for name in ("translation", *TOKENS)},
             "attention": [
                 {
                     "kind": each.kind,
@@ -151,11 +167,7 @@ class Inspection:
                 }
                 for each in maps
             ],
-            "vectors": {
-                "without_positions": rounded(self.without_positions, digits),
-                "before": rounded(self.before, digits),
-                "after": rounded(self.after, digits),
-            },
+            "vectors": {name: rounded(getattr(self, name), digits) for name in VECTORS},
             "repetitions": self.repetitions_as_records(digits),
         }
 
@@ -172,7 +184,7 @@ class Inspection:
     def repetitions(self) -> list[Repetition]:
         """Returns every pair of occurrences of a word that the source has more than once, in the sentence's order."""
         tokens = self.source_tokens
-        cosines = [_cosines(stage).tolist() for stage in (self.without_positions, self.before, self.after)]
+        cosines = [_cosines(getattr(self, name)).tolist() for name in VECTORS]
         return [
             Repetition(tokens[first], (first, second), *(of_stage[first][second] for of_stage in cosines))
             for first, second in combinations(range(len(tokens)), 2)
@@ -180,9 +192,12 @@ class Inspection:
         ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WordAttention:
-    """Word vectors that attend to each other without a model: they are queries, keys and values at once. float64."""
+    """Word vectors that attend to each other without a model: they are queries, keys and values at once. float64.
+
+    Its repr is the table of weights.
+    """
 
     words: list[str]
     """the words of the sentence that have a vector"""
@@ -201,6 +216,15 @@ class WordAttention:
     context: Tensor
     """weights · vectors, the output of attention: (positions, dimension)"""
 
+    @property
+    def queries(self) -> list[str]:
+        """The words that attend: the rows of scores and weights."""
+        return [self.words[position] for position in self.positions]
+
+    def __repr__(self) -> str:
+        rows = zip(self.queries, self.weights.tolist(), strict=True)
+        return table([["", *self.words], *([word, *(f"{weight:.2f}" for weight in row)] for word, row in rows)])
+
 
 def inspect_sentence(translator: Translator, sentence: str) -> Inspection:
     """Translate a sentence and look into it. Raises DataError if it is blank or longer than the model's positions."""
@@ -210,14 +234,14 @@ def inspect_sentence(translator: Translator, sentence: str) -> Inspection:
 
 @torch.inference_mode()
 def inspect_translation(translator: Translator, translation: Translation) -> Inspection:
-    """Run the model on a sentence and its translation once more, and record all attention.
+    """Run the model on a sentence and its translation once more, and record all attention and every stage.
 
     Raises DataError if the sentence is blank.
     """
     words = translation.source_tokens
     if not words:
         raise DataError(BLANK)
-    model = translator.model
+    model, stages = _watched(translator.model)
     source_tokens = [SPECIALS[SOS], *words, SPECIALS[EOS]]
     source_ids = [SOS, *translation.source_ids, EOS]
     target_ids = [SOS, *translation.ids]
@@ -225,13 +249,9 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
     source = torch.tensor([source_ids], device=device)
     record = AttentionRecord()
     encoded = model.encode(source, record)
-    model.decode(torch.tensor([target_ids], device=device), encoded, source, record)
+    model.output(model.decode(torch.tensor([target_ids], device=device), encoded, source, record))
     embedding = model.source_embedding
-    # of each layer, the one sentence in the batch
-    encoder_self, decoder_self, cross = (
-        [RecordedAttention(*(part[0].cpu() for part in each)) for each in layers]
-        for layers in (record.encoder_self, record.decoder_self, record.cross)
-    )
+    recorded = zip(KINDS, (record.encoder_self, record.decoder_self, record.cross), strict=True)
     return Inspection(
         translation.source,
         translation.text,
@@ -239,13 +259,22 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
         source_ids,
         [SPECIALS[SOS], *translation.tokens],
         target_ids,
-        encoder_self,
-        decoder_self,
-        cross,
+        # of each layer, the one sentence in the batch
+        {kind: [RecordedAttention(*(part[0].cpu() for part in each)) for each in layers] for kind, layers in recorded},
         (embedding.tokens(source) * embedding.scale)[0].cpu(),
-        embedding(source)[0].cpu(),
-        encoded[0].cpu(),
+        stages,
     )
+
+
+def _watched(model: Transformer) -> tuple[Transformer, dict[str, Tensor]]:
+    """Returns the model, and a dict to which its stages come as it runs. Its weights are the same, its modules copies:
+    other threads may be translating with the model."""
+    model = deepcopy(model, {id(each): each for each in (*model.parameters(), *model.buffers())})
+    stages: dict[str, Tensor] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, STAGES):
+            module.register_forward_hook(lambda module, given, found, name=name: stages.update({name: found[0].cpu()}))
+    return model, stages
 
 
 def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, query: str | None = None) -> WordAttention:
@@ -302,6 +331,12 @@ def directions_in_the_plane(vectors: Tensor, digits: int) -> dict[str, Any]:
 def rounded(numbers: Tensor, digits: int | None) -> list[list[float]]:
     """Returns a matrix as nested lists, rounded to so many decimal places (None: not rounded)."""
     return (numbers if digits is None else torch.round(numbers.double(), decimals=digits)).tolist()
+
+
+def shaded(corner: str, targets: Sequence[str], sources: Sequence[str], weights: Tensor) -> str:
+    """Returns a table with a shade for each weight, (target, source). corner: what stands over the targets."""
+    shades = ([next(shade for least, shade in SHADES if each >= least) for each in row] for row in weights.tolist())
+    return table([[corner, *sources], *([target, *row] for target, row in zip(targets, shades, strict=True))])
 
 
 def _cosines(vectors: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Numbers → SVG, PDF or PNG: learning curves, attention and token vectors. The one owner of matplotlib.
+"""Numbers → figures, which `save` writes: learning curves, attention and token vectors. The one owner of matplotlib.
 
 First what all pictures share, then learning curves, heat maps, vectors, and the pictures of a sentence. matplotlib lays
 them out; only the size of a page is computed here, in inches. Knows nothing of models or of how a run is stored.
@@ -61,8 +61,8 @@ LACKING = r"Glyph \d+ .*missing|Matplotlib currently does not support"  # two of
 
 
 @contextmanager
-def drawing(path: Path, texts: Iterable[str]) -> Iterator[None]:
-    """A block that draws `path` in our style; afterwards one line names the characters that no font has.
+def drawing(texts: Iterable[str] = ()) -> Iterator[None]:
+    """A block that draws in our style; afterwards one line names the characters that no font has.
 
     texts: what is written in the picture, besides our own words.
     """
@@ -71,7 +71,7 @@ def drawing(path: Path, texts: Iterable[str]) -> Iterator[None]:
         warnings.filterwarnings("ignore", message=LACKING)
         yield
     if lacking:
-        log.warning("%s: no font here has %s: drawn as boxes", path, " ".join(lacking))
+        log.warning("no font here has %s: drawn as boxes", " ".join(lacking))
 
 
 def families_for(texts: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -114,7 +114,8 @@ def save(figure: Figure, path: Path) -> None:
     picture = io.BytesIO()
     kind = picture_format(path)
     undated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    figure.savefig(picture, format=kind, dpi="figure" if kind == "png" else SHARP, metadata=undated.get(kind))
+    with drawing():
+        figure.savefig(picture, format=kind, dpi="figure" if kind == "png" else SHARP, metadata=undated.get(kind))
     write_bytes(path, picture.getvalue())
 
 
@@ -125,16 +126,16 @@ PLOTS_WIDTH, CURVES_HEIGHT = 12.0, 3.6  # inches
 RING: dict[str, Any] = {"marker": "o", "markersize": 9.0, "fillstyle": "none", "linestyle": ""}
 
 
-def draw_curves(histories: Mapping[str, History], path: Path) -> None:
+def draw_curves(histories: Mapping[str, History]) -> Figure:
     """Draw loss, perplexity and learning rate by epoch, for one run or for several laid over each other.
 
     They are drawn by step if an epoch had several validations.
-    histories: a run's name → its validations, as in history.jsonl, at least one per run. Replaces `path` by a picture.
+    histories: what a run is called → its validations, as in history.jsonl, at least one per run.
     """
     by = "epoch"
     if any(len({entry["epoch"] for entry in history}) < len(history) for history in histories.values()):
         by = "step"
-    with drawing(path, histories):
+    with drawing(histories):
         legend = []
         figure = Figure(dpi=DPI, layout="constrained")
         loss, perplexity, rate = figure.subplots(1, 3)
@@ -177,7 +178,7 @@ def draw_curves(histories: Mapping[str, History], path: Path) -> None:
         beside = LETTER * max(width(str(line.get_label())) for line in legend) + 0.7
         figure.set_size_inches(PLOTS_WIDTH + beside, max(CURVES_HEIGHT, LINE * (len(legend) + 2)))
         figure.legend(handles=legend, loc="outside right upper", frameon=False)
-        save(figure, path)
+    return figure
 
 
 def _open(axes: Axes) -> None:
@@ -266,21 +267,15 @@ HALO = [withStroke(linewidth=2, foreground="white")]  # keeps a word legible on 
 
 
 def draw_vectors(
-    figure: Figure,
-    part: SubFigure,
-    *,
-    title: str,
-    tokens: Sequence[str],
-    before: Floats,
-    moved: Sequence[int],
-    after: Floats,
-) -> None:
-    """Draw in a part of a figure a dot for each token, and an arrow from each token that moved to its new place.
+    blocks: Sequence[Block], *, title: str, tokens: Sequence[str], before: Floats, moved: Sequence[int], after: Floats
+) -> Figure:
+    """Draw blocks, and below them a dot for each token, and an arrow from each token that moved to its new place.
 
     before (tokens, dimension). moved: the positions of the tokens that have a row in after (moved, dimension).
     """
     from transformer_cli.inspection.numbers import in_the_plane  # imports torch, which curves need not wait for
 
+    figure, (part,) = draw_blocks(blocks, n_more=1)
     axes = part.subplots()
     ends = before.copy()
     ends[list(moved)] = after
@@ -308,6 +303,7 @@ def draw_vectors(
     _open(axes)
     figure.draw_without_rendering()  # so that places and sizes are known
     _place(axes, labels, ends)
+    return figure
 
 
 def _place(axes: Axes, labels: Sequence[Annotation], ends: Floats) -> None:
@@ -336,34 +332,30 @@ def _place(axes: Axes, labels: Sequence[Annotation], ends: Floats) -> None:
         label.xyann = tuple(moves[best])
 
 
-def draw_attention(maps: Sequence["AttentionMap"], path: Path) -> None:
-    """Draw attention weights as heat maps. Replaces `path` by a picture.
+def draw_attention(maps: Sequence["AttentionMap"]) -> Figure:
+    """Draw attention weights as heat maps.
 
     maps: at least one; maps of the same kind are neighbours, as `Inspection.maps` returns them.
     """
-    with drawing(path, [text for each in maps for text in (*each.target_tokens, *each.source_tokens)]):
-        figure, _ = draw_blocks(_blocks(maps))
-        save(figure, path)
+    with drawing([text for each in maps for text in (*each.target_tokens, *each.source_tokens)]):
+        return draw_blocks(_blocks(maps))[0]
 
 
-def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"], path: Path) -> None:
-    """Draw attention weights, and below them the source's vectors in the plane. Replaces `path` by a picture."""
-    with drawing(path, [*inspection.source_tokens, *inspection.target_tokens]):
-        figure, (below,) = draw_blocks(_blocks(maps), n_more=1)
-        draw_vectors(
-            figure,
-            below,
+def draw_inspection(inspection: "Inspection", maps: Sequence["AttentionMap"]) -> Figure:
+    """Draw attention weights, and below them the source's vectors in the plane."""
+    with drawing([*inspection.source_tokens, *inspection.target_tokens]):
+        return draw_vectors(
+            _blocks(maps),
             title="source vectors, from before the encoder (dot) to after it (arrow head)",
             tokens=_labels(inspection.source_tokens),
             before=inspection.before.numpy(),
             moved=range(len(inspection.source_tokens)),
             after=inspection.after.numpy(),
         )
-        save(figure, path)
 
 
-def draw_words(words: "WordAttention", path: Path) -> None:
-    """Draw the attention of word vectors over themselves, and the vectors below it. Replaces `path` by a picture."""
+def draw_words(words: "WordAttention") -> Figure:
+    """Draw the attention of word vectors over themselves, and the vectors below it."""
     labels = _labels(words.words)
     block = Block(
         title="word vectors, no model: they are Q, K and V",
@@ -375,18 +367,15 @@ def draw_words(words: "WordAttention", path: Path) -> None:
             (f"softmax(QKᵀ/√{words.vectors.shape[1]})" if words.is_scaled else "softmax(QKᵀ)", words.weights.numpy())
         ],
     )
-    with drawing(path, words.words):
-        figure, (below,) = draw_blocks([block], n_more=1)
-        draw_vectors(
-            figure,
-            below,
+    with drawing(words.words):
+        return draw_vectors(
+            [block],
             title="word vectors (dot) and what attention makes of them (arrow head)",
             tokens=labels,
             before=words.vectors.numpy(),
             moved=words.positions,
             after=words.context.numpy(),
         )
-        save(figure, path)
 
 
 def _blocks(maps: Sequence["AttentionMap"]) -> list[Block]:

@@ -70,11 +70,18 @@ class KeysValues(NamedTuple):
     values: Tensor
 
 
-class MultiHeadAttention(nn.Module):
-    """Concat(head_1 … head_h)·W_O, each head attending in its own projection of queries, keys and values (3.2.2).
+class Projections(nn.Linear):
+    """The rows of W_Q, W_K and W_V, of all heads, in one matrix: self-attention needs one product (3.2.2)."""
 
-    `qkv` stacks the rows of W_Q, W_K and W_V, of all heads, in one matrix: self-attention needs one product.
-    """
+    def forward(self, x: Tensor, start: int = 0, stop: int = 3) -> Tensor:
+        """Parts start … stop-1 of (queries, keys, values) of x (…, length, d_model), side by side: (…, length, n)."""
+        inner = self.out_features // 3
+        rows = slice(start * inner, stop * inner)  # with 2 heads of 8: W_Q 0-15, W_K 16-31, W_V 32-47
+        return nn.functional.linear(x, self.weight[rows], None if self.bias is None else self.bias[rows])
+
+
+class MultiHeadAttention(nn.Module):
+    """Concat(head_1 … head_h)·W_O, each head attending in its own projection of queries, keys and values (3.2.2)."""
 
     def __init__(
         self,
@@ -88,7 +95,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.num_heads = num_heads
         self.inner = num_heads * head_dim  # all heads side by side
-        self.qkv = nn.Linear(d_model, 3 * self.inner, bias=qkv_bias)
+        self.qkv = Projections(d_model, 3 * self.inner, bias=qkv_bias)
         self.output = nn.Linear(self.inner, d_model)
         self.dropout = nn.Dropout(dropout)
 
@@ -108,9 +115,7 @@ class MultiHeadAttention(nn.Module):
 
     def _project(self, x: Tensor, start: int, stop: int) -> tuple[Tensor, ...]:
         """Parts start … stop-1 of (queries, keys, values) of x (…, length, d_model), each (…, heads, length, depth)."""
-        rows = slice(start * self.inner, stop * self.inner)  # with 2 heads of 8: W_Q 0-15, W_K 16-31, W_V 32-47
-        bias = None if self.qkv.bias is None else self.qkv.bias[rows]
-        projected = nn.functional.linear(x, self.qkv.weight[rows], bias)
+        projected = self.qkv(x, start, stop)
         parts = projected.unflatten(-1, (stop - start, self.num_heads, -1))  # (…, length, part, heads, depth)
         return tuple(part.transpose(-3, -2) for part in parts.unbind(-3))
 

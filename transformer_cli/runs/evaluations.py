@@ -39,19 +39,20 @@ def append_result(
     checkpoint: str,
     decoding: DecodingConfig,
     precision: str,
+    device: str,
     files: Sequence[Path] | None = None,
     others: Sequence[Path] = (),
     sums: Mapping[str, str] | None = None,
 ) -> None:
     """Append the fields of a result, after what led to it: date (UTC), checkpoint, decoding, text, provenance.
 
-    precision: in which it was translated. files: the text and its references; None if a split of the run's dataset was
-    judged. others: the folders of the other runs of an ensemble, whose first is `run`. sums: the SHA-256 of
-    the text and of its references.
+    precision, device: in and on which it was translated. files: the text and its references; None if a split of the
+    run's dataset was judged. others: the folders of the other runs of an ensemble, whose first is `run`. sums: the
+    SHA-256 of the text and of its references.
 
     If the run cannot be written to, a warning says so: evaluating a run that belongs to somebody else is no mistake.
     """
-    made_by = provenance(lanes=run.config.training.lanes)
+    made_by = provenance(device=device, lanes=run.config.training.lanes)
     line = {
         "date": made_by.pop("date"),
         "version": made_by["tfm"],

@@ -6,13 +6,16 @@ here too.
 
 import logging
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from transformer_cli.config.load import settings_by_key
+from transformer_cli.config.schema import Config, Shapes, keys_that_shape
+from transformer_cli.config.yamltext import as_line
 from transformer_cli.errors import CheckpointError, TfmError
 from transformer_cli.model.size import count_by_part
 from transformer_cli.runs.evaluations import Kept, last_result
@@ -24,6 +27,13 @@ from transformer_cli.system.locks import is_locked
 from transformer_cli.system.sums import check_files
 
 log = logging.getLogger(__name__)
+
+# settings that say nothing of how good a run is
+NOT_TOLD = {"name", "data.fingerprint", *keys_that_shape(Config, Shapes.PLACE)} | {
+    f"training.{each}" for each in ("num_threads", "save_minutes", "tensorboard")
+}
+SECTIONS = ("training", "model", "data", "decoding")  # in which differences tell most
+MOST_TOLD, LONGEST_VALUE = 4, 14
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,8 @@ class ListedRun:
     """whether it judged what is the best checkpoint now"""
     resume: str | None = None
     """the command that trains an unfinished run on"""
+    settings: Mapping[str, Any] | None = None
+    """by their dotted keys, those in which the runs of the folder differ"""
     provenance: Mapping[str, Any] | None = None
     """by what it was begun, as run.json says it; {} of older runs"""
     bytes: int = 0
@@ -82,7 +94,33 @@ def list_runs(runs_dir: Path = Path("runs")) -> list[ListedRun]:
         if folders:
             log.warning("%s", error)
     found = [_listed(folder, is_newest=folder.name == newest) for folder in sorted(folders)]
+    differing = differing_settings([run.settings for run in found if run.settings])
+    found = [
+        replace(run, settings={key: run.settings.get(key) for key in differing}) if run.settings else run
+        for run in found
+    ]
     return sorted(found, key=lambda run: run.saved or run.begun or "", reverse=True)
+
+
+def differing_settings(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Returns the dotted keys of the settings in which runs differ, those that tell most first."""
+    keys = dict.fromkeys(key for settings in runs for key in settings if key not in NOT_TOLD)
+    differing = [key for key in keys if len({as_line(settings.get(key)) for settings in runs}) > 1]
+    return sorted(differing, key=lambda key: SECTIONS.index(key.partition(".")[0]))
+
+
+def in_short(settings: Mapping[str, Any], *, without: Collection[str] = ()) -> dict[str, str]:
+    """Returns the first few settings as {"seed": "1"}: of keys their ends, if these are different; long values are cut.
+
+    without: keys that are left out.
+    """
+    keys = [key for key in settings if key not in without][:MOST_TOLD]
+    ends = [key.rpartition(".")[2] for key in keys]
+    values = [as_line(settings[key]) for key in keys]
+    return {
+        end if ends.count(end) == 1 else key: text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+        for key, end, text in zip(keys, ends, values, strict=True)
+    }
 
 
 def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
@@ -104,7 +142,7 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
     data, training = run.config.data, run.config.training
     sizes = (len(run.codecs.source), len(run.codecs.target))
     yield {"corpus": data.corpus, "source": data.source, "target": data.target}
-    yield {"provenance": run.identity.provenance}
+    yield {"settings": settings_by_key(run.config), "provenance": run.identity.provenance}
     yield {
         "parameters": sum(count_by_part(run.config.model, *sizes).values()),
         "epochs": training.epochs,

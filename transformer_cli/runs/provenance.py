@@ -2,7 +2,7 @@
 
 import hashlib
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
@@ -15,10 +15,11 @@ DISTRIBUTIONS = {"tfm": "transformer-cli", "torch": "torch", "spacy": "spacy", "
 OF_ONE_CALL = ("date", "threads")  # no bit of the weights depends on them
 
 
-def provenance(*, threads: int | None = None, lanes: int | None = None) -> dict[str, Any]:
-    """Returns the versions of tfm, torch, spaCy, sacreBLEU and Python, the processor, threads, lanes and date (UTC).
+def provenance(*, device: str | None = None, threads: int | None = None, lanes: int | None = None) -> dict[str, Any]:
+    """Returns the versions of tfm, torch, spaCy, sacreBLEU and Python, the processor, the device, threads, lanes, date.
 
-    threads: None for those that compute now. A package that is not installed has no version (None).
+    device: what computes, by `device_name`. threads: None for those that compute now. The date is UTC. A package that
+    is not installed has no version (None).
     """
     versions: dict[str, str | None] = dict.fromkeys(DISTRIBUTIONS)
     for name, distribution in DISTRIBUTIONS.items():
@@ -28,10 +29,20 @@ def provenance(*, threads: int | None = None, lanes: int | None = None) -> dict[
         **versions,
         "python": platform.python_version(),
         "processor": _processor(),
+        "device": device,
         "threads": threads or count_threads(),
         "lanes": lanes,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Returns in what two provenances differ that may change bits, as "torch 2.12.0 → 2.13.0, …"; "" if in nothing.
+
+    What one of them does not tell, and lanes, which are a setting, are passed over.
+    """
+    keys = [key for key in before if key not in (*OF_ONE_CALL, "lanes", "sources") and before[key] and after.get(key)]
+    return ", ".join(f"{key} {before[key]} → {after[key]}" for key in keys if before[key] != after[key])
 
 
 def text_sum(lines: Sequence[str]) -> str:

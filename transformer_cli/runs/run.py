@@ -112,8 +112,11 @@ class Run(Translatable):
     """An opened run. Everything that translation needs is in its folder."""
 
     @staticmethod
-    def create(folder: Path, config: Config, dataset: Dataset) -> "Run":
-        """Make the folder of a new run, in which nothing has been saved yet (see `is_new`)."""
+    def create(folder: Path, config: Config, dataset: Dataset, *, device: str | None = None) -> "Run":
+        """Make the folder of a new run, in which nothing has been saved yet (see `is_new`).
+
+        device: what it will be trained on, by `device_name`.
+        """
         assert is_new(folder), folder
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / UNSAVED, "nothing has been saved yet\n")
@@ -126,7 +129,7 @@ class Run(Translatable):
         tokenizer = {key: cut_by[key] for key in ("library", "version") if key in cut_by}
         training = config.training
         made_by = {
-            **provenance(threads=training.num_threads, lanes=training.lanes),
+            **provenance(device=device, threads=training.num_threads, lanes=training.lanes),
             "sources": dataset.manifest.get("sources", {}),
         }
         identity = Identity(secrets.token_hex(8), lasting(config), tokenizer, made_by)

@@ -1,4 +1,4 @@
-"""Progress on standard error: bars on a terminal, one line per minute elsewhere. Knows nothing of what is counted.
+"""Progress: bars on a terminal and in a notebook, one line per minute elsewhere. Knows nothing of what is counted.
 
 tqdm is imported only when something is shown, so that help texts appear without it.
 """
@@ -6,6 +6,7 @@ tqdm is imported only when something is shown, so that help texts appear without
 import logging
 import sys
 import traceback
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
 
 from transformer_cli.system import terminal
@@ -55,13 +56,13 @@ def bar(
     """Returns a bar for use in a `with` block: `update(n)` moves it, and it vanishes at the end of the block.
 
     total: how much there is to do (None: unknown). unit_scale: show 1200 as 1.20k. initial: how much was done before.
-    If standard error is not a terminal, a log line reports on each minute of work instead. is_silent: there is nothing,
-    and neither where there is only one thing to do.
+    If standard error is neither a terminal nor a notebook's, a log line reports on each minute of work instead.
+    is_silent: there is nothing, and neither where there is only one thing to do.
     """
-    from tqdm import tqdm
-
-    is_bar = sys.stderr is not None and sys.stderr.isatty() and not terminal.is_plain()
-    return tqdm(
+    is_notebook = "ipykernel" in sys.modules
+    make = import_module("tqdm.auto" if is_notebook else "tqdm").tqdm  # auto imports asyncio
+    is_bar = is_notebook or (sys.stderr is not None and sys.stderr.isatty() and not terminal.is_plain())
+    return make(
         desc=description,
         total=total,
         unit=unit,

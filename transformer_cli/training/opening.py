@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from transformer_cli.compute.devices import choose_lanes, choose_precision, fast_at_bfloat16
+from transformer_cli.compute.devices import choose_lanes, choose_precision, device_name, fast_at_bfloat16
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences, settings_by_key
 from transformer_cli.config.schema import Config, DataConfig, Shapes, is_file, keys_that_shape
@@ -18,6 +18,7 @@ from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
 from transformer_cli.runs.prepare import find_codec
+from transformer_cli.runs.provenance import changes, provenance
 from transformer_cli.runs.run import Run, follow_latest, free_name, is_new, training_lock, write_config
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import sweep
@@ -79,7 +80,7 @@ def begin(folder: Path, config: Config, here: Here, *, fresh: bool) -> ReadyToTr
     data = config.data.model_copy(update={"fingerprint": dataset.fingerprint})
     precision = choose_precision(config.training.precision, here.device)
     lanes = choose_lanes(config.training.lanes, here.world)
-    run = Run.create(folder, _resolved(config, data, precision, lanes), dataset)
+    run = Run.create(folder, _resolved(config, data, precision, lanes), dataset, device=device_name(here.device))
     return new_run(run, dataset, initial)
 
 
@@ -96,6 +97,8 @@ def resume(folder: Path, config: Config, here: Here) -> ReadyToTrain:
             f"give --set name={free_name(folder)} to train another run on the new text, --fresh to move this "
             f"one aside and begin anew, or --config {folder / 'config.yaml'} to go on with the text as it was",
         )
+    if other := changes(run.identity.provenance, provenance(device=device_name(here.device))):
+        log.warning("%s goes on with what may change the last digits of its weights: %s", folder, other)
     data = begun.data.model_copy(update={"files": config.data.files})
     precision = _precision(begun.training.precision, config.training.precision, here.device)
     resolved = _resolved(config, data, precision, choose_lanes(begun.training.lanes, here.world))

@@ -62,7 +62,8 @@ def draw_curves(run: Run, validations: Sequence[Validation]) -> None:
 
     note("drawing curves.png")
     try:
-        plots.draw_curves({run.config.run_name: [asdict(each) for each in validations]}, run.folder / "curves.png")
+        figure = plots.draw_curves({run.config.run_name: [asdict(each) for each in validations]})
+        plots.save(figure, run.folder / "curves.png")
     except (OSError, ValueError) as error:
         log.warning("curves.png could not be drawn: %s", error)
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from forked import Forks
-from transformer_cli.commands.tables import table
 from transformer_cli.system import progress, terminal
 from transformer_cli.system.progress import LineHandler
+from transformer_cli.system.tables import table
 from transformer_cli.system.terminal import Terminal, TerminalWithBars, on_one_line
 
 OBEYED = {  # what terminals do when they read it

@@ -1,6 +1,7 @@
 """Inspection: every number against the model's own, or written out by hand."""
 
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -51,9 +52,9 @@ def test_inspect_sentence_numbers_are_the_models(translator: Translator, inspect
     with torch.inference_mode():
         translator.model.decode(ids(inspection.target_ids), translator.model.encode(source, record), source, record)
     for ours, theirs in (
-        (inspection.encoder_self, record.encoder_self),
-        (inspection.decoder_self, record.decoder_self),
-        (inspection.cross, record.cross),
+        (inspection.attention["encoder"], record.encoder_self),
+        (inspection.attention["decoder"], record.decoder_self),
+        (inspection.attention["cross"], record.cross),
     ):
         assert len(ours) == len(theirs) == 1
         assert torch.equal(ours[0].weights, theirs[0].weights[0])
@@ -64,6 +65,21 @@ def test_inspect_sentence_numbers_are_the_models(translator: Translator, inspect
         assert_close(inspection.after, translator.model.encode(source)[0])
         rows = translator.model.source_embedding.tokens.weight[inspection.source_ids]
         assert_close(inspection.without_positions, rows * math.sqrt(32))
+
+
+def test_inspect_sentence_stages_are_the_boxes_of_figure_1(translator: Translator, inspection: Inspection) -> None:
+    stages, n_source, n_target = inspection.stages, len(inspection.source_ids), len(inspection.target_ids)
+    layer = translator.model.encoder.layers[0]
+    sublayers = ("self_attention", "residuals.0", "feed_forward", "residuals.1")
+    assert list(stages)[:6] == ["source_embedding", *(f"encoder.layers.0.{each}" for each in sublayers), "encoder"]
+    assert {len(stages[name]) for name in stages if name.startswith(("source", "encoder"))} == {n_source}
+    assert {len(stages[name]) for name in stages if name.startswith(("target", "decoder", "output"))} == {n_target}
+    with torch.inference_mode():
+        logits = translator.model(ids(inspection.source_ids), ids(inspection.target_ids))[0]
+        assert_close(stages["output"], logits)
+        added = stages["source_embedding"] + stages["encoder.layers.0.self_attention"]
+        assert_close(stages["encoder.layers.0.residuals.0"], layer.residuals[0].norm(added))
+    assert f"encoder.layers.0.feed_forward  {n_source} × 32" in re.sub(" {2,}", "  ", repr(inspection))
 
 
 def test_repetitions_are_the_same_vector_only_without_positions(inspection: Inspection) -> None:
@@ -101,9 +117,9 @@ def test_maps_are_the_heads_of_a_layer(inspection: Inspection) -> None:
         (kind, 1, head) for kind in KINDS for head in (1, 2)
     ]
     (cross,) = inspection.maps(["cross"], layer=1, heads=[2, 2])
-    assert torch.equal(cross.weights, inspection.cross[0].weights[1])
+    assert torch.equal(cross.weights, inspection.attention["cross"][0].weights[1])
     assert cross.scores is not None
-    assert torch.equal(cross.scores, inspection.cross[0].scores[1])
+    assert torch.equal(cross.scores, inspection.attention["cross"][0].scores[1])
     assert (cross.target_tokens, cross.source_tokens) == (inspection.target_tokens, inspection.source_tokens)
     for number in (0, -1, 3):
         with pytest.raises(DataError, match=rf"layer {number}: the decoder has layers 1 to 1"):

@@ -14,7 +14,7 @@ from matplotlib.text import Text
 from transformer_cli.errors import DataError
 from transformer_cli.inspection import plots
 from transformer_cli.inspection.numbers import Inspection, WordAttention
-from transformer_cli.inspection.plots import draw_attention, draw_curves, draw_inspection, draw_words
+from transformer_cli.inspection.plots import draw_attention, draw_curves, draw_inspection, draw_words, drawing, save
 from transformer_cli.model.attention import RecordedAttention
 
 
@@ -29,64 +29,58 @@ def heights(line: Line2D) -> list[float]:
     return [float(y) for y in np.asarray(line.get_ydata())]
 
 
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures that would have been saved, laid out; that takes a part of the time of pixels."""
-    figures: list[Figure] = []
-
-    def keep(figure: Figure, *_: Any, **options: Any) -> None:
-        figures.append(figure)
+def laid_out(figure: Figure) -> Figure:
+    """The same figure, laid out as if it had been saved; that takes a part of the time of pixels."""
+    with drawing():
         figure.draw_without_rendering()
-
-    monkeypatch.setattr(Figure, "savefig", keep)
-    return figures
+    return figure
 
 
-def test_draw_curves_shows_loss_perplexity_rate_and_the_best(tmp_path: Path, drawn: list[Figure]) -> None:
-    draw_curves({"mine": history(3.0, 1.0, 2.0)}, tmp_path / "curves.png")
-    loss, perplexity, rate = drawn[0].axes
+def test_draw_curves_shows_loss_perplexity_rate_and_the_best() -> None:
+    drawn = laid_out(draw_curves({"mine": history(3.0, 1.0, 2.0)}))
+    loss, perplexity, rate = drawn.axes
     lines = {line.get_linestyle(): heights(line) for line in loss.lines}
     assert lines == {":": [3.5, 1.5, 2.5], "-": [3.0, 1.0, 2.0], "None": [1.0]}
     assert [heights(line) for line in perplexity.lines] == [[8.0, 2.0, 4.0], [2.0]]
     assert [heights(line) for line in rate.lines] == [[1.0, 1 / 2, 1 / 3]]
-    assert [axes.get_xlabel() for axes in drawn[0].axes] == ["epoch"] * 3
-    labels = [text.get_text() for text in drawn[0].legends[0].get_texts()]
+    assert [axes.get_xlabel() for axes in drawn.axes] == ["epoch"] * 3
+    labels = [text.get_text() for text in drawn.legends[0].get_texts()]
     assert labels == ["mine: 1 in epoch 2", "training", "validation", "best validation loss"]
-    assert drawn[0].bbox.width > 1000
-    assert drawn[0].bbox.height > 300
+    assert drawn.bbox.width > 1000
+    assert drawn.bbox.height > 300
 
 
-def test_draw_curves_of_several_validations_in_an_epoch_goes_by_step(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_draw_curves_of_several_validations_in_an_epoch_goes_by_step() -> None:
     one, other = history(3.0, 1.0, 2.0), history(2.0)
     for step, entry in zip((500, 1000, 1500), one, strict=True):
         entry.update(epoch=1, step=step)
-    draw_curves({"mine": one, "other": [{**other[0], "step": 700}]}, tmp_path / "curves.png")
-    assert [axes.get_xlabel() for axes in drawn[0].axes] == ["step"] * 3
-    assert np.asarray(drawn[0].axes[0].lines[0].get_xdata()).tolist() == [500, 1000, 1500]
-    assert drawn[0].legends[0].get_texts()[0].get_text() == "mine: 1 at step 1,000"
+    drawn = laid_out(draw_curves({"mine": one, "other": [{**other[0], "step": 700}]}))
+    assert [axes.get_xlabel() for axes in drawn.axes] == ["step"] * 3
+    assert np.asarray(drawn.axes[0].lines[0].get_xdata()).tolist() == [500, 1000, 1500]
+    assert drawn.legends[0].get_texts()[0].get_text() == "mine: 1 at step 1,000"
 
 
-def test_draw_curves_of_several_runs_gives_each_its_look(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_draw_curves_of_several_runs_gives_each_its_look() -> None:
     names = ("runs/a\x1b[31m", "runs/\udcff", "runs/$x", "runs/\u200f", *map(str, range(5)))
-    draw_curves({name: history(3.0 - index / 9, 2.0) for index, name in enumerate(names)}, tmp_path / "curves.png")
-    looks = [(line.get_color(), line.get_marker()) for line in drawn[0].axes[1].lines[::2]]  # without rings
+    drawn = laid_out(draw_curves({name: history(3.0 - index / 9, 2.0) for index, name in enumerate(names)}))
+    looks = [(line.get_color(), line.get_marker()) for line in drawn.axes[1].lines[::2]]  # without rings
     assert len(set(looks)) == 9
-    assert [(line.get_color(), line.get_marker()) for line in drawn[0].legends[0].get_lines()[:9]] == looks
-    legend = drawn[0].legends[0].get_window_extent()
-    boxes = [box for axes in drawn[0].axes if (box := axes.get_tightbbox())]
+    assert [(line.get_color(), line.get_marker()) for line in drawn.legends[0].get_lines()[:9]] == looks
+    legend = drawn.legends[0].get_window_extent()
+    boxes = [box for axes in drawn.axes if (box := axes.get_tightbbox())]
     assert len(boxes) == 3
     assert max(box.x1 for box in boxes) <= legend.x0  # beside the plots
-    assert_nothing_is_cut_off_or_of_another_size(drawn[0])
+    assert_nothing_is_cut_off_or_of_another_size(drawn)
 
 
 @pytest.mark.parametrize("losses", [[3.0], [15.0, 8.0, 3.0], [2.0] * 200], ids=str)
-def test_draw_curves_ticks_are_whole_epochs_and_apart(tmp_path: Path, drawn: list[Figure], losses: list[float]) -> None:
-    draw_curves({"mine": history(*losses)}, tmp_path / "curves.png")
-    for axes in drawn[0].axes:
+def test_draw_curves_ticks_are_whole_epochs_and_apart(losses: list[float]) -> None:
+    drawn = laid_out(draw_curves({"mine": history(*losses)}))
+    for axes in drawn.axes:
         ticks = axes.get_xticks()
         assert len(ticks) > 0
         assert all(tick == round(tick) for tick in ticks)
-    perplexity = drawn[0].axes[1]
+    perplexity = drawn.axes[1]
     labels = [label for label in perplexity.get_yticklabels() if label.get_text()]
     assert labels
     boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.y0)
@@ -94,9 +88,9 @@ def test_draw_curves_ticks_are_whole_epochs_and_apart(tmp_path: Path, drawn: lis
 
 
 @pytest.mark.parametrize("name", ["x.jpg", "x", ".png", "x.png.gz"])
-def test_draw_curves_refuses_another_name(tmp_path: Path, name: str) -> None:
+def test_save_refuses_another_name(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match=r"not the name of a picture .* end in \.svg, \.pdf or \.png"):
-        draw_curves({"mine": history(1.0)}, tmp_path / name)
+        save(Figure(), tmp_path / name)
 
 
 SOURCE = ["<sos>", "ein", "$x$", "_", "ein", "donaudampfschifffahrtsgesellschaft", "<eos>"]
@@ -119,22 +113,19 @@ def inspection() -> Inspection:
         list(range(7)),
         TARGET,
         list(range(4)),
-        layers(SOURCE, SOURCE),
-        layers(TARGET, TARGET),
-        layers(TARGET, SOURCE),
-        *(torch.randn(7, 8, generator=chance) for _ in range(3)),
+        {"encoder": layers(SOURCE, SOURCE), "decoder": layers(TARGET, TARGET), "cross": layers(TARGET, SOURCE)},
+        torch.randn(7, 8, generator=chance),
+        {name: torch.randn(7, 8, generator=chance) for name in ("source_embedding", "encoder")},
     )
 
 
-def test_draw_inspection_heads_are_heat_maps_of_one_colour_scale(
-    inspection: Inspection, tmp_path: Path, drawn: list[Figure]
-) -> None:
-    draw_inspection(inspection, inspection.maps(["encoder", "cross"], layer=1), tmp_path / "inspect.png")
-    maps = [axes for axes in drawn[0].axes if axes.images]
+def test_draw_inspection_heads_are_heat_maps_of_one_colour_scale(inspection: Inspection) -> None:
+    drawn = laid_out(draw_inspection(inspection, inspection.maps(["encoder", "cross"], layer=1)))
+    maps = [axes for axes in drawn.axes if axes.images]
     assert [axes.get_title() for axes in maps] == [f"head {head}" for head in range(1, 7)] * 2
     for index, axes in enumerate(maps):
         (shown,) = axes.images
-        layer = inspection.encoder_self[0] if index < 6 else inspection.cross[0]
+        layer = inspection.attention["encoder" if index < 6 else "cross"][0]
         assert np.array_equal(np.asarray(shown.get_array()), layer.weights[index % 6].numpy())
         assert shown.get_clim() == (0.0, 1.0)
     beside = [[label.get_text() for label in axes.get_yticklabels()] for axes in maps]
@@ -142,8 +133,8 @@ def test_draw_inspection_heads_are_heat_maps_of_one_colour_scale(
     assert [beside[index] for index in (6, 9)] == [TARGET] * 2
     below = [[label.get_text() for label in axes.get_xticklabels()] for axes in maps]
     assert [below[index] for index in (3, 4, 5)] == [SOURCE] * 3  # of each column
-    assert_nothing_is_cut_off_or_of_another_size(drawn[0])
-    encoder, cross, _ = drawn[0].subfigs
+    assert_nothing_is_cut_off_or_of_another_size(drawn)
+    encoder, cross, _ = drawn.subfigs
     assert (encoder.get_supylabel(), cross.get_supylabel()) == ("source position …", "target position …")
     assert encoder.get_supxlabel() == cross.get_supxlabel() == "… attends to source position"
 
@@ -152,33 +143,31 @@ def test_draw_inspection_heads_are_heat_maps_of_one_colour_scale(
     ("name", "start", "times"),
     [("x.svg", b"<?xml", 2), ("x.pdf", b"%PDF", 2), ("x.PNG", b"\x89PNG", 1), ("/dev/stdout", b"\x89PNG", 1)],
 )
-def test_draw_attention_name_says_the_kind_of_picture(
+def test_save_name_says_the_kind_of_picture(
     inspection: Inspection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, start: bytes, times: int
 ) -> None:
     written: list[bytes] = []
     monkeypatch.setattr(plots, "write_bytes", lambda path, content: written.append(content))
     for _ in range(times):
-        draw_attention(inspection.maps(["cross"], heads=[1]), tmp_path / name)
+        save(draw_attention(inspection.maps(["cross"], heads=[1])), tmp_path / name)
     assert written[0].startswith(start)
     assert written[0] == written[-1]  # the same picture is the same bytes
 
 
-def test_draw_inspection_vectors_are_arrows_and_repeated_words_share_a_colour(
-    inspection: Inspection, tmp_path: Path, drawn: list[Figure]
-) -> None:
+def test_draw_inspection_vectors_are_arrows_and_repeated_words_share_a_colour(inspection: Inspection) -> None:
     maps = inspection.maps(["cross"], heads=[1])
-    draw_inspection(inspection, maps, tmp_path / "inspect.png")
-    vectors = drawn[0].axes[-1]
+    drawn = laid_out(draw_inspection(inspection, maps))
+    vectors = drawn.axes[-1]
     colours = {text.get_text(): text.get_color() for text in vectors.texts if text.get_text()}
     assert list(colours) == ["<sos>", "ein (1)", "$x$", "_", "ein (4)", SOURCE[5], "<eos>"]
     assert colours["ein (1)"] == colours["ein (4)"] != colours["$x$"] == colours["<sos>"]
     assert len([text for text in vectors.texts if not text.get_text()]) == len(vectors.lines) == 7
-    draw_attention(maps, tmp_path / "attention.png")  # the same map alone
-    assert len(drawn[1].axes) == len(drawn[0].axes) - 1
-    one, other = (figure.axes[0] for figure in drawn)
+    alone = laid_out(draw_attention(maps))  # the same map
+    assert len(alone.axes) == len(drawn.axes) - 1
+    one, other = (figure.axes[0] for figure in (drawn, alone))
     assert one.get_title() == other.get_title() == "head 1"
     assert np.array_equal(np.asarray(one.images[0].get_array()), np.asarray(other.images[0].get_array()))
-    for figure in drawn:
+    for figure in (drawn, alone):
         assert_nothing_is_cut_off_or_of_another_size(figure)
 
 
@@ -192,11 +181,11 @@ def word_attention(words: list[str], positions: list[int], dimension: int = 6) -
     return WordAttention(words, [], positions, True, vectors, scores, weights, weights @ vectors)
 
 
-def test_draw_words_is_a_heat_map_and_all_words_in_the_plane(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_draw_words_is_a_heat_map_and_all_words_in_the_plane() -> None:
     positions = [0, 3]
     words = word_attention(WORDS, positions)
-    draw_words(words, tmp_path / "words.png")
-    heat_map, _, vectors = drawn[0].axes
+    drawn = laid_out(draw_words(words))
+    heat_map, _, vectors = drawn.axes
     assert heat_map.get_title() == "softmax(QKᵀ/√6)"
     assert np.array_equal(np.asarray(heat_map.images[0].get_array()), words.weights.numpy())
     assert [label.get_text() for label in heat_map.get_yticklabels()] == [WORDS[position] for position in positions]
@@ -205,7 +194,7 @@ def test_draw_words_is_a_heat_map_and_all_words_in_the_plane(tmp_path: Path, dra
     assert labels == ["the (0)", "cat", "$x$", "the (3)", WORDS[4]]
     assert len(vectors.lines) == len(WORDS)
     assert len([text for text in vectors.texts if not text.get_text()]) == len(positions)  # arrows
-    assert_nothing_is_cut_off_or_of_another_size(drawn[0])
+    assert_nothing_is_cut_off_or_of_another_size(drawn)
 
 
 ODD = [
@@ -220,24 +209,22 @@ ODD = [
 ]
 
 
-def test_draw_words_of_all_kinds_of_tokens(
-    tmp_path: Path, drawn: list[Figure], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_draw_words_of_all_kinds_of_tokens(caplog: pytest.LogCaptureFixture) -> None:
     tokens, labels = (list(each) for each in zip(*ODD, strict=True))
-    draw_words(word_attention(tokens, [0, 5]), tmp_path / "words.png")
-    heat_map, _, vectors = drawn[0].axes
+    drawn = laid_out(draw_words(word_attention(tokens, [0, 5])))
+    heat_map, _, vectors = drawn.axes
     assert [label.get_text() for label in heat_map.get_xticklabels()] == labels
     assert [text.get_text() for text in vectors.texts if text.get_text()] == labels
     (message,) = caplog.messages
-    assert message.startswith(f"{tmp_path}/words.png: no font here has ")
+    assert message.startswith("no font here has ")
     assert "👨" in message
 
 
-def test_draw_words_fills_the_page_and_keeps_labels_apart(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_draw_words_fills_the_page_and_keeps_labels_apart() -> None:
     words = [f"word{index}" for index in range(27)]
-    draw_words(word_attention(words, [0]), tmp_path / "words.png")
-    draw_words(word_attention(["a", "b"], [0]), tmp_path / "words.png")
-    draw_words(word_attention(["a"], [0], 1), tmp_path / "words.png")  # which spans no plane
+    of_two = word_attention(["a", "b"], [0])
+    of_one = word_attention(["a"], [0], 1)  # which spans no plane
+    drawn = [laid_out(draw_words(each)) for each in (word_attention(words, [0]), of_two, of_one)]
     boxes = [Text.get_window_extent(text) for text in drawn[0].axes[-1].texts if text.get_text()]
     assert len(boxes) == 27
     assert [len(figure.axes[-1].lines) for figure in drawn] == [27, 2, 1]

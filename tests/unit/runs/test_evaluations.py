@@ -47,7 +47,9 @@ def test_append_result_to_a_run_that_cannot_be_written_is_a_warning(
     run = Run.open(workspace / "runs/tiny")
     (run.folder / "evaluations.jsonl").unlink(missing_ok=True)
     (run.folder / "evaluations.jsonl").mkdir()
-    append_result(run, {"bleu": 1.0}, checkpoint="step-0000001", decoding=DecodingConfig(), precision="float32")
+    append_result(
+        run, {"bleu": 1.0}, checkpoint="step-0000001", decoding=DecodingConfig(), precision="float32", device="cpu"
+    )
     assert caplog.messages == [f"{run.folder / 'evaluations.jsonl'}: this result is not kept there: Is a directory"]
 
 
@@ -55,7 +57,13 @@ def test_append_result_of_an_ensemble_goes_to_its_first_run(workspace: Path) -> 
     run = Run.open(workspace / "runs/tiny")
     decoding = DecodingConfig(beam_size=4)
     append_result(
-        run, {"bleu": 1.0}, checkpoint="step-0000001", decoding=decoding, precision="float32", others=[Path("runs/b")]
+        run,
+        {"bleu": 1.0},
+        checkpoint="step-0000001",
+        decoding=decoding,
+        precision="float32",
+        device="cpu",
+        others=[Path("runs/b")],
     )
     last = kept(run.folder)[-1]
     assert (last["others"], last["decoding"]["beam_size"], last["bleu"]) == (["runs/b"], 4, 1.0)

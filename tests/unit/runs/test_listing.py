@@ -6,14 +6,16 @@ import shutil
 import subprocess
 import sys
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kinds import Refused, Tfm
-from sealed import reseal
+from sealed import edit_sealed, reseal, set_config
 from small_run import make_run
+from transformer_cli.inspection import plots
 from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.listing import ListedRun, list_runs
 from transformer_cli.runs.run import Run, write_config
@@ -195,6 +197,43 @@ def test_runs_table_fits_80_columns(tfm: Tfm, workspace: Path) -> None:
     os.rename(workspace / "runs/tiny", workspace / "runs/demo-captions")
     table = tfm("runs", cwd=workspace)[1].split("\n\n")[0]
     assert max(map(len, table.splitlines())) <= 80
+
+
+def test_runs_and_curves_show_the_settings_in_which_runs_differ(
+    tfm: Tfm, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = workspace / "runs/other"
+    shutil.copytree(workspace / "runs/tiny", other)
+    config = Run.open(other).config
+    changed = {"seed": 7, "betas": (0.123456, 0.123457), "num_threads": 7}
+    set_config(other, config.model_copy(update={"training": config.training.model_copy(update=changed)}))
+    betas = "[0.123456, 0.…"
+    heads, *lines = tfm("runs", cwd=workspace)[1].split("\n\n")[0].splitlines()
+    assert heads.split()[-3:] == ["size", "betas", "seed"]
+    assert next(line for line in lines if line.startswith("other")).endswith(f"{betas}     7")
+    runs = json.loads(tfm("runs", "--json", cwd=workspace)[1])["runs"]
+    assert {run["name"]: run["settings"]["training.seed"] for run in runs} == {"tiny": 0, "other": 7}
+    assert list(runs[0]["settings"]) == ["training.betas", "training.seed"]
+    drawn: list[dict[str, Any]] = []
+    monkeypatch.setattr(plots, "draw_curves", drawn.append)
+    monkeypatch.setattr(plots, "save", lambda figure, path: None)
+    assert tfm("curves", "tiny", "other", cwd=workspace)[0] == 0
+    assert list(drawn[0])[1] == f"runs/other (betas {betas}, seed 7)"
+
+
+def test_runs_says_by_what_a_run_like_another_may_have_other_bits(tfm: Tfm, workspace: Path) -> None:
+    other = workspace / "runs/other"
+    shutil.copytree(workspace / "runs/tiny", other)
+    assert "perhaps not its bits" not in tfm("runs", cwd=workspace)[1]
+    made_by = {"torch": "1.0", "threads": 99, "date": "2020-01-01T00:00:00+00:00"}
+    edit_sealed(other / "run.json", lambda value: value["provenance"].update(made_by))
+    os.utime(other / "run.json", (0, 0))
+    said = tfm("runs", cwd=workspace)[1].splitlines()[-1]
+    assert said == f"settings and text of other, perhaps not its bits: tiny; torch 1.0 → {version('torch')}"
+    train_longer(other, 7)
+    code, _, err = tfm("train", "--config", "runs/other/config.yaml", "--set", "name=other", cwd=workspace)
+    assert code == 0
+    assert "other goes on with what may change the last digits of its weights: torch 1.0 → " in err
 
 
 def test_runs_without_a_run_is_empty(tfm: Tfm, refused: Refused, tmp_path: Path) -> None:

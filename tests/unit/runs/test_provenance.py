@@ -18,6 +18,7 @@ def test_run_json_names_versions_and_sums_of_the_text_and_so_does_the_list_of_ru
     assert {name: found[name] for name in PACKAGES} == {name: version(package) for name, package in PACKAGES.items()}
     assert (found["python"], found["threads"] >= 1, found["lanes"] >= 1) == (python_version(), True, True)
     assert found["processor"]
+    assert found["device"] == "cpu"
     assert found["date"].endswith("+00:00")
     assert found["sources"]
     assert all(len(each) == 64 for each in found["sources"].values())

@@ -2,6 +2,8 @@
 
 import io
 import logging
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -91,3 +93,13 @@ def test_bar_elsewhere_of_short_work_is_silent(
         clock[0] += 59.0
         bar.update(5)
     assert (*capsys.readouterr(), caplog.messages) == ("", "", [])
+
+
+def test_bar_in_a_notebook_is_a_bar_though_its_stream_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    with progress.bar("Fetching", 2000, "B", unit_scale=True) as bar:
+        bar.update(1000)
+        bar.refresh()
+    assert "Fetching:  50%" in stream.getvalue()
