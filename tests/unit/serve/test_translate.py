@@ -107,6 +107,15 @@ def test_a_server_has_a_longest_line_of_its_own_and_cuts_a_longer_sentence(singl
     assert cut["translatedText"] == " ".join(single.translate(["Der Hund,", "der singt.", "Hund."]))
 
 
+def test_samples_of_a_sentence_that_is_cut_differ_from_those_of_the_next_one(single: Translator) -> None:
+    sampling = single.with_options(sample=True, temperature=50.0, seed=3)
+    with running(sampling, limits=Limits(tokens=3)) as small:
+        q = "Das Kind, der Hund. Der Hund."  # what the comma cuts off is read as the next sentence is
+        first, second = small.post("/translate", q=q, source="de", target="en", sentences=True).body["sentences"]
+    assert (first["source"], second["source"]) == ("Das Kind, der Hund.", "Der Hund.")
+    assert not first["translation"].lower().endswith(second["translation"].lower())
+
+
 TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <sos> and <eos>); split the sentence"
 
 
