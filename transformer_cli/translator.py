@@ -504,13 +504,8 @@ def _starts(text: str, parts: Iterable[Translation]) -> Iterator[int]:
 
 def _term_places(terms: Sequence[Term], read: str, sentence: str, text: str) -> list[tuple[Span, Span | None]]:
     """Returns where terms of a text that was read stand in its sentence, and their translations in a text."""
-    found, last, low = [], 0, sentence.lower()
-    for term, place in zip(terms, places(terms, text), strict=True):
-        word = read[slice(*term.span)].lower()
-        start = max(0, low.find(word, last))
-        last = start + len(word)
-        found.append(((start, last), place))
-    return found
+    own = [replace(term, translations=(read[slice(*term.span)],)) for term in terms]
+    return [(one or (0, 0), other) for one, other in zip(places(own, sentence), places(terms, text), strict=True)]
 
 
 def widened(decoding: DecodingConfig) -> DecodingConfig:
