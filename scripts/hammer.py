@@ -4,7 +4,8 @@
 question must be the translation of that question, every error a JSON body with the status that belongs to it, the
 server must live and end in order, and its memory must not grow. First all clients are honest, for a tenth of the
 requests; later no honest one may wait longer than ten times the 99th percentile of then. Meanwhile the server opens its
-run anew (SIGHUP), 20 times, once while the run is damaged. Linux only: it reads /proc.
+run anew (SIGHUP), 20 times, once while the run is damaged. It has a glossary, and some requests bring one: their
+answers must be those of a translator with the same terms. Linux only: it reads /proc.
 """
 
 import argparse
@@ -81,6 +82,8 @@ class Client:
 
     server: Server
     expected: dict[str, str]
+    termed: "list[tuple[str, dict[str, str], str]]"
+    """sentences, a glossary for each, and the translation with it"""
     pair: tuple[str, str]
     found: Found
     chance: random.Random
@@ -129,6 +132,11 @@ class Client:
         q = self.chance.choice([each for each in self.expected if each != "\0"])
         status, body = self.ask("/inspect", q=q, kind="cross", head=1)
         return self.check((status, {"translatedText": body.get("translation")}), self.expected[q])
+
+    def terms(self) -> str:
+        """Bring a glossary, of which each term may overlap others, and some cannot be spelled."""
+        q, glossary, expected = self.chance.choice(self.termed)
+        return self.check(self.ask(q=q, glossary=glossary), expected)
 
     def nul(self) -> str:
         """A NUL is a character like others."""
@@ -214,6 +222,12 @@ class Client:
             time.sleep(0.05)
         return "gone"
 
+    def bad_terms(self) -> str:
+        """A glossary that is too large, or malformed."""
+        wrong: list[object] = [{f"w{n}": "x" for n in range(10_000)}, {"": "x"}, {"Hund": "a||b"}, {"x" * 201: ""}]
+        wrong += [{"Hund": 7}, ["Hund"], "Hund", {"\ud800": "x"}, {"*": "x"}]
+        return self.refused(self.ask(q="Hund", glossary=self.chance.choice(wrong)), 400)
+
     def brackets(self) -> str:
         """Characters without a space, each of them a token of its own."""
         status, body = self.ask(q="[" * 499)
@@ -279,19 +293,20 @@ class Client:
     def refused(self, answer: tuple[int, dict[str, object]], expected: int) -> str:
         """Note an error that has another status, or no words. Returns its status."""
         status, body = answer
-        if status not in (expected, 503) or not isinstance(body.get("error"), str):
+        error = body.get("error")
+        if status not in (expected, 503) or not isinstance(error, str) or "\n" in error:
             self.found.wrong.append(f"{status} {str(body)[:300]}, but should be refused with {expected}")
         return str(status)
 
 
 HONEST: list[tuple[int, Callable[[Client], str]]] = [  # how many of a thousand requests
     *((500, Client.one), (150, Client.as_form), (40, Client.several), (20, Client.lines), (40, Client.inspection)),
-    *((10, Client.nul), (10, Client.slow), (40, Client.paragraph), (20, Client.markup)),
+    *((10, Client.nul), (10, Client.slow), (40, Client.paragraph), (20, Client.markup), (40, Client.terms)),
 ]
 HOSTILE: list[tuple[int, Callable[[Client], str]]] = [
     *((30, Client.bad_json), (25, Client.wrong_key), (25, Client.wrong_question), (5, Client.large)),
     *((15, Client.not_http), (20, Client.dropped), (15, Client.idle), (5, Client.unread), (10, Client.long_and_gone)),
-    *((10, Client.brackets), (5, Client.fields), (5, Client.prefix)),
+    *((10, Client.brackets), (5, Client.fields), (5, Client.prefix), (15, Client.bad_terms)),
 ]
 
 
@@ -307,17 +322,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with TemporaryDirectory() as temporary:
         folder = options.run or _trained(Path(temporary))
         translator = Translator.load(folder.resolve(), device="cpu")
-        known = [*_sentences(translator, options.seed), "\0"]
+        lines, terms = _sentences(translator, options.seed), Path(temporary) / "terms.tsv"
+        own, *glossaries = _glossaries(lines, random.Random(options.seed))
+        terms.write_text("".join(f"{source}\t{target}\n" for source, target in own.items()), encoding="utf-8")
+        translator = translator.with_terms(own)
+        known = [*lines, "\0"]
         expected = dict(zip(known, translator.translate(known), strict=True))
+        termed = [
+            (line, each, translator.with_terms(each).translate([line])[0])
+            for line, each in zip(lines, glossaries, strict=False)
+        ]
         say(f"{len(expected)} sentences, of which the answers are known; the server starts")
-        with serving(folder.resolve(), Path(temporary), {"TFM_API_KEY": KEY}) as server:
-            given = (server, translator, expected, options.clients, options.seed)
-            quiet = hammer(*given, HONEST, max(options.clients, options.requests // 10))
-            hangups = threading.Thread(target=reload, args=(server, folder, options.reloads))
+        named = ("--glossary", str(terms))
+        with serving(folder.resolve(), Path(temporary), {"TFM_API_KEY": KEY}, named) as server:
+            given = (server, translator, expected, termed, options.clients, options.seed)
+            quiet, found = Found(), Found(reloads=options.reloads)
+            hammer(*given, HONEST, max(options.clients, options.requests // 10), quiet)
+            hangups = threading.Thread(target=reload, args=(server, folder, found, options.requests))
             hangups.start()
-            found = hammer(*given, [*HONEST, *HOSTILE], options.requests)
+            hammer(*given, [*HONEST, *HOSTILE], options.requests, found)
             hangups.join()
-            found.reloads = options.reloads
         log = server.log.read_text(encoding="utf-8")
     found.wrong += [*quiet.wrong, *_waited(quiet, found), *_of_the_end(server, log, found)]
     print(_report(quiet, found))
@@ -328,17 +352,20 @@ def hammer(
     server: Server,
     translator: Translator,
     expected: dict[str, str],
+    termed: list[tuple[str, dict[str, str], str]],
     n_clients: int,
     seed: int,
     kinds: Sequence[tuple[int, Callable[[Client], str]]],
     n_requests: int,
-) -> Found:
-    """Let clients ask until there were enough requests."""
-    found, lock = Found(), threading.Lock()
+    found: Found,
+) -> None:
+    """Let clients ask until there were enough requests, and note what comes back."""
+    lock = threading.Lock()
     data = translator.run.config.data
 
     def work(number: int) -> None:
-        client = Client(server, expected, (data.source, data.target), found, random.Random(f"{seed} {number}"))
+        pair, chance = (data.source, data.target), random.Random(f"{seed} {number}")
+        client = Client(server, expected, termed, pair, found, chance)
         while True:
             with lock:
                 if found.asked == n_requests:
@@ -372,13 +399,14 @@ def hammer(
     for connection in found.idle:
         connection.close()
     say(f"{n_requests:,} requests of {n_clients} clients took {time.perf_counter() - started:.0f} s")
-    return found
 
 
-def reload(server: Server, folder: Path, times: int) -> None:
-    """Have the run opened anew so many times, one after another; the second time it is damaged."""
+def reload(server: Server, folder: Path, found: Found, n_requests: int) -> None:
+    """Have the run opened anew, spread over the requests; the second time it is damaged."""
     config, gone = folder / "config.yaml", folder / "config.yaml.gone"
-    for number in range(times):
+    for number in range(found.reloads):
+        while found.asked < n_requests * number // found.reloads:
+            time.sleep(0.1)
         if number == 1:
             config.rename(gone)
         os.kill(server.process.pid, signal.SIGHUP)
@@ -386,7 +414,7 @@ def reload(server: Server, folder: Path, times: int) -> None:
             time.sleep(0.1)
         if number == 1:
             gone.rename(config)
-    say(f"opened anew {times} times")
+    say(f"opened anew {found.reloads} times")
 
 
 def _trained(folder: Path) -> Path:
@@ -407,6 +435,21 @@ def _sentences(translator: Translator, seed: int) -> list[str]:
     short = [line for line in lines if line.isprintable() and sentences(line, language) == [(0, len(line))]]
     short = [line for line in short if len(codec.encode(line)) <= most + 2]
     return short[:SENTENCES]
+
+
+def _glossaries(lines: Sequence[str], chance: random.Random) -> list[dict[str, str]]:
+    """Returns a glossary for a server, and one for each of the first sentences, with words of theirs."""
+    found = [{word: f"Zyx{word}" for word in chance.choice(lines).strip(".").split()[:3] if word.isalpha()}]
+    for number, line in enumerate(lines[:60]):
+        words = [word for word in line.split() if word.isalpha()]
+        firsts, pairs = words[:2], [" ".join(pair) for pair in zip(line.split(), line.split()[1:], strict=False)]
+        glossary = dict.fromkeys(firsts, "hound|old dog")
+        glossary |= {pair: "the Zyx" for pair in pairs if pair.replace(" ", "").isalpha()}
+        glossary |= {f"{word[:-1]}*": "" for word in words[2:4] if len(word) > 3}
+        glossary |= dict.fromkeys(words[4:6], "漢字☃")
+        glossary |= {f"{word}x{n}": "y" for word in words[:1] for n in range(900 * (number % 10 == 0))}
+        found.append(glossary)
+    return found
 
 
 def _waited(quiet: Found, found: Found) -> list[str]:

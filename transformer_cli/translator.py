@@ -41,6 +41,7 @@ LEAST_BEAM = 5  # places of a search with terms
 MOST_TERMS = 20  # of a sentence, that are searched for; the others are put in
 TOKENS_OF_WORD = 2  # of words that are searched for; names have more, and a search for them costs 3 chrF
 PARTS = 1 << 32  # part n of line k of a text has the key k + n·PARTS, so the first part is sampled as its line would be
+PIECES = 1 << 64  # piece m of that part, if a part is cut further, has k + n·PARTS + m·PIECES
 
 Ids = Sequence[int]
 
@@ -242,10 +243,13 @@ class Translator:
     def translate_lines(
         self, lines: Sequence[Line], settings: SearchSettings, *, keys: Sequence[int]
     ) -> list[Translation]:
-        """Like `translations`, for lines that are fit for translation. keys: what the samples of each are drawn by."""
+        """Like `translations`, for lines, or parts of them, that are fit for translation.
+
+        keys: what the samples of each are drawn by, as PARTS says.
+        """
         searching = copy(self)
         searching.settings = settings
-        return searching._translate(lines, searching._begin(), keys, lambda n_lines: None)
+        return searching._translate(lines, searching._begin(), keys, lambda n_lines: None, PIECES)
 
     def calling(self, before_step: BeforeStep) -> "Translator":
         """Returns a translator whose searches call this before each step, and end when it raises."""
@@ -326,10 +330,15 @@ class Translator:
         with progress.bar("translate", len(lines), " sentences") as bar:
             return self._translate(lines, prefix, range(len(lines)), bar.update)
 
-    def _translate(self, lines: Sequence[Line], prefix: Ids, keys: Sequence[int], done: Done) -> list[Translation]:
-        """Returns the translation of each line. keys: what their samples are drawn by. done: as in `stream`."""
+    def _translate(
+        self, lines: Sequence[Line], prefix: Ids, keys: Sequence[int], done: Done, step: int = PARTS
+    ) -> list[Translation]:
+        """Returns the translation of each line.
+
+        keys: what their samples are drawn by; step: by how much those of a line's parts differ. done: as in `stream`.
+        """
         if any(line.parts is not None for line in lines):
-            return self._translate_parts(lines, keys, done)
+            return self._translate_parts(lines, keys, done, step)
         wordy = [row for row, line in enumerate(lines) if line.read]  # a blank line stays blank
         written = {row: self._translation(line, [NOTHING]) for row, line in enumerate(lines) if not line.read}
         done(len(written))
@@ -385,10 +394,10 @@ class Translator:
         are_words = not any(token.startswith(" ") for token in tokens)
         return frozenset(n for n, each in enumerate(tokens) if is_word(each[:1]) and not are_words)
 
-    def _translate_parts(self, lines: Sequence[Line], keys: Sequence[int], done: Done) -> list[Translation]:
+    def _translate_parts(self, lines: Sequence[Line], keys: Sequence[int], done: Done, step: int) -> list[Translation]:
         """The same for lines of which some were split."""
         units = [unit for line in lines for unit in line.units]
-        unit_keys = [key + n * PARTS for key, line in zip(keys, lines, strict=True) for n in range(len(line.units))]
+        unit_keys = [key + n * step for key, line in zip(keys, lines, strict=True) for n in range(len(line.units))]
         n_units = n_lines = 0
 
         def done_units(n: int) -> None:  # 3 units of 10 in 5 lines are 1 line
@@ -495,13 +504,8 @@ def _starts(text: str, parts: Iterable[Translation]) -> Iterator[int]:
 
 def _term_places(terms: Sequence[Term], read: str, sentence: str, text: str) -> list[tuple[Span, Span | None]]:
     """Returns where terms of a text that was read stand in its sentence, and their translations in a text."""
-    found, last, low = [], 0, sentence.lower()
-    for term, place in zip(terms, places(terms, text), strict=True):
-        word = read[slice(*term.span)].lower()
-        start = max(0, low.find(word, last))
-        last = start + len(word)
-        found.append(((start, last), place))
-    return found
+    own = [replace(term, translations=(read[slice(*term.span)],)) for term in terms]
+    return [(one or (0, 0), other) for one, other in zip(places(own, sentence), places(terms, text), strict=True)]
 
 
 def widened(decoding: DecodingConfig) -> DecodingConfig:

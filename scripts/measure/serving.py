@@ -36,10 +36,24 @@ class Server:
 
 
 @contextmanager
-def serving(run: Path, folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Server]:
+def serving(
+    run: Path, folder: Path, environment: Mapping[str, str] | None = None, options: Sequence[str] = ()
+) -> Iterator[Server]:
     """Serve a run in a process of its own during the block; its log is in `folder`. Raises Unavailable."""
     log = folder / "serve.log"
-    command = [sys.executable, "-m", "transformer_cli", "serve", "--run", str(run), "--port", "0", "--device", "cpu"]
+    command = [
+        sys.executable,
+        "-m",
+        "transformer_cli",
+        "serve",
+        "--run",
+        str(run),
+        "--port",
+        "0",
+        "--device",
+        "cpu",
+        *options,
+    ]
     with log.open("wb") as file:
         process = subprocess.Popen(
             command, stderr=file, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})}

@@ -101,12 +101,8 @@ def serve(
             log_text=log_text,
         )
         service = app.state.service
-        reloading = threading.Thread(
-            target=service.reload_when_asked,
-            args=(asked, open_runs),
-            name="reload",
-            daemon=True,
-        )
+        reload, given = service.reload_when_asked, (asked, open_runs)
+        reloading = threading.Thread(target=reload, args=given, name="reload", daemon=True)
         if api_key is None and not is_local(bound):
             log.warning("everyone who reaches %s may translate: there is no --api-key", url_of(bound))
         server = Server(app, bound)

@@ -40,7 +40,7 @@ def import_ctranslate2() -> ModuleType:
         import ctranslate2
     except ImportError:
         raise ConfigError(
-            "CTranslate2, which exported models need, is not installed; run `pip install 'ctranslate2>=4.7'`"
+            "CTranslate2, which exported models need, is not installed; run `pip install 'ctranslate2>=4.8.2'`"
         ) from None
     module: ModuleType = ctranslate2
     return module

@@ -8,7 +8,7 @@ from typing import Any
 
 from transformer_cli.config.load import changed_decoding
 from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.documents.held import Holder, Link
+from transformer_cli.documents.held import Holder
 from transformer_cli.documents.long_lines import readable
 from transformer_cli.documents.markup import Document
 from transformer_cli.documents.sentences import Span, join
@@ -17,6 +17,9 @@ from transformer_cli.serve.languages import AUTO, Directions
 from transformer_cli.serve.questions import Limits, TranslateQuestion, refuse_beyond
 from transformer_cli.serve.waiting import SPLIT, Workers
 from transformer_cli.translator import PARTS, Translation, Translator, whole
+
+_Line = tuple[str, Sequence[Span], Sequence[Translation]]
+"""A line, where its sentences are, and their translations"""
 
 
 @dataclass(frozen=True)
@@ -46,15 +49,12 @@ class Parsed:
         """Returns LibreTranslate's answer. translations: one of each sentence."""
         spans_of, found = iter(self.spans_of), iter(translations)
         texts = [
-            [_Line(line, spans, [next(found) for _ in spans]) for line, spans in zip(lines, spans_of, strict=False)]
+            [(line, spans, [next(found) for _ in spans]) for line, spans in zip(lines, spans_of, strict=False)]
             for lines in self.lines_of
         ]
         answer: dict[str, list[Any]] = {"translatedText": [self._render(n, text) for n, text in enumerate(texts)]}
         if (most := self.asked.alternatives) is not None:
-            n_found = [
-                max((len(each.alternatives) for line in text for each in line.translations), default=0)
-                for text in texts
-            ]
+            n_found = [max((len(one.alternatives) for _, _, of in text for one in of), default=0) for text in texts]
             answer["alternatives"] = [
                 [self._render(n, text, k) for k in range(min(most, n_found[n]))] for n, text in enumerate(texts)
             ]
@@ -62,14 +62,26 @@ class Parsed:
             answer["detectedLanguage"] = [{"confidence": self.confidence, "language": self.source}] * len(texts)
         if self.asked.sentences:
             answer["sentences"] = [
-                [each for n, line in enumerate(text) for each in line.sentences(n)] for text in texts
+                [each for n, line in enumerate(text) for each in _sentences(n, line)] for text in texts
             ]
         return answer if isinstance(self.asked.q, list) else {key: values[0] for key, values in answer.items()}
 
-    def _render(self, number: int, lines: "Sequence[_Line]", alternative: int | None = None) -> str:
+    def _render(self, number: int, lines: Sequence[_Line], alternative: int | None = None) -> str:
+        """Returns the translation of a text, or a further one, where a sentence that has fewer of them stays."""
+        which = slice(0) if alternative is None else slice(alternative, alternative + 1)
+        chosen = [
+            (line, spans, [(one.alternatives[which] or [one])[0] for one in found]) for line, spans, found in lines
+        ]
         if self.documents:
-            return self.documents[number].render([line.linked(alternative) for line in lines])
-        return "\n".join(line.text(alternative) for line in lines)
+            return self.documents[number].render([whole(*each) for each in chosen])
+        return "\n".join(join(line, spans, [one.text for one in found]) for line, spans, found in chosen)
+
+
+def _sentences(number: int, line: _Line) -> Iterator[dict[str, Any]]:
+    """Yields each sentence of a line as JSON. number: that of the line in its text."""
+    for (start, end), one in zip(*line[1:], strict=True):
+        place = {"line": number, "start": start, "end": end}
+        yield {**place, "source": one.source, "translation": one.text, **one.marks}
 
 
 def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> Parsed:
@@ -116,32 +128,3 @@ def _split(lines: Sequence[str], language: str, holder: Holder, *, are_blocks: b
             raise DataError(f"line {number}: {TOO_LONG}; {SPLIT}")
         spans_of.append(spans)
     return spans_of
-
-
-@dataclass(frozen=True)
-class _Line:
-    """A line and the translations of its sentences, or of all of it."""
-
-    line: str
-    spans: Sequence[Span]
-    translations: Sequence[Translation]
-
-    def text(self, alternative: int | None = None) -> str:
-        """Returns its translation, or a further one. A sentence that has fewer of them, or no words, stays."""
-        return join(self.line, self.spans, [each.text for each in self._chosen(alternative)])
-
-    def linked(self, alternative: int | None = None) -> tuple[str, list[Link]]:
-        """The same, with the words that belong to each other."""
-        return whole(self.line, self.spans, self._chosen(alternative))
-
-    def _chosen(self, alternative: int | None) -> list[Translation]:
-        return [
-            each if alternative is None or alternative >= len(each.alternatives) else each.alternatives[alternative]
-            for each in self.translations
-        ]
-
-    def sentences(self, number: int) -> Iterator[dict[str, Any]]:
-        """Yields each sentence as JSON. number: that of the line."""
-        for (start, end), each in zip(self.spans, self.translations, strict=True):
-            place = {"line": number, "start": start, "end": end}
-            yield {**place, "source": each.source, "translation": each.text, **each.marks}

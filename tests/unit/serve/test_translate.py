@@ -107,6 +107,15 @@ def test_a_server_has_a_longest_line_of_its_own_and_cuts_a_longer_sentence(singl
     assert cut["translatedText"] == " ".join(single.translate(["Der Hund,", "der singt.", "Hund."]))
 
 
+def test_samples_of_a_sentence_that_is_cut_differ_from_those_of_the_next_one(single: Translator) -> None:
+    sampling = single.with_options(sample=True, temperature=50.0, seed=3)
+    with running(sampling, limits=Limits(tokens=3)) as small:
+        q = "Das Kind, der Hund. Der Hund."  # what the comma cuts off is read as the next sentence is
+        first, second = small.post("/translate", q=q, source="de", target="en", sentences=True).body["sentences"]
+    assert (first["source"], second["source"]) == ("Das Kind, der Hund.", "Der Hund.")
+    assert not first["translation"].lower().endswith(second["translation"].lower())
+
+
 TOO_LONG = "20 tokens, but the model takes at most 14 (its 16 positions minus <sos> and <eos>); split the sentence"
 
 
@@ -240,7 +249,7 @@ def test_sentences_are_translated_one_by_one_and_what_stands_between_them_stays(
 
 def test_terms_of_a_request_are_in_its_translations(served: Running, expected: list[str]) -> None:
     asked = {
-        "q": f"{LINES[0]} Im Park singen 1.234 Hunde.",
+        "q": f"{LINES[0]} Im Hundepark singen 1.234 Hunde.",
         "source": "de",
         "target": "en",
         "glossary": {"Hund*": "Zorblax"},
@@ -249,8 +258,9 @@ def test_terms_of_a_request_are_in_its_translations(served: Running, expected: l
     first, second = answer["sentences"]
     for each, word in ((first, "Hund"), (second, "Hunde")):
         ((start, end), (begin, stop)) = ((each["terms"][0][side]) for side in ("source", "translation"))
-        assert (each["source"][start:end], each["translation"][begin:stop]) == (word, "Zorblax")
-    assert (first["missing_numbers"], second["missing_numbers"]) == ([], [[15, 20]])
+        assert (start, each["source"][start:end]) == (each["source"].rindex(word), word)
+        assert each["translation"][begin:stop] == "Zorblax"
+    assert (first["missing_numbers"], second["missing_numbers"]) == ([], [[20, 25]])
     page = served.post("/translate", **{**asked, "q": "<p>Der <b>Hund</b> läuft.</p>"}, format="html").body
     assert page["translatedText"].count("Zorblax") == 1
     looked = served.post("/inspect/steps", **{**asked, "q": LINES[0]}).body
