@@ -36,7 +36,7 @@ from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.model.transformer import Transformer, count_parameters
 from transformer_cli.runs.checkpoints import keep_imported
-from transformer_cli.runs.run import Run, is_new
+from transformer_cli.runs.run import EXPORTED, Run, is_new
 
 BY_COLUMN = re.compile(r"(qkv|inner|tokens|positions)\.weight$|^output\.weight$")  # whose columns are the width
 BY_ROW = re.compile(r"(attention\.output|outer|norm)\.(weight|bias)$")  # likewise rows
@@ -65,8 +65,11 @@ def import_run(
     transformers for one of theirs). source, target: codes of the languages (None: as the files say). Raises DataError
     for what is damaged or cannot be held, ConfigError if the run is there already, MemoryShortage.
     """
-    if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder; give one with a model of Marian or of Hugging Face's MarianMT")
+    if not folder.is_dir() or not any(folder.iterdir()):
+        what = "an empty folder" if folder.is_dir() else "not a folder" if folder.exists() else "no such folder"
+        raise DataError(f"{folder}: {what}; give one with a model of Marian or of Hugging Face's MarianMT")
+    if any((folder / each).is_file() for each in ("run.json", EXPORTED)):
+        raise DataError(f"{folder}: a run of tfm, or its export, which needs no import; name it with --run")
     name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).lstrip("._-")[:MOST_OF_A_NAME]
     place = runs_dir / name
     if not is_new(place):
@@ -142,7 +145,7 @@ def _config(
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"])) or "its settings"
-        raise refuse(found.path, key, first["input"], first["msg"]) from None
+        raise refuse(found.path, key, first["input"], first["msg"].removeprefix("Value error, ")) from None
 
 
 def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int | None]]) -> Transformer:
