@@ -160,6 +160,22 @@ def test_every_damage_to_a_model_is_refused_in_one_line_or_read_as_another_model
     assert found.counts["deleted", "refused"] == found.counts["emptied", "refused"] == 2
 
 
+def test_what_is_no_folder_of_a_model_is_refused_by_what_it_is(folder: Path, tmp_path: Path) -> None:
+    runs, empty = tmp_path / "runs", tmp_path / "empty"
+    empty.mkdir()
+    run = import_run(folder, name="opus", runs_dir=runs)
+    for place, what in (
+        (run.folder, "a run of tfm"),
+        (folder / "vocab.spm", "not a folder"),
+        (empty, "an empty folder"),
+        (tmp_path / "none", "no such folder"),
+    ):
+        with pytest.raises(DataError, match=rf"^[^\n]*{place.name}: {what}[^\n]*$"):
+            import_run(place, name="other", runs_dir=runs)
+    with pytest.raises(DataError, match=r"name: 'a/b' cannot be imported: 'a/b' cannot name a run; [^\n]*$"):
+        import_run(folder, name="a/b", runs_dir=runs)
+
+
 def test_import_command_prints_the_run_and_refuses_a_name_that_is_taken(folder: Path, tmp_path: Path, tfm: Tfm) -> None:
     code, out, err = tfm("import", folder, "--name", "opus", "--source", "de", "--target", "en", cwd=tmp_path)
     assert (code, out) == (0, "runs/opus\n"), err
