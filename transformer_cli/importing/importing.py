@@ -129,7 +129,8 @@ def _config(
         "joint_vocabulary": is_joint,
     }
     tree = {"name": name, "data": data, "model": shape, "training": {"epochs": 1}, "decoding": {**found.decoding}}
-    return validated(tree, str(found.path))
+    options = ((("name",), "--name"), (("data", "source"), "--source"), (("data", "target"), "--target"))
+    return validated(tree, str(found.path), given=options)
 
 
 def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int | None]]) -> Transformer:

@@ -172,7 +172,7 @@ def test_what_is_no_folder_of_a_model_is_refused_by_what_it_is(folder: Path, tmp
     ):
         with pytest.raises(DataError, match=rf"^[^\n]*{place.name}: {what}[^\n]*$"):
             import_run(place, name="other", runs_dir=runs)
-    with pytest.raises(DataError, match=r"name: 'a/b' cannot be imported: 'a/b' cannot name a run; [^\n]*$"):
+    with pytest.raises(ConfigError, match=r"^--name: name: 'a/b' cannot name a run; [^\n]*$"):
         import_run(folder, name="a/b", runs_dir=runs)
 
 
