@@ -21,7 +21,6 @@ from transformer_cli.commands.options import (
     further_metrics,
     option,
 )
-from transformer_cli.commands.tables import score_with_interval
 from transformer_cli.system.tables import table
 from transformer_cli.system.terminal import counted
 
@@ -109,7 +108,7 @@ def _runs_of(argument: str) -> list[str]:
 
 def comparisons_as_table(comparisons: Sequence["Comparison"]) -> str:
     """Returns each system's scores beside the first one's, a verdict on each pair, and what changed most."""
-    from transformer_cli.evaluation.metrics import FURTHER_METRICS
+    from transformer_cli.evaluation.metrics import FURTHER_METRICS, score_with_interval
 
     parts = []
     for comparison in comparisons:

@@ -29,7 +29,6 @@ from transformer_cli.commands.options import (
     refuse_unwritable,
     writing,
 )
-from transformer_cli.commands.tables import score_with_interval
 from transformer_cli.system.files import STANDARD
 from transformer_cli.system.tables import table
 
@@ -117,7 +116,7 @@ def results_as_json(folders: Sequence[Path], results: Sequence["Result"]) -> str
 def results_as_table(results: Sequence["Result"]) -> str:
     """Returns losses and scores, one line per split, BLEU by source length, and the signatures of the scores."""
     from transformer_cli.evaluation.losses import perplexity_text
-    from transformer_cli.evaluation.metrics import FURTHER_METRICS
+    from transformer_cli.evaluation.metrics import FURTHER_METRICS, score_with_interval
 
     rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF"]]
     rows[0] += [*(FURTHER_METRICS[name] for name in results[0].further), "seconds"]
