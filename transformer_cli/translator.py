@@ -39,7 +39,7 @@ CHUNK_TOKENS = 500_000  # a stream translates what it has read as soon as it has
 NOTHING = Hypothesis([], [], 0.0, 0.0)  # of a blank line: no search writes it
 LEAST_BEAM = 5  # places of a search with terms
 MOST_TERMS = 20  # of a sentence, that are searched for; the others are put in
-TOKENS_OF_WORD = 2  # of words that are searched for; names have more, and a search for them costs 3 chrF
+TOKENS_OF_WORD = 1  # of words that are searched for; names have more, and a search for them costs 3 chrF
 PARTS = 1 << 32  # part n of line k of a text has the key k + n·PARTS, so the first part is sampled as its line would be
 PIECES = 1 << 64  # piece m of that part, if a part is cut further, has k + n·PARTS + m·PIECES
 
@@ -453,7 +453,10 @@ class Translator:
         further = [term for term, place in zip(terms, standing, strict=True) if not place]
         if further:  # what was not searched for, or not found
             links = word_links(read.reading.text, read.tokens, text, tokens, alignment)
-            text, further = replaced(text, further, links, [place for place in standing if place])
+            begun = len(target.text(self._prefix()))  # which the user has written: a term there is left out
+            of_prefix = [source for source, place in links if place[0] < begun]
+            further = [term for term in further if term.span not in of_prefix]
+            text, further = replaced(text, further, links, [(0, begun), *filter(None, standing)])
         spaces = [Held(each.span[0], each.translations[0], " ", " ") for each in further]
         all_held = sorted([*read.reading.held, *spaces], key=lambda each: each.place)
         cased = partial(upper, language=target.language) if read.reading.in_capitals else str

@@ -59,10 +59,12 @@ def evaluate(
         raise typer.BadParameter("--split and --input cannot be used together")
     if output == output_tokens == STANDARD:
         raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
+    if len({*(reference or ()), source} - {None}) < len(reference or ()) + (source is not None):
+        raise typer.BadParameter("--input and --reference name one file twice (- is standard input); name each once")
     if named in completion.splits() and named not in completion.runs():
         raise typer.BadParameter(f"there is no run {named}; did you mean --split {named}?")
     further = further_metrics(metrics)
-    refuse_unwritable(output, output_tokens, read=[source, *(reference or ())])
+    refuse_unwritable(output, output_tokens, read=[source, glossary, *(reference or ())])
     check_text(source, *(reference or ()))
     folders = find_runs(named, run)
     from transformer_cli.config.load import override_decoding

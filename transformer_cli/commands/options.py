@@ -189,9 +189,11 @@ def warn_of_form(beginning: bytes, name: Path | str) -> None:
 
 def refuse_unwritable(*paths: Path | None, read: Sequence[Path | None] = ()) -> None:
     """Raises DataError for a file that cannot be written, or is read too, before there is work to lose."""
-    for path in paths:
+    for number, path in enumerate(paths):
         if path is None or path == STANDARD:
             continue
+        if path in paths[:number]:
+            raise unwritable(path, "it is to be written twice")
         if path.is_dir():
             raise unwritable(path, "it is a folder")
         refuse_without_folder(path)

@@ -127,7 +127,7 @@ def translate(
         raise typer.BadParameter(f"{output} appears when it is whole, so --line-buffered cannot be used with it")
     if attention:
         picture_format(attention)
-    refuse_unwritable(output, attention, read=[source])
+    refuse_unwritable(output, attention, read=[source, glossary])
     if text_format == "text":
         check_text(source)
     converses = not sentences and not source and not output and sys.stdin.isatty()

@@ -219,6 +219,8 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
                 found.append(folder)
         except DataError as error:
             damaged.append(str(error))
+    if data.corpus == "imported":
+        raise DataError("an imported run has no dataset: give --input FILE and --reference FILE")
     if not found:
         which = f"these settings{' and this text' if data.files else ''}"
         remedy = "the same --config and --set"

@@ -165,6 +165,13 @@ def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed
                 elif wanted:
                     columns = named = _columns(wanted, cells, place)
                 else:
+                    if not named and any(
+                        _rank(cell, each) == 2 for cell in cells for each in (data.source, data.target)
+                    ):
+                        raise DataError(
+                            f"{place} looks like a heading ({_shown(cells)}), but not of {data.source} and "
+                            f"{data.target}; name their columns (--columns, or data.columns)"
+                        )
                     columns = named or (0, 1)
                 if named:
                     continue

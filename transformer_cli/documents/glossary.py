@@ -1,5 +1,7 @@
 """Glossaries: which words and phrases have a fixed translation. Knows characters, but no tokens and no models."""
 
+import logging
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +11,8 @@ from transformer_cli.data.lines import read_lines
 from transformer_cli.data.reading import is_inside_word
 from transformer_cli.documents.held import Link, Span, word_end, word_start, words
 from transformer_cli.errors import DataError
+
+log = logging.getLogger(__name__)
 
 ENDINGS = 3  # letters at most that an inflected form has more than what stands before the *
 
@@ -32,7 +36,9 @@ class Glossary:
         """Raises DataError for an entry without a source, or with an empty one among its translations."""
         self._by_words: dict[tuple[str, ...], list[tuple[list[str], list[str]]]] = {}
         for source, target in entries.items():
-            is_inflected, text = source.endswith("*"), source.removesuffix("*")
+            is_inflected, text = source.endswith("*"), unicodedata.normalize("NFC", source.removesuffix("*"))
+            if control := re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", source + target):
+                raise DataError(f"glossary: {source!r} with {target!r}: {control[0]!r} cannot stand in an entry")
             words = [text[start:end] for start, end in _words(text)]
             targets = [each.strip() for each in target.split("|")] if target.strip() else []
             if not words or not all(targets):
@@ -62,6 +68,7 @@ class Glossary:
 
     def _targets(self, words: Sequence[str], any_case: bool) -> list[str] | None:
         """Returns the translations of some words; None if they are no entry."""
+        words = [unicodedata.normalize("NFC", each) for each in words]
         *others, last = map(_key, words)
         keys = [last, *(f"{last[: len(last) - n]}*" for n in range(min(ENDINGS + 1, len(last))))]
         for n, key in enumerate(keys):
@@ -83,11 +90,16 @@ def read_glossary(path: Path | None) -> dict[str, str]:
     entries: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
         source, tab, target = line.partition("\t")
-        if line.strip() and (not tab or not source.strip() or source.strip() in entries):
-            wrong = "is there twice" if tab and source.strip() else "is not a source, a TAB and a translation"
+        if line.strip() and (not tab or "\t" in target or not source.strip() or source.strip() in entries):
+            is_entry = tab and "\t" not in target and source.strip()
+            wrong = "is there twice" if is_entry else "is not a source, a TAB and a translation"
             raise DataError(f"{path}: line {number}: {line[:50]!r} {wrong}; mend or delete it")
         if line.strip():
             entries[source.strip()] = target.strip()
+        if "*" in source.strip()[:-1]:
+            log.warning("%s: line %d: a * that is not at the end stands for itself: %r", path, number, source.strip())
+        if number == 1 and (source.strip().lower(), target.strip().lower()) == ("source", "target"):
+            log.warning("%s: line 1 looks like a heading, but is an entry; delete it if it is one", path)
     try:
         Glossary(entries)
     except DataError as error:

@@ -64,6 +64,7 @@ def read_hugging_face(folder: Path) -> Foreign:
     generation = folder / "generation_config.json"
     searching = config | (object_in(generation) if generation.exists() else {})
     refuse_others(path, config, HELD)
+    refuse_others(generation, searching, {"repetition_penalty": (None, 1), "min_length": (None, 0)})
     for one in ("attention_heads", "ffn_dim"):
         if config.get(f"encoder_{one}") != config.get(f"decoder_{one}"):
             raise refuse(path, f"decoder_{one}", config.get(f"decoder_{one}"), "the encoder has another one")
@@ -97,7 +98,8 @@ def read_hugging_face(folder: Path) -> Foreign:
         },
         {
             "beam_size": searching.get("num_beams") or 1,
-            "length_penalty": searching.get("length_penalty") or 1.0,
+            "length_penalty": 1.0 if (alpha := searching.get("length_penalty")) is None else alpha,
+            "sample": bool(searching.get("do_sample")),
             "no_repeat_ngram": searching.get("no_repeat_ngram_size") or 0,
         },
         source,

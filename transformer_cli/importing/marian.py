@@ -83,6 +83,7 @@ def read_marian(folder: Path) -> Foreign:
         raise refuse(path, "transformer-decoder-autoreg", cell, why)
     width = settings.get("transformer-dim-ffn")
     refuse_others(path, settings, {**HELD, "transformer-decoder-dim-ffn": (0, width)})
+    refuse_others(folder / "decoder.yml", decoder, {"word-penalty": (0,)})
     source, target = _vocabularies(folder, decoder)
     tensors = {}
     for name, array in arrays.items():
@@ -111,7 +112,7 @@ def read_marian(folder: Path) -> Foreign:
             "max_length": len(table) if has_table else None,
             "scale_embeddings": not has_table,
         },
-        {"beam_size": beam, "length_penalty": float(alpha)},
+        {"beam_size": beam, "length_penalty": float(alpha) if isinstance(alpha, int) else alpha},
         source,
         target,
         tensors,

@@ -50,6 +50,8 @@ def config_for(
     """
     require_files(("FILE", path) for path in files)
     name, option = options.get("name", (_name_of(files[0]), f"the name of {files[0].name}"))
+    if not name:
+        raise ConfigError(f"--name is missing: the name of {files[0].name} has no letter from a to z; choose one")
     place = Path(f"{name}.yaml")
     is_new = not place.exists()
     if not is_new and base is not None:
@@ -103,4 +105,4 @@ def commented(config: Config, place: Path) -> str:
 def _name_of(path: Path) -> str:
     """Returns the name that text from a file has: memory of memory.tmx.gz, europarl of europarl.de."""
     stem = Path(unpacked_name(path).removesuffix(".txt")).stem
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).lstrip("._-")[:MOST_OF_A_NAME] or "mine"
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem)[:MOST_OF_A_NAME].strip("._-")

@@ -35,10 +35,20 @@ def test_read_glossary_refuses_a_line_that_is_no_entry(tmp_path: Path) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text("Hund\tdog\n\nParis\t\n", encoding="utf-8")
     assert read_glossary(path) == {"Hund": "dog", "Paris": ""}
-    for wrong in ("Hund dog", "\tdog", "Hund\tdog\nHund\tcat", "Hund\tdog|", "*\tdog"):
+    for wrong in ("Hund dog", "\tdog", "Hund\tdog\nHund\tcat", "Hund\tdog|", "*\tdog", "Hund\tdog\tnote"):
         path.write_text(f"Katze\tcat\n{wrong}\n", encoding="utf-8")
         with pytest.raises(DataError, match=r"terms\.tsv"):
             read_glossary(path)
+
+
+def test_read_glossary_warns_of_what_may_not_be_an_entry(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "terms.tsv"
+    path.write_text("Source\tTarget\nHu*nd\tdog\nC*\tC\n", encoding="utf-8")
+    assert read_glossary(path) == {"Source": "Target", "Hu*nd": "dog", "C*": "C"}
+    assert caplog.messages == [
+        f"{path}: line 1 looks like a heading, but is an entry; delete it if it is one",
+        f"{path}: line 2: a * that is not at the end stands for itself: 'Hu*nd'",
+    ]
 
 
 def test_replaced_takes_the_last_linked_words_and_leaves_terms_without_any() -> None:

@@ -70,6 +70,7 @@ def test_put_back_gives_every_span_back_once_and_loses_no_text(
             ["https://x.org/a_(b)?c=1", "(www.x.de)", "a.b+c@d-e.org"],
         ),
         ("„{a}“, '{b}'{c}' \"%s\" [{d}) f({e})", ["„{a}“", "'{b}'", "{c}", '"%s"', "{d}", "({e})"]),
+        ("%{n} #{n} {{{n}}} mailto:a@b.de", ["%{n}", "#{n}", "{{{n}}}", "mailto:a@b.de"]),
         ("{a, b} @you www. http:// 100 %", []),
     ],
 )
