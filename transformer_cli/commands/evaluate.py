@@ -59,8 +59,8 @@ def evaluate(
         raise typer.BadParameter("--split and --input cannot be used together")
     if output == output_tokens == STANDARD:
         raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
-    if len({*(reference or ()), source} - {None}) < len(reference or ()) + (source is not None):
-        raise typer.BadParameter("--input and --reference name one file twice (- is standard input); name each once")
+    if len(set(reference or ())) < len(reference or ()) or STANDARD == source in (reference or ()):
+        raise typer.BadParameter("--reference names what is named already (- is standard input); name each file once")
     if named in completion.splits() and named not in completion.runs():
         raise typer.BadParameter(f"there is no run {named}; did you mean --split {named}?")
     further = further_metrics(metrics)
