@@ -6,6 +6,7 @@ function from a file to an iterator of (source, target, place), and holds no mor
 
 import csv
 import json
+import locale
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -111,14 +112,19 @@ def require_files(paths: Iterable[tuple[str, Path]]) -> None:
 def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
     """Returns files in their order, those of two sides of a text as a pair, by the languages in their names.
 
-    For example, b.de, a.en.gz, c.tmx, a.de.gz, b.en are b, a and c. Two plain files without languages in their names
+    For example, b.de, a_en.txt, c.tmx, a_de.txt, b.en are b, a and c. Two plain files without languages in their names
     are source and target. Raises DataError for a side without the other.
     """
     texts: dict[object, list[Path | None]] = {}  # both sides of each text, or one file
     for path in paths:
-        stem, _, suffix = unpacked_name(path).removesuffix(".txt").rpartition(".")  # of de.txt, the stem is ""
-        ranks = [_rank(suffix, language) for language in (data.source, data.target)]
-        if not any(ranks):
+        for separator in "._-":
+            stem, _, suffix = (
+                unpacked_name(path).removesuffix(".txt").rpartition(separator)
+            )  # of de.txt, the stem is ""
+            ranks = [_rank(suffix, language) for language in (data.source, data.target)]
+            if any(ranks):
+                break
+        else:
             if path in texts:
                 raise DataError(f"{path} is given twice; name it once")
             texts[path] = [path]
@@ -129,11 +135,11 @@ def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
         sides[side] = path
     if len(texts) == len(paths) == 2 and all(path in texts and format_of(path, data) == "one side" for path in paths):
         return [FilePair(source=paths[0], target=paths[1])]
-    for sides in texts.values():
-        if None in sides:
-            missing = (data.source, data.target)[sides.index(None)]
-            raise DataError(f"{next(filter(None, sides))}: the same text in {missing} is not given; name it too")
     found = [[side for side in sides if side] for sides in texts.values()]
+    for sides, (path, *other) in zip(texts.values(), found, strict=True):
+        if None in sides and not other and format_of(path, data) == "one side":  # a table may be called de-en.txt
+            missing = (data.source, data.target)[sides.index(None)]
+            raise DataError(f"{path}: the same text in {missing} is not given; name it too")
     return [FilePair(source=sides[0], target=sides[1]) if len(sides) == 2 else sides[0] for sides in found]
 
 
@@ -333,10 +339,15 @@ def _sides(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
 
 @lru_cache(1_000)
 def _rank(code: str, language: str) -> int:
-    """Returns how well a code means a language: 2 if it is the same, 1 if it begins so (de-DE for de), 0 if not."""
+    """Returns how well a code means a language: 2 if it is the same, 1 if it begins so (de-DE for de), 0 if not.
+
+    Python knows some names of languages, too: German is de_DE.ISO8859-1.
+    """
     code = code.strip().lower().replace("_", "-")
     if code == language.lower().replace("_", "-"):
         return 2
+    if code.isalpha() and len(code) > 3:
+        code = locale.normalize(code).partition(".")[0]
     return int(_LANGUAGE.fullmatch(code) is not None and main_code(code) == main_code(language))
 
 

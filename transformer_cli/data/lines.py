@@ -50,7 +50,8 @@ NO_TEXT = (  # how files begin that are no text; several are ZIP archives
     (re.compile(rb"%PDF-"), "a PDF; export its text"),
     (re.compile(rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"), "an old Office document (XLS, DOC); export its text"),
     (re.compile(rb"\{\\rtf"), "an RTF document; export its text"),
-    (re.compile(rb"PAR1"), "a Parquet file; write it as JSON lines"),
+    (re.compile(rb"PAR1|ARROW1"), "a Parquet or Arrow file; write it as JSON lines"),
+    (re.compile(rb"SQLite format 3\0"), "a database (SQLite), such as an SDLTM; export its text, an SDLTM as TMX"),
     (re.compile(rb"\x89PNG|\xff\xd8\xff|GIF8"), "a picture; name a file of text"),
 )
 

@@ -109,6 +109,7 @@ def test_read_text_tmx_with_a_style_sheet_another_encoding_and_entities_gives_th
     [
         ("0.5\tde_AT\tEN\n0.5\tb\tc\n", {}),
         ("target\tx\tsource\nc\ty\tb\n", {}),
+        ("English;German\nc;b\n", {}),
         ("0.5\tb\tc\n", {"columns": [2, 3]}),
         ("score\tsrc_text\ttext\n0.5\tb\tc\n", {"columns": ["src_text", "text"]}),
         ("Source Text;x;target_text\nb;y;c\n", {}),
@@ -135,6 +136,7 @@ def test_read_text_csv_cells_with_quotes_and_line_breaks_come_on_one_line(read: 
         (b"PK\x03\x04" + b"\0" * 30 + b"word/document.xml", "a.tsv", "a Word document (DOCX); export"),
         (b"PK\x03\x04" + b"\0" * 30, "a", "a ZIP archive; unpack it"),
         (b"%PDF-1.7", "a", "a PDF; export"),
+        (b"SQLite format 3\0", "a", "a database (SQLite), such as an SDLTM; export"),
         (b"<?xml version='1.0'?><xliff/>", "a", "XML or HTML, but not TMX"),
         (b"one column\n", "a", "text of one column"),
         (b"a\tb\nc\n", "a", "line 2 has 1 column, but column 2 is wanted; mend the line, or name other"),
@@ -214,14 +216,21 @@ def test_read_text_tmx_as_one_of_two_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_paired_files_are_found_by_languages_in_any_order() -> None:
-    names = "b.de-DE.txt a.en.xz c.tmx x/a.EN a.de.gz x/a.de b.en.txt en.txt de.txt"
+    names = "b.de-DE.txt a.en.xz c.tmx x/a.EN a.de.gz x/a.de b.en.txt en.txt de.txt c_en.txt.gz c_de.txt.gz"
     assert paired([Path(name) for name in names.split()], settings()) == [
         FilePair(source=Path("b.de-DE.txt"), target=Path("b.en.txt")),
         FilePair(source=Path("a.de.gz"), target=Path("a.en.xz")),
         Path("c.tmx"),
         FilePair(source=Path("x/a.de"), target=Path("x/a.EN")),
         FilePair(source=Path("de.txt"), target=Path("en.txt")),
+        FilePair(source=Path("c_de.txt.gz"), target=Path("c_en.txt.gz")),
     ]
+
+
+def test_paired_table_that_is_called_like_a_side_has_both(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.de-en.txt"
+    path.write_text(TSV, encoding="utf-8")
+    assert paired([path], settings()) == [path]
 
 
 def test_paired_two_plain_files_without_languages_are_source_and_target(tmp_path: Path) -> None:
@@ -239,6 +248,11 @@ def test_paired_two_plain_files_without_languages_are_source_and_target(tmp_path
         ("a.tmx b.tsv a.tmx", "^a.tmx is given twice; name it once"),
     ],
 )
-def test_paired_a_side_without_the_other_or_a_file_given_twice_is_refused(names: str, said: str) -> None:
+def test_paired_a_side_without_the_other_or_a_file_given_twice_is_refused(
+    names: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in names.split():
+        Path(name).write_text("a\n", encoding="utf-8")
     with pytest.raises(DataError, match=said):
         paired([Path(name) for name in names.split()], settings())

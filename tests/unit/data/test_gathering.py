@@ -126,7 +126,8 @@ def test_gather_language_that_is_unknown_is_not_checked(
 
 def test_gather_nothing_left_is_an_error_with_the_reasons(config: Callable[..., DataConfig]) -> None:
     with pytest.raises(
-        DataError, match=r"^data\.files\.train: not one pair of sentences \(left out: copies 2, such as '.+'\); a split"
+        DataError,
+        match=r"^data\.files\.train: not one pair of sentences \(left out: copies 2, such as '.+'\); see that neither",
     ):
         gather(config(PLANTED["copies"], clean=["copies"]), None)
     with pytest.raises(DataError, match=r"^data\.held_out\.valid: not one pair of sentences; raise it, or name"):
