@@ -23,7 +23,7 @@ from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Terms, no
 from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
 from transformer_cli.documents.amounts import missing_numbers
 from transformer_cli.documents.glossary import Glossary, Term, forms, places, replaced
-from transformer_cli.documents.held import Holder, Link, put_back, token_spans, word_links
+from transformer_cli.documents.held import Holder, Link, overlap, put_back, token_spans, word_links
 from transformer_cli.documents.long_lines import REMEDY, Line, LongLines, OnError, readable
 from transformer_cli.documents.markup import Document
 from transformer_cli.documents.sentences import Span, join
@@ -344,7 +344,7 @@ class Translator:
         done(len(written))
         is_open = EOS not in prefix[-1:]  # else nothing can be added to what is forced
         terms = {row: own for row in wordy if is_open and (own := self._terms(lines[row]))}
-        for of_group in ([row for row in wordy if row not in terms], [*terms]):
+        for of_group in filter(None, ([row for row in wordy if row not in terms], [*terms])):
             ids, numbers = [lines[row].read.ids for row in of_group], [keys[row] for row in of_group]
             wanted = [terms[row] for row in of_group if row in terms]
             settings = replace(self.settings, decoding=widened(self.settings.decoding)) if wanted else self.settings
@@ -365,8 +365,7 @@ class Translator:
         found = [(each.span, ids) for each in self._found(line) if (ids := self._spelled(each))][:MOST_TERMS]
         spans = token_spans(text, line.read.tokens) if found else []
         places = [  # position 0 is <sos>
-            frozenset(n for n, one in enumerate(spans, start=1) if one and one[0] < span[1] and span[0] < one[1])
-            for span, _ in found
+            frozenset(n for n, one in enumerate(spans, start=1) if one and overlap(one, span)) for span, _ in found
         ]
         return Terms(tuple(ids for _, ids in found), tuple(places), self._continuing) if found else None
 
@@ -453,10 +452,10 @@ class Translator:
         further = [term for term, place in zip(terms, standing, strict=True) if not place]
         if further:  # what was not searched for, or not found
             links = word_links(read.reading.text, read.tokens, text, tokens, alignment)
-            begun = len(target.text(self._prefix()))  # which the user has written: a term there is left out
-            of_prefix = [source for source, place in links if place[0] < begun]
-            further = [term for term in further if term.span not in of_prefix]
+            begun = len(target.text(self._prefix()))
             text, further = replaced(text, further, links, [(0, begun), *filter(None, standing)])
+            of_prefix = [source for source, place in links if place[0] < begun]  # whose words the user has written
+            further = [term for term in further if not any(overlap(term.span, one) for one in of_prefix)]
         spaces = [Held(each.span[0], each.translations[0], " ", " ") for each in further]
         all_held = sorted([*read.reading.held, *spaces], key=lambda each: each.place)
         cased = partial(upper, language=target.language) if read.reading.in_capitals else str

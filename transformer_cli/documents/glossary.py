@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transformer_cli.data.lines import read_lines
 from transformer_cli.data.reading import is_inside_word
-from transformer_cli.documents.held import Link, Span, word_end, word_start, words
+from transformer_cli.documents.held import Link, Span, overlap, word_end, word_start, words
 from transformer_cli.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -89,16 +89,17 @@ def read_glossary(path: Path | None) -> dict[str, str]:
         return {}
     entries: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), start=1):
-        source, tab, target = line.partition("\t")
-        if line.strip() and (not tab or "\t" in target or not source.strip() or source.strip() in entries):
-            is_entry = tab and "\t" not in target and source.strip()
+        if not line.strip():
+            continue
+        source, *targets = (part.strip() for part in line.split("\t"))
+        if len(targets) != 1 or not source or source in entries:
+            is_entry = len(targets) == 1 and source
             wrong = "is there twice" if is_entry else "is not a source, a TAB and a translation"
             raise DataError(f"{path}: line {number}: {line[:50]!r} {wrong}; mend or delete it")
-        if line.strip():
-            entries[source.strip()] = target.strip()
-        if "*" in source.strip()[:-1]:
-            log.warning("%s: line %d: a * that is not at the end stands for itself: %r", path, number, source.strip())
-        if number == 1 and (source.strip().lower(), target.strip().lower()) == ("source", "target"):
+        entries[source] = targets[0]
+        if "*" in source[:-1]:
+            log.warning("%s: line %d: a * that is not at the end stands for itself: %r", path, number, source)
+        if number == 1 and (source.lower(), targets[0].lower()) == ("source", "target"):
             log.warning("%s: line 1 looks like a heading, but is an entry; delete it if it is one", path)
     try:
         Glossary(entries)
@@ -145,7 +146,7 @@ def replaced(
     taken: list[tuple[int, int, str]] = []
     left = []
     for term in terms:
-        own = [other for one, other in links if one[0] < term.span[1] and term.span[0] < one[1]]
+        own = [other for one, other in links if overlap(one, term.span)]
         found = {word for start, end in own for word in words(text, word_start(text, start), word_end(text, end))}
         others = [*kept, *((start, end) for start, end, _ in taken)]
         free = sorted(word for word in found if all(word[1] <= start or end <= word[0] for start, end in others))

@@ -152,6 +152,11 @@ def spaces(held: Held, source: str, left: str, right: str) -> tuple[str, str]:
     return before, after
 
 
+def overlap(one: Span, other: Span) -> bool:
+    """Whether two spans of a text have a character in common."""
+    return one[0] < other[1] and other[0] < one[1]
+
+
 def word_start(text: str, place: int) -> int:
     """Returns where the word that a place is inside begins; the place itself if it is not inside a word."""
     while is_inside_word(text, place):

@@ -72,6 +72,15 @@ def test_missing_numbers_are_those_whose_digits_are_not_there(source: str, text:
     assert [source[slice(*span)] for span in missing_numbers(source, text)] == expected
 
 
+def test_a_term_whose_words_are_all_in_the_prefix_is_left_out(translator: Translator) -> None:
+    with_term = translator.with_options(glossary={"Hund": "Zorblaxonit"})
+    (plain,) = translator.translations(["Ein Hund läuft."])
+    (one,) = with_term.with_options(prefix=plain.text.split()[0]).translations([plain.source])
+    assert one.text.count("Zorblaxonit") == 1
+    (other,) = with_term.with_options(prefix=plain.text).translations([plain.source])
+    assert (other.text.startswith(plain.text), other.terms) == (True, [((4, 8), None)])
+
+
 @pytest.mark.parametrize("sample", [False, True])
 def test_terms_are_in_the_translation_by_words_subwords_and_samples(
     translator: Translator, by_subwords: Translator, sample: bool
