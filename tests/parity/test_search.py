@@ -16,6 +16,7 @@ from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.sentence_losses import sentence_losses
 from transformer_cli.model.attention import AttentionRecord
+from transformer_cli.translator import PARTS
 
 SENTENCES = [[a, b, 11, a][: 1 + a % 4] for a in range(4, 12) for b in (4, 9)]
 LIMIT = 8
@@ -119,3 +120,5 @@ def test_samples_are_keyed_by_line_and_number() -> None:
     fewer = decode([make_model()], [[4, 5, 6]], settings(2, sample=True, temperature=2.0), keys=[7])[0]
     assert {tuple(each.tokens) for each in fewer} <= {tuple(each.tokens) for each in found[1]}
     assert [each.score for each in found[0]] == sorted((each.score for each in found[0]), reverse=True)
+    later_part = decode([make_model()], [[4, 5, 6]], settings(1, sample=True, temperature=2.0), keys=[7 + PARTS])[0]
+    assert later_part[0] not in found[1]

@@ -152,7 +152,7 @@ def _samples(
     limits = rules.max_tokens
     rules = replace(rules, max_tokens=limits.repeat_interleave(count))
     decoder.select(torch.arange(len(keys), device=limits.device).repeat_interleave(count))  # 0 0 0 1 1 1 for count 3
-    seeds = [(decoding.seed, key, number) for key in keys for number in range(count)]
+    seeds = [(decoding.seed, number, key) for key in keys for number in range(count)]  # the key last: it may be long
     uniform = uniform_numbers(seeds, int(limits.max())).to(limits.device)
     found = sample(
         decoder, rules, uniform, temperature=decoding.temperature, top_k=decoding.top_k, top_p=decoding.top_p
