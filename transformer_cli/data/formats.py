@@ -8,6 +8,7 @@ import csv
 import json
 import locale
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
@@ -46,7 +47,8 @@ _TMX = re.compile(r"(?:\s|<\?[^>]*>|<!--(?:[^-]|-(?!->))*-->)*(?:<!DOCTYPE\s+tmx
 _XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|!--|html\b|xliff\b)", re.IGNORECASE)
 _JSON = re.compile(r"\s*[\[{]\s*[\[{\"]")
 _ENTITY = re.compile(r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)")  # but of text
-_UTF_16 = re.compile(rb"^(<\?xml[^>]*?)\sencoding=[\"']utf-?16\w*[\"']", re.IGNORECASE)
+_DECLARED = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']*[\"']")
+_UTF_16 = re.compile(rb"<\?xml[^>]*?\sencoding=[\"'](utf-?16|ucs-?2|unicode)", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 _OF_TEXT = re.compile(r"[ _-]?(?:text|sentence|segment)$")
 _LINE_ENDS = re.compile(r"\s*[\r\n]+\s*")
@@ -260,12 +262,16 @@ def _units(path: Path) -> Iterator[Element]:
         for content in chain(iter(lambda: file.read1(READ), b""), [b""]):
             size += len(content)
             try:
-                parser.feed(_UTF_16.sub(rb"\1", content)) if content else parser.close()
+                if is_utf_8:  # whatever it declares
+                    content = _DECLARED.sub(rb"\1", content)
+                parser.feed(content) if content else parser.close()
                 for event, element in parser.read_events():
                     if event == "start":
                         around.append(element)
                         unit = element if unit is None and _tag(element) == "tu" else unit
                         continue
+        start = file.peek(READ)
+        is_utf_8 = isinstance(file.raw, Recoded) or start.startswith(BOM_UTF8) or _UTF_16.match(start)
                     around.pop()
                     if unit is not None and element is unit:
                         yield unit

@@ -105,6 +105,20 @@ def test_read_text_tmx_with_a_style_sheet_another_encoding_and_entities_gives_th
 
 
 @pytest.mark.parametrize(
+    ("declared", "encoding"),
+    [
+        ("utf-16", "utf-8-sig"),
+        ("latin-1", "utf-8-sig"),
+        ("ISO-8859-1", "utf-16"),
+        ("UCS-2", "utf-16"),
+        ("Unicode", "utf-8"),
+    ],
+)
+def test_read_text_tmx_byte_order_mark_goes_before_what_is_declared(read: Read, declared: str, encoding: str) -> None:
+    assert read(TMX.replace("ENC", declared).encode(encoding))[1][:2] == PAIRS[1]
+
+
+@pytest.mark.parametrize(
     ("content", "more"),
     [
         ("0.5\tde_AT\tEN\n0.5\tb\tc\n", {}),
