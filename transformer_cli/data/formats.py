@@ -41,6 +41,7 @@ LOOKED_AT = 1 << 16  # bytes of a file, by which its format is known
 READ = 1 << 14  # bytes of TMX at a time, whose elements are in memory
 LARGEST_UNIT, DEEPEST = 1 << 22, 100  # bytes of TMX, and elements inside each other
 ROLES = (("source", "src"), ("target", "tgt", "trg"))  # what a side is called where its language is not
+CODES = ("bpt", "ept", "it", "ph", "ut")  # the elements in a <seg> whose content is not text
 WITHOUT = "a unit without one of the languages"
 
 _TMX = re.compile(r"(?:\s|<\?[^>]*>|<!--(?:[^-]|-(?!->))*-->)*(?:<!DOCTYPE\s+tmx\b|<(?:\w+:)?tmx\b)")
@@ -307,7 +308,7 @@ def _text(element: Element) -> str:
     """Returns what stands in a <seg>, and in <hi> below it; what other inline elements hold is not text but codes."""
     parts = [element.text or ""]
     for each in element:
-        parts += [_text(each) if _tag(each) == "hi" else "", each.tail or ""]
+        parts += ["" if _tag(each) in CODES else _text(each), each.tail or ""]
     return "".join(parts)
 
 

@@ -231,6 +231,11 @@ def test_read_text_tmx_as_one_of_two_files_is_refused(tmp_path: Path) -> None:
 
 def test_paired_files_are_found_by_languages_in_any_order() -> None:
     names = "b.de-DE.txt a.en.xz c.tmx x/a.EN a.de.gz x/a.de b.en.txt en.txt de.txt c_en.txt.gz c_de.txt.gz"
+def test_read_text_tmx_elements_that_hold_no_codes_give_their_text(read: Read) -> None:
+    content = TMX.replace("ENC", "UTF-8").replace("A dog.", "A <b>big <g id='1'>d<ut>{/i}</ut>og</g></b><x/>.")
+    assert read(content)[0][1] == "A big dog."
+
+
     assert paired([Path(name) for name in names.split()], settings()) == [
         FilePair(source=Path("b.de-DE.txt"), target=Path("b.en.txt")),
         FilePair(source=Path("a.de.gz"), target=Path("a.en.xz")),
