@@ -165,6 +165,9 @@ def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed
     try:
         for cells in rows:
             place, begun = Place(path, path, begun), rows.line_num + 1
+            if not any(cells):  # a blank line
+                yield "", "", place
+                continue
             if columns is None:
                 if [cell.lower() for cell in cells] == ["sep=", ""]:
                     continue
@@ -184,9 +187,7 @@ def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed
                     columns = named or (0, 1)
                 if named:
                     continue
-            if not any(cells):  # a blank line
-                yield "", "", place
-            elif len(cells) <= max(columns):
+            if len(cells) <= max(columns):
                 found = f"{counted(len(cells), 'column')}, but column {max(columns) + 1} is wanted"
                 raise DataError(f"{place} has {found}; mend the line, or name other columns")
             else:
@@ -200,7 +201,7 @@ def _delimiter(text: str, path: Path, data: DataConfig) -> str | None:
 
     Without a heading, a CSV is called so, and has commas, unless semicolons alone make its rows equally long.
     """
-    first = text.lstrip().partition("\n")[0].replace('"', "")
+    first = text.lstrip(" \r\n").partition("\n")[0].replace('"', "")
     if "\t" in first or first.startswith("sep="):
         return "\t" if "\t" in first else first[4:5] or None
     if named := next((each for each in ",;" if _sides(first.split(each), data)), None):

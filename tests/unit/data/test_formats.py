@@ -149,6 +149,11 @@ def test_read_text_csv_cells_with_quotes_and_line_breaks_come_on_one_line(read: 
         (b"PK\x03\x04" + b"\0" * 30 + b"xl/workbook.xml", "a.tmx", "an Excel workbook (XLSX); export"),
         (b"PK\x03\x04" + b"\0" * 30 + b"word/document.xml", "a.tsv", "a Word document (DOCX); export"),
         (b"PK\x03\x04" + b"\0" * 30, "a", "a ZIP archive; unpack it"),
+def test_read_text_table_may_begin_with_an_empty_cell_or_line(read: Read) -> None:
+    assert read("\tA dog.\nb\tc\n") == [("", "A dog.", "line 1"), ("b", "c", "line 2")]
+    assert read("\n\nid,de,en\n1,b,c\n") == [("", "", "line 1"), ("", "", "line 2"), ("b", "c", "line 4")]
+
+
         (b"%PDF-1.7", "a", "a PDF; export"),
         (b"SQLite format 3\0", "a", "a database (SQLite), such as an SDLTM; export"),
         (b"<?xml version='1.0'?><xliff/>", "a", "XML or HTML, but not TMX"),
