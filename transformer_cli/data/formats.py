@@ -222,7 +222,8 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[P
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{place}: not JSON: {error}; write one object on each line") from None
-        found = found.get("translation", found) if isinstance(found, dict) else found
+        if isinstance(found, dict) and isinstance(nested := found.get("translation"), dict):
+            found = nested
         if not isinstance(found, dict):
             raise DataError(f"{place}: not an object with a key for each side; write one on each line")
         keys = list(found)

@@ -139,6 +139,11 @@ def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: s
 
 
 def test_read_text_csv_cells_with_quotes_and_line_breaks_come_on_one_line(read: Read) -> None:
+def test_read_text_json_translation_may_be_a_side(read: Read) -> None:
+    content = '{"source": "b", "translation": "c"}\n'
+    assert read(content, columns=["source", "translation"]) == [("b", "c", "line 1")]
+
+
     content = '"a ""b""\r\n c",d\n\n"e","f\ng"\n'
     assert read(content, "x.csv") == [('a "b" c', "d", "line 1"), ("", "", "line 3"), ("e", "f g", "line 4")]
 
