@@ -156,12 +156,12 @@ def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed
     """
     delimiter = _delimiter(_beginning(path), path, data) or ","
     with unpacked(path) as file:
-        is_quoted = delimiter != "\t" or isinstance(file.raw, Recoded)
+        quote = '"' if delimiter != "\t" or isinstance(file.raw, Recoded) else None
     csv.field_size_limit(WIDEST)
     lines = (line.rstrip("\r\n").replace("\r", " ") + "\n" for _, line in wide_lines(path))
-    rows = csv.reader(lines, delimiter=delimiter, strict=True, quotechar='"' if is_quoted else None)
+    rows = csv.reader(lines, delimiter=delimiter, strict=True, quotechar=quote, skipinitialspace=bool(quote))
     columns: tuple[int, int] | None = None
-    begun = 1
+    begun, width = 1, 0
     try:
         for cells in rows:
             place, begun = Place(path, path, begun), rows.line_num + 1
@@ -171,6 +171,7 @@ def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed
             if columns is None:
                 if [cell.lower() for cell in cells] == ["sep=", ""]:
                     continue
+                width = len(cells)
                 named, wanted = _sides(cells, data), data.columns
                 if wanted and all(map(str.isdecimal, wanted)):
                     columns = (int(wanted[0]) - 1, int(wanted[1]) - 1)
@@ -190,6 +191,11 @@ def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed
             if len(cells) <= max(columns):
                 found = f"{counted(len(cells), 'column')}, but column {max(columns) + 1} is wanted"
                 raise DataError(f"{place} has {found}; mend the line, or name other columns")
+            elif quote and any(cells[width:]):
+                remedy = f"put double quotes around text with {delimiter!r}"
+                raise DataError(
+                    f"{place} has {counted(len(cells), 'column')}, but the first line has {width}; {remedy}"
+                )
             else:
                 yield _on_one_line(cells[columns[0]]), _on_one_line(cells[columns[1]]), place
     except csv.Error as error:
@@ -262,6 +268,8 @@ def _units(path: Path) -> Iterator[Element]:
     unit: Element | None = None
     size = 0  # bytes since something ended
     with unpacked(path) as file:
+        start = file.peek(READ)
+        is_utf_8 = isinstance(file.raw, Recoded) or start.startswith(BOM_UTF8) or _UTF_16.match(start)
         for content in chain(iter(lambda: file.read1(READ), b""), [b""]):
             size += len(content)
             try:
@@ -273,8 +281,6 @@ def _units(path: Path) -> Iterator[Element]:
                         around.append(element)
                         unit = element if unit is None and _tag(element) == "tu" else unit
                         continue
-        start = file.peek(READ)
-        is_utf_8 = isinstance(file.raw, Recoded) or start.startswith(BOM_UTF8) or _UTF_16.match(start)
                     around.pop()
                     if unit is not None and element is unit:
                         yield unit
@@ -307,7 +313,7 @@ def _language(variant: Element) -> str:
 
 
 def _text(element: Element) -> str:
-    """Returns what stands in a <seg>, and in <hi> below it; what other inline elements hold is not text but codes."""
+    """Returns what stands in a <seg>, and in the elements below it, such as <hi>, that do not hold codes."""
     parts = [element.text or ""]
     for each in element:
         parts += ["" if _tag(each) in CODES else _text(each), each.tail or ""]

@@ -131,6 +131,7 @@ def test_read_text_tmx_byte_order_mark_goes_before_what_is_declared(read: Read, 
         ("b;c\n", {"name": "a.csv"}),
         ("b,c\n", {"name": "a.csv"}),
         ("b\n", {"name": "a.csv", "columns": [1, 1]}),
+        ('id, "de", "en"\n1, "b", "c"\n', {}),
     ],
 )
 def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: str, more: dict[str, Any]) -> None:
@@ -138,14 +139,19 @@ def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: s
     assert [(source, target) for source, target, _ in read(content, **more)] == expected
 
 
-def test_read_text_csv_cells_with_quotes_and_line_breaks_come_on_one_line(read: Read) -> None:
 def test_read_text_json_translation_may_be_a_side(read: Read) -> None:
     content = '{"source": "b", "translation": "c"}\n'
     assert read(content, columns=["source", "translation"]) == [("b", "c", "line 1")]
 
 
+def test_read_text_csv_cells_with_quotes_and_line_breaks_come_on_one_line(read: Read) -> None:
     content = '"a ""b""\r\n c",d\n\n"e","f\ng"\n'
     assert read(content, "x.csv") == [('a "b" c', "d", "line 1"), ("", "", "line 3"), ("e", "f g", "line 4")]
+
+
+def test_read_text_table_may_begin_with_an_empty_cell_or_line(read: Read) -> None:
+    assert read("\tA dog.\nb\tc\n") == [("", "A dog.", "line 1"), ("b", "c", "line 2")]
+    assert read("\n\nid,de,en\n1,b,c\n") == [("", "", "line 1"), ("", "", "line 2"), ("b", "c", "line 4")]
 
 
 @pytest.mark.parametrize(
@@ -154,11 +160,6 @@ def test_read_text_json_translation_may_be_a_side(read: Read) -> None:
         (b"PK\x03\x04" + b"\0" * 30 + b"xl/workbook.xml", "a.tmx", "an Excel workbook (XLSX); export"),
         (b"PK\x03\x04" + b"\0" * 30 + b"word/document.xml", "a.tsv", "a Word document (DOCX); export"),
         (b"PK\x03\x04" + b"\0" * 30, "a", "a ZIP archive; unpack it"),
-def test_read_text_table_may_begin_with_an_empty_cell_or_line(read: Read) -> None:
-    assert read("\tA dog.\nb\tc\n") == [("", "A dog.", "line 1"), ("b", "c", "line 2")]
-    assert read("\n\nid,de,en\n1,b,c\n") == [("", "", "line 1"), ("", "", "line 2"), ("b", "c", "line 4")]
-
-
         (b"%PDF-1.7", "a", "a PDF; export"),
         (b"SQLite format 3\0", "a", "a database (SQLite), such as an SDLTM; export"),
         (b"<?xml version='1.0'?><xliff/>", "a", "XML or HTML, but not TMX"),
@@ -167,6 +168,7 @@ def test_read_text_table_may_begin_with_an_empty_cell_or_line(read: Read) -> Non
         (b"a\tb\nc\td\xff\n", "a", "line 2: byte 4 of the line is 0xff, which is not UTF-8"),
         (b"a\tb\n" + b"c" * 1_100_000, "a", "line 2 has more than 1,048,576 bytes"),
         (b'de,en\na,b\n"c', "a", "line 3: not CSV: unexpected end of data; correct its quotes (1 pair before that)"),
+        (b"de,en\na,b,\nc, d,e\n", "a", "line 3 has 3 columns, but the first line has 2; put double quotes around"),
         (b'{"de": "a", "en": "b"}\n{"de": "a"\n', "a", "line 2: not JSON: "),
         (b'{"de": "a", "fr": "b"}\n', "a", "line 1: no keys de and en, or source and target; it has de, fr"),
         (b'{"de": 1, "en": "b"}\n', "a", "line 1: a side is not text"),
@@ -229,6 +231,11 @@ def test_read_text_tmx_takes_no_memory_for_what_has_been_read(tmp_path: Path) ->
         tracemalloc.stop()
 
 
+def test_read_text_tmx_elements_that_hold_no_codes_give_their_text(read: Read) -> None:
+    content = TMX.replace("ENC", "UTF-8").replace("A dog.", "A <b>big <g id='1'>d<ut>{/i}</ut>og</g></b><x/>.")
+    assert read(content)[0][1] == "A big dog."
+
+
 def test_read_text_tmx_as_one_of_two_files_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.tmx"
     path.write_text(TMX.replace("ENC", "UTF-8"), encoding="utf-8")
@@ -241,11 +248,6 @@ def test_read_text_tmx_as_one_of_two_files_is_refused(tmp_path: Path) -> None:
 
 def test_paired_files_are_found_by_languages_in_any_order() -> None:
     names = "b.de-DE.txt a.en.xz c.tmx x/a.EN a.de.gz x/a.de b.en.txt en.txt de.txt c_en.txt.gz c_de.txt.gz"
-def test_read_text_tmx_elements_that_hold_no_codes_give_their_text(read: Read) -> None:
-    content = TMX.replace("ENC", "UTF-8").replace("A dog.", "A <b>big <g id='1'>d<ut>{/i}</ut>og</g></b><x/>.")
-    assert read(content)[0][1] == "A big dog."
-
-
     assert paired([Path(name) for name in names.split()], settings()) == [
         FilePair(source=Path("b.de-DE.txt"), target=Path("b.en.txt")),
         FilePair(source=Path("a.de.gz"), target=Path("a.en.xz")),
