@@ -71,7 +71,8 @@ NAMES: tuple[tuple[str, str], ...] = (
 
 def read_marian(folder: Path) -> Foreign:
     """Read the model in a folder. Raises DataError."""
-    path, decoder = _find(folder)
+    path, searching = _find(folder)
+    decoder = _mapping(_text(searching), str(searching)) if searching.is_file() else {}
     arrays = read_npz(path)
     if SETTINGS not in arrays:
         raise DataError(f"{path}: {SETTINGS} is missing, so it is not a model that Marian has saved")
@@ -83,7 +84,7 @@ def read_marian(folder: Path) -> Foreign:
         raise refuse(path, "transformer-decoder-autoreg", cell, why)
     width = settings.get("transformer-dim-ffn")
     refuse_others(path, settings, {**HELD, "transformer-decoder-dim-ffn": (0, width)})
-    refuse_others(folder / "decoder.yml", decoder, {"word-penalty": (0,)})
+    refuse_others(searching, decoder, {"word-penalty": (0,)})
     source, target = _vocabularies(folder, decoder)
     tensors = {}
     for name, array in arrays.items():
@@ -131,15 +132,14 @@ def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
         raise DataError(f"{path}: cannot be read: {' '.join(str(error).split())}; download it again") from None
 
 
-def _find(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Returns the file with the weights, and what decoder.yml says, if it is there."""
+def _find(folder: Path) -> tuple[Path, Path]:
+    """Returns the file with the weights, and that of the settings for decoding, which need not be there."""
     found = sorted(path for path in folder.glob("*.npz") if ".optimizer." not in path.name)
     if len(found) != 1:
-        names = ", ".join(path.name for path in found) or "none"
-        raise DataError(f"{folder}: one .npz file with the weights is needed, but there is {names}; leave one there")
+        wanted, names = "one .npz file with the weights, or Hugging Face's config.json,", [path.name for path in found]
+        raise DataError(f"{folder}: {wanted} is needed, but there is {', '.join(names) or 'none'}; leave one there")
     places = (folder / "decoder.yml", folder / f"{found[0].name}.decoder.yml")
-    path = next((place for place in places if place.is_file()), None)
-    return found[0], _mapping(_text(path), str(path)) if path else {}
+    return found[0], next((place for place in places if place.is_file()), places[0])
 
 
 def _vocabularies(folder: Path, decoder: Mapping[str, Any]) -> Iterator[Vocabulary]:

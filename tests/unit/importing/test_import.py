@@ -133,6 +133,17 @@ def test_what_cannot_be_held_is_refused_by_its_key(folder: Path, tmp_path: Path,
     assert not (tmp_path / "runs").exists()
 
 
+def test_import_errors_name_the_file_that_is_there_or_the_one_that_is_wanted(folder: Path, tmp_path: Path) -> None:
+    (folder / "model.npz.decoder.yml").write_text("word-penalty: 0.5\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"model/model\.npz\.decoder\.yml: word-penalty: 0\.5 cannot be imported"):
+        import_run(folder, runs_dir=tmp_path / "runs")
+    (folder / "model.npz").unlink()
+    with pytest.raises(
+        DataError, match=r"one \.npz file .*, or Hugging Face's config\.json, is needed, but there is none"
+    ):
+        import_run(folder, runs_dir=tmp_path / "runs")
+
+
 class Bomb:
     def __reduce__(self) -> Any:
         return open, ("/tmp/executed-by-a-pickle", "w")
