@@ -220,7 +220,8 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
         except DataError as error:
             damaged.append(str(error))
     if data.corpus == "imported":
-        raise DataError("an imported run has no dataset: give --input FILE and --reference FILE")
+        remedy = "give --input FILE and --reference FILE, or train on the text of `tfm prepare FILE --like RUN`"
+        raise DataError(f"an imported run has no dataset: {remedy}")
     if not found:
         which = f"these settings{' and this text' if data.files else ''}"
         remedy = "the same --config and --set"
