@@ -55,7 +55,7 @@ def prepare(
         key: (value, f"{flag} {value}") for key, (value, flag) in given.items() if value is not None
     }
     if columns is not None:
-        options["data.columns"] = (columns.split(","), f"--columns {columns}")
+        options["data.columns"] = ([each.strip() for each in columns.split(",")], f"--columns {columns}")
     if options and not files:
         raise typer.BadParameter(f"{next(iter(options.values()))[1]} is about FILEs; name them, or use --set")
     if files and source_dir:

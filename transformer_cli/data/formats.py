@@ -105,8 +105,10 @@ def unpacked_name(path: Path) -> str:
 
 
 def require_files(paths: Iterable[tuple[str, Path]]) -> None:
-    """Raises DataError unless all paths are files. Each comes after what the error calls it."""
+    """Raises DataError unless all paths are files, and can be written down. Each comes after what errors call it."""
     for name, path in paths:
+        if _SURROGATE.search(str(path)):
+            raise DataError(f"{name}: {path}: its name has bytes that are not UTF-8; rename it")
         if (kind := kind_of(path)) != "a file":
             remedy = "correct the path; text is read several times, so it must be in a file"
             raise DataError(f"{name}: {path}: {kind}; {remedy}")
