@@ -11,7 +11,7 @@ import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
@@ -115,26 +115,25 @@ def require_files(paths: Iterable[tuple[str, Path]]) -> None:
 
 
 def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
-    """Returns files in their order, those of two sides of a text as a pair, by the languages in their names.
+    """Returns files in their order, those of two sides of a text as a pair, by the languages or roles in their names.
 
-    For example, b.de, a_en.txt, c.tmx, a_de.txt, b.en are b, a and c. Two plain files without languages in their names
-    are source and target. Raises DataError for a side without the other.
+    For example, b.de, a_en.txt, c.tmx, a_de.txt, b.en are b, a and c; so are d.tgt, d.src one text. Two plain files
+    whose names do not say their sides are source and target. Raises DataError for a side without the other.
     """
     texts: dict[object, list[Path | None]] = {}  # both sides of each text, or one file
     for path in paths:
-        for separator in "._-":
-            stem, _, suffix = (
-                unpacked_name(path).removesuffix(".txt").rpartition(separator)
-            )  # of de.txt, the stem is ""
-            ranks = [_rank(suffix, language) for language in (data.source, data.target)]
-            if any(ranks):
+        full = unpacked_name(path).removesuffix(".txt")
+        for name, separator in product((full, Path(full).stem), "._-"):  # of a.de.tok, also a.de
+            stem, _, suffix = name.rpartition(separator)  # of de.txt, the stem is ""
+            ranks = [_likeness(suffix, *side) for side in zip((data.source, data.target), ROLES, strict=True)]
+            if any(ranks) and (name == full or format_of(path, data) == "one side"):
                 break
         else:
             if path in texts:
                 raise DataError(f"{path} is given twice; name it once")
             texts[path] = [path]
             continue
-        sides, side = texts.setdefault((path.parent, stem), [None, None]), ranks.index(max(ranks))
+        sides, side = texts.setdefault((path.parent, stem, full[len(name) :]), [None, None]), ranks.index(max(ranks))
         if sides[side]:
             raise DataError(f"{path}: {sides[side]} is the same side of the same text; leave one of them out")
         sides[side] = path
@@ -348,10 +347,15 @@ def _sides(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
     """Returns which of some names mean the source and the target: by their languages or their roles; None: not both."""
     found = []
     for language, roles in zip((data.source, data.target), ROLES, strict=True):
-        ranks = [1.5 if _OF_TEXT.sub("", name.strip().lower()) in roles else _rank(name, language) for name in names]
+        ranks = [_likeness(name, language, roles) for name in names]
         best = max(ranks, default=0)
         found.append(ranks.index(best) if best else -1)
     return None if -1 in found or found[0] == found[1] else (found[0], found[1])
+
+
+def _likeness(name: str, language: str, roles: Sequence[str]) -> float:
+    """Returns how well a name means a side: by its language, as `_rank` has it, or by its role, such as source_text."""
+    return 1.5 if _OF_TEXT.sub("", name.strip().lower()) in roles else _rank(name, language)
 
 
 @lru_cache(1_000)

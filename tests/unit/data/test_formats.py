@@ -258,6 +258,21 @@ def test_paired_files_are_found_by_languages_in_any_order() -> None:
     ]
 
 
+@pytest.mark.parametrize("names", ["a.src.gz a.tgt.gz", "source.txt target.txt", "a.de.tok a.en.tok", "de.x en.x"])
+def test_paired_files_are_found_by_roles_and_before_a_suffix(names: str, tmp_path: Path) -> None:
+    source, target = (tmp_path / name for name in names.split())
+    for path in (source, target):
+        path.write_text("a\n", encoding="utf-8")
+    assert paired([target, source], settings()) == [FilePair(source=source, target=target)]
+
+
+def test_paired_two_tables_that_are_called_like_sides_are_two_texts(tmp_path: Path) -> None:
+    paths = [tmp_path / "a_de.tsv", tmp_path / "a_en.tsv"]
+    for path in paths:
+        path.write_text(TSV, encoding="utf-8")
+    assert paired(paths, settings()) == paths
+
+
 def test_paired_table_that_is_called_like_a_side_has_both(tmp_path: Path) -> None:
     path = tmp_path / "corpus.de-en.txt"
     path.write_text(TSV, encoding="utf-8")
