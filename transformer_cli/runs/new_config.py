@@ -73,6 +73,7 @@ def config_for(
         return load_config(start, overrides, options=options, inherited=below)
 
     if is_new:
+        given["data.fingerprint"] = (None, "FILE")  # of other text, if the base is a run's config
         given["data.clean"] = (list(get_args(Rule)), "FILE")
         given["data.held_out"] = ({} if "valid" in (before.files or {}) else {"valid": 0.01}, "FILE")  # for now
     data = load(data__files__train=[str(path) for path in files]).data

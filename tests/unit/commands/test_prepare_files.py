@@ -167,6 +167,12 @@ def test_prepare_like_and_train_from_take_what_must_be_equal(tfm: Tfm, files: Pa
     assert config.model == tiny.config.model
     assert config.data.of_codecs == tiny.config.data.of_codecs
     assert dataset(files, out).codecs == tiny.codecs
+    code, _, err = tfm(
+        "prepare", "memory.tsv", *LANGUAGES, "--config", "runs/tiny/config.yaml", "--name", "x", cwd=files
+    )
+    assert (code, load_config(files / "x.yaml").data.fingerprint) == (0, None), err  # not that of the run's text
+    code, _, err = tfm("train", "--config", "x.yaml", "--from", "tiny", cwd=files)
+    assert (code, "run `tfm prepare` with the same --config and --set, and --like tiny" in err) == (1, True)
     quick = sets("training.epochs=1", "training.precision=float32")
     code, _, err = tfm("train", "--config", "memory.yaml", *quick, cwd=files)
     assert code == 0, err
