@@ -226,9 +226,10 @@ def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[P
             continue
         place = Place(path, path, number)
         try:
-            found = json.loads(line)
+            found = json.loads(line.rstrip())
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{place}: not JSON: {error}; write one object on each line") from None
+            what = str(error).replace("line 1 column", "column")
+            raise DataError(f"{place}: not JSON: {what}; write one object on each line") from None
         if isinstance(found, dict) and isinstance(nested := found.get("translation"), dict):
             found = nested
         if not isinstance(found, dict):

@@ -169,7 +169,7 @@ def test_read_text_table_may_begin_with_an_empty_cell_or_line(read: Read) -> Non
         (b"a\tb\n" + b"c" * 1_100_000, "a", "line 2 has more than 1,048,576 bytes"),
         (b'de,en\na,b\n"c', "a", "line 3: not CSV: unexpected end of data; correct its quotes (1 pair before that)"),
         (b"de,en\na,b,\nc, d,e\n", "a", "line 3 has 3 columns, but the first line has 2; put double quotes around"),
-        (b'{"de": "a", "en": "b"}\n{"de": "a"\n', "a", "line 2: not JSON: "),
+        (b'{"de": "a", "en": "b"}\n{"de": "a"\n', "a", "line 2: not JSON: Expecting ',' delimiter: column 11 "),
         (b'{"de": "a", "fr": "b"}\n', "a", "line 1: no keys de and en, or source and target; it has de, fr"),
         (b'{"de": 1, "en": "b"}\n', "a", "line 1: a side is not text"),
         (b'{"de": "\\ud83d", "en": "b"}\n', "a", "line 1: half a surrogate pair"),
