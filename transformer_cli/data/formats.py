@@ -282,6 +282,8 @@ def _units(path: Path) -> Iterator[Element]:
                     if event == "start":
                         around.append(element)
                         unit = element if unit is None and _tag(element) == "tu" else unit
+                        if len(around) > DEEPEST:
+                            break  # it is refused below
                         continue
                     around.pop()
                     if unit is not None and element is unit:

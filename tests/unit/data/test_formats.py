@@ -178,6 +178,7 @@ def test_read_text_table_may_begin_with_an_empty_cell_or_line(read: Read) -> Non
         (TMX.replace("ENC", "klingon").encode(), "a", "not XML: unknown encoding: klingon; mend it, or convert"),
         (TMX.replace("ENC", "UTF-8").replace("A dog.", "A &dog;").encode(), "a", "not XML: undefined entity &dog;: li"),
         (b"<tmx>" + b"<a>" * 1_000, "a", "more than 4,194,304 bytes in a unit, or 100 elements inside each other"),
+        (b"<tmx><tu>" + b"<a>" * 100 + b"</a>" * 100, "a", "more than 4,194,304 bytes in a unit, or 100 elements"),
         (b"<tmx><!--" + b" " * (5 << 20), "a", "more than 4,194,304 bytes in a unit, or"),
         (gzip.compress(TSV.encode() * 50, mtime=0)[:-9], "a", "not a whole gzip file (Compressed file ended"),
         (b"not gzip", "a.tsv.gz", "not a whole gzip file (Not a gzipped file"),
