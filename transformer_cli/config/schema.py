@@ -124,8 +124,8 @@ class SubwordsConfig(Section, shapes=Shapes.CODEC):
     """byte-pair encoding (Sennrich et al. 2016), a unigram language model (Kudo 2018), or the pieces of an imported
     model, which data.codec names"""
     dropout: Annotated[Fraction, Shapes.TRAINING] = 0.0
-    """cut the training text anew each epoch. bpe: the share of merges that are skipped (Provilkov et al. 2020; usual:
-    0.1); unigram: a cut of probability p is drawn in proportion to p^(1 - dropout), so that Kudo's α = 0.2 is 0.8"""
+    """with bpe, cut the training text anew each epoch: the share of merges that are skipped (Provilkov et al. 2020;
+    usual: 0.1)"""
 
 
 class DataConfig(Section, shapes=Shapes.DATASET):
@@ -204,8 +204,11 @@ class DataConfig(Section, shapes=Shapes.DATASET):
             for key, value in self.subwords:
                 if value != SubwordsConfig.model_fields[key].default:
                     raise ValueError(f"subwords.{key}: {value} needs tokens: subwords, but tokens is words")
-        if self.subwords.algorithm == "imported" and self.subwords.dropout:
-            raise ValueError(f"subwords.dropout: {self.subwords.dropout}, but imported pieces are cut in one way")
+        if self.subwords.algorithm != "bpe" and self.subwords.dropout:
+            raise ValueError(
+                f"subwords.dropout: {self.subwords.dropout} skips merges of bpe, but algorithm is "
+                f"{self.subwords.algorithm}; take one of them out"
+            )
         if self.corpus == "files":
             given = self.files or {}
             for split, share in self.held_out:

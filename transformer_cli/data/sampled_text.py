@@ -1,4 +1,4 @@
-"""Training text, cut into subwords anew each epoch: BPE-dropout, or unigram sampling. Knows no steps and no models.
+"""Training text, cut into subwords anew each epoch by BPE-dropout. Knows no steps and no models.
 
 The text is cut batch by batch, when its step comes, or by a worker process during the step before it: a thread would
 hold Python's lock, and the step would wait for it. Nothing of an epoch is kept, in memory or on disk. The cut of batch
