@@ -241,11 +241,11 @@ class DataConfig(Section, shapes=Shapes.DATASET):
 
 
 class VectorsConfig(Section, shapes=Shapes.TRAINING):
-    """Pretrained word vectors for the embeddings: files, or names that gensim's downloader knows."""
+    """Pretrained word vectors for the embeddings."""
 
     source: Annotated[Place | None, Shapes.PLACE] = None
-    """vectors for the source embedding: a path (with a "/" or a ".", from the config's own folder on), or a
-    name such as glove-wiki-gigaword-100"""
+    """vectors for the source embedding: a text file of GloVe's, word2vec's or fastText's form, from the config's own
+    folder on"""
     target: Annotated[Place | None, Shapes.PLACE] = None
     """vectors for the target embedding, likewise"""
     freeze: bool = False
@@ -533,8 +533,3 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def is_file(where: str) -> bool:
-    """Whether `where` is a path, which has a "/" or a ".", and not a name for gensim's downloader."""
-    return "/" in where or "." in where
