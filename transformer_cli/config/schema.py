@@ -35,7 +35,8 @@ def _text(pattern: str, otherwise: str) -> Any:
 _NAMES = "use up to 100 letters, digits, '.', '_' and '-'"
 RunName = Annotated[str, _text(rf"(?!latest$){NAME.pattern}", f"cannot name a run; {_NAMES}, and not 'latest'")]
 SplitName = Annotated[str, _text(NAME.pattern, f"cannot name a split; {_NAMES}")]
-Language = Annotated[str, _text(NAME.pattern, "cannot name a language; give a code such as de or en")]
+LANGUAGE = "[a-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,9}"
+Language = Annotated[str, _text(LANGUAGE, "is not a code of a language, such as de or pt-BR")]
 Fingerprint = Annotated[str, _text("[0-9a-f]{8}", "is not the last 8 characters of a dataset's folder")]
 Device = Annotated[
     str, _text(r"auto|cpu|cuda(:\d{1,9})?|mps", "is not a device; choose auto, cpu, cuda, cuda:N or mps")
