@@ -44,7 +44,7 @@ def software() -> dict[str, Any]:
     """
     needed = []
     with suppress(metadata.PackageNotFoundError):  # a checkout that is not installed
-        needed = metadata.requires(PACKAGE) or []  # gensim>=4.3; extra == "vectors". Some extras add up others
+        needed = metadata.requires(PACKAGE) or []  # uvicorn>=0.30; extra == "serve". Some extras add up others
     names = [re.split(r"[^\w.-]", each)[0] for each in needed if "dev" not in each.partition(";")[2]]
     return {
         "tfm": _version(PACKAGE),

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,9 +59,6 @@ def prepare(
         raise typer.BadParameter(f"{next(iter(options.values()))[1]} is about FILEs; name them, or use --set")
     if files and source_dir:
         raise typer.BadParameter("--source-dir is about Multi30k; leave it out where FILEs are named")
-    for side, code in (("--source", source), ("--target", target)):
-        if code is not None and not re.fullmatch(r"[a-z]{2,3}([-_][A-Za-z0-9]+)*", code):
-            raise typer.BadParameter(f"{side} {code}: not a code of a language, such as de or pt-BR")
     if source is not None and source == target:
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
     from transformer_cli.config.load import load_config

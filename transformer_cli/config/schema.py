@@ -35,7 +35,8 @@ def _text(pattern: str, otherwise: str) -> Any:
 _NAMES = "use up to 100 letters, digits, '.', '_' and '-'"
 RunName = Annotated[str, _text(rf"(?!latest$){NAME.pattern}", f"cannot name a run; {_NAMES}, and not 'latest'")]
 SplitName = Annotated[str, _text(NAME.pattern, f"cannot name a split; {_NAMES}")]
-Language = Annotated[str, _text(NAME.pattern, "cannot name a language; give a code such as de or en")]
+LANGUAGE = "[a-z]{2,3}([-_][A-Za-z0-9]{1,8}){0,9}"
+Language = Annotated[str, _text(LANGUAGE, "is not a code of a language, such as de or pt-BR")]
 Fingerprint = Annotated[str, _text("[0-9a-f]{8}", "is not the last 8 characters of a dataset's folder")]
 Device = Annotated[
     str, _text(r"auto|cpu|cuda(:\d{1,9})?|mps", "is not a device; choose auto, cpu, cuda, cuda:N or mps")
@@ -124,8 +125,8 @@ class SubwordsConfig(Section, shapes=Shapes.CODEC):
     """byte-pair encoding (Sennrich et al. 2016), a unigram language model (Kudo 2018), or the pieces of an imported
     model, which data.codec names"""
     dropout: Annotated[Fraction, Shapes.TRAINING] = 0.0
-    """cut the training text anew each epoch. bpe: the share of merges that are skipped (Provilkov et al. 2020; usual:
-    0.1); unigram: a cut of probability p is drawn in proportion to p^(1 - dropout), so that Kudo's α = 0.2 is 0.8"""
+    """with bpe, cut the training text anew each epoch: the share of merges that are skipped (Provilkov et al. 2020;
+    usual: 0.1)"""
 
 
 class DataConfig(Section, shapes=Shapes.DATASET):
@@ -204,8 +205,11 @@ class DataConfig(Section, shapes=Shapes.DATASET):
             for key, value in self.subwords:
                 if value != SubwordsConfig.model_fields[key].default:
                     raise ValueError(f"subwords.{key}: {value} needs tokens: subwords, but tokens is words")
-        if self.subwords.algorithm == "imported" and self.subwords.dropout:
-            raise ValueError(f"subwords.dropout: {self.subwords.dropout}, but imported pieces are cut in one way")
+        if self.subwords.algorithm != "bpe" and self.subwords.dropout:
+            raise ValueError(
+                f"subwords.dropout: {self.subwords.dropout} skips merges of bpe, but algorithm is "
+                f"{self.subwords.algorithm}; take one of them out"
+            )
         if self.corpus == "files":
             given = self.files or {}
             for split, share in self.held_out:
@@ -238,11 +242,11 @@ class DataConfig(Section, shapes=Shapes.DATASET):
 
 
 class VectorsConfig(Section, shapes=Shapes.TRAINING):
-    """Pretrained word vectors for the embeddings: files, or names that gensim's downloader knows."""
+    """Pretrained word vectors for the embeddings."""
 
     source: Annotated[Place | None, Shapes.PLACE] = None
-    """vectors for the source embedding: a path (with a "/" or a ".", from the config's own folder on), or a
-    name such as glove-wiki-gigaword-100"""
+    """vectors for the source embedding: a text file of GloVe's, word2vec's or fastText's form, from the config's own
+    folder on"""
     target: Annotated[Place | None, Shapes.PLACE] = None
     """vectors for the target embedding, likewise"""
     freeze: bool = False
@@ -530,8 +534,3 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
-
-
-def is_file(where: str) -> bool:
-    """Whether `where` is a path, which has a "/" or a ".", and not a name for gensim's downloader."""
-    return "/" in where or "." in where

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Literal
 
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.data.random_cuts import BpeDropout, UnigramSampling
 from transformer_cli.data.reading import Reader, Reading, lower
 from transformer_cli.data.subwords import SPACE, Pieces
 from transformer_cli.data.vocabulary import SPECIALS, UNK, Vocabulary
@@ -181,13 +180,7 @@ class SubwordCodec(Pieces):
 
     def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
         """The ids of each line, cut at random as `SubwordsConfig.dropout` says: a function of lines and seed alone."""
-        texts = [self.reader.read(line).text for line in lines]
-        return self.sampled_ids(texts, self._sampler.cut, dropout=self.dropout, seed=seed)
-
-    @cached_property
-    def _sampler(self) -> BpeDropout | UnigramSampling:
-        sampler = BpeDropout if self.algorithm == "bpe" else UnigramSampling
-        return sampler(self.inventory())
+        return self.sampled_ids([self.reader.read(line).text for line in lines], dropout=self.dropout, seed=seed)
 
     def _cost(self, word: str) -> tuple[int, int]:
         ids = self.ids(word)

@@ -1,4 +1,4 @@
-"""Training text, cut into subwords anew each epoch: BPE-dropout, or unigram sampling. Knows no steps and no models.
+"""Training text, cut into subwords anew each epoch by BPE-dropout. Knows no steps and no models.
 
 The text is cut batch by batch, when its step comes, or by a worker process during the step before it: a thread would
 hold Python's lock, and the step would wait for it. Nothing of an epoch is kept, in memory or on disk. The cut of batch
@@ -19,7 +19,7 @@ import numpy as np
 from transformer_cli.data.codec import SubwordCodec
 from transformer_cli.data.dataset import EncodedSplit, MappedLines, Side
 from transformer_cli.data.lengths import Rows, fits
-from transformer_cli.system.workers import answer_requests, workers_of
+from transformer_cli.system.workers import workers_of
 
 Cut = tuple[EncodedSplit, list[Rows]]
 Sample = Callable[[int, list[str], int], list[list[int]]]
@@ -78,7 +78,7 @@ class CutAhead:
         self._begun: tuple[int, Sequence[Rows], Future[Cut]] | None = None  # the epoch, the batches, their cuts
 
     def __enter__(self) -> "CutAhead":
-        self._ask = self._held.enter_context(workers_of(__name__, list(map(astuple, self.text.codecs))))
+        self._ask = self._held.enter_context(workers_of(open_sampler, list(map(astuple, self.text.codecs))))
         self._thread = self._held.enter_context(ThreadPoolExecutor(1))
         return self
 
@@ -102,11 +102,7 @@ class CutAhead:
         return self.text.sample(side, lines, seed)
 
 
-def serve() -> None:
-    """Run a worker that cuts lines."""
-
-    def opened(settings: Sequence[Sequence[Any]]) -> Callable[[tuple[int, list[str], int]], list[list[int]]]:
-        codecs = [SubwordCodec(*each) for each in settings]
-        return lambda request: codecs[request[0]].sample(*request[1:])
-
-    answer_requests(opened)
+def open_sampler(settings: Sequence[Sequence[Any]]) -> Callable[[tuple[int, list[str], int]], list[list[int]]]:
+    """Returns a function like `SampledText.sample`. settings: the fields of both codecs."""
+    codecs = [SubwordCodec(*each) for each in settings]
+    return lambda request: codecs[request[0]].sample(*request[1:])

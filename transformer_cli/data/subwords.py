@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from transformer_cli.data.random_cuts import Cut, Inventory
+from transformer_cli.data.random_cuts import BpeDropout, Inventory
 from transformer_cli.data.reading import is_ignored
 from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 from transformer_cli.errors import ConfigError, DataError
@@ -138,11 +138,15 @@ class Pieces:
         text: str = self._processor.decode([ESCAPE if piece == unknown else piece for piece in pieces])
         return text.replace(ESCAPE, unknown).replace("\n", " ").strip()
 
-    def sampled_ids(self, lines: Sequence[str], cut: Cut, *, dropout: float, seed: int) -> list[list[int]]:
-        """Like `ids` for each line, but `cut` draws at random: a function of the lines and the seed alone."""
+    def sampled_ids(self, lines: Sequence[str], *, dropout: float, seed: int) -> list[list[int]]:
+        """Like `ids` for each line, but cut at random: a function of the lines and the seed alone."""
         words = [_words(line) for line in lines]
-        cuts = iter(cut(list(chain(*words)), dropout=dropout, chance=np.random.default_rng(seed)))
+        cuts = iter(self._bpe.cut(list(chain(*words)), dropout=dropout, chance=np.random.default_rng(seed)))
         return [[id_ for _ in line for id_ in next(cuts)] for line in words]
+
+    @cached_property
+    def _bpe(self) -> BpeDropout:
+        return BpeDropout(self.inventory())
 
     def inventory(self) -> Inventory:
         """Returns what is cut at random."""

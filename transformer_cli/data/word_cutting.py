@@ -6,7 +6,6 @@ Knows nothing of vocabularies or files.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.data.words import Tokenizer
 from transformer_cli.errors import DataError
-from transformer_cli.system.workers import answer_requests, workers_of
+from transformer_cli.system.workers import workers_of
 
 CHUNK = 1_000  # pairs that a worker gets at once; it tokenises them in a tenth of a second
 
@@ -59,14 +58,17 @@ Chunk = tuple[Texts, list[CutSide]]
 """The texts of some sentence pairs, and their words: [source, target]"""
 
 
-def _opened(settings: Settings) -> Callable[[Texts], list[CutSide]]:
-    """Returns a function from the texts of a chunk to [source, target]. Raises ConfigError as Tokenizer does."""
+def open_cutter(settings: Settings) -> Callable[[Texts], list[tuple[Any, ...]]]:
+    """Returns a function from the texts of a chunk to the fields of [source, target], arrays as bytes.
+
+    Raises ConfigError as Tokenizer does.
+    """
     *languages, lowercase = settings
     tokenizers = [Tokenizer(str(language), lowercase=bool(lowercase)) for language in languages]
-    return lambda texts: [_tokenize(*side) for side in zip(tokenizers, texts, strict=True)]
+    return lambda texts: [_cut(*side) for side in zip(tokenizers, texts, strict=True)]
 
 
-def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> CutSide:
+def _cut(tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[bytes, bytes, list[str], bytes]:
     known: dict[str, int] = {}
     ids: list[int] = []
     lengths: list[int] = []
@@ -76,7 +78,7 @@ def _tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> CutSide:
         ids += [known.setdefault(word, len(known)) for word in tokens.words]
         lengths.append(len(tokens.words))
         glued += tokens.glued
-    return CutSide(np.array(ids, np.int32), np.array(lengths, np.int64), list(known), np.array(glued, np.bool_))
+    return np.array(ids, np.int32).tobytes(), np.array(lengths, np.int64).tobytes(), list(known), bytes(glued)
 
 
 @contextmanager
@@ -89,30 +91,19 @@ def cutting(settings: Settings, processes: int) -> Iterator[Callable[[Iterable[P
     Raises ConfigError as Tokenizer does (with workers, at the first chunk), and DataError if a worker dies.
     """
     with ExitStack() as held:
-        if processes == 1:
-            cut = _opened(settings)
-        else:
-            cut = partial(_cut_by, held.enter_context(workers_of(__name__, settings, processes)))
+        cut = (
+            open_cutter(settings)
+            if processes == 1
+            else held.enter_context(workers_of(open_cutter, settings, processes))
+        )
         threads = held.enter_context(SideBySide(processes))
-        yield lambda pairs: threads.run(lambda texts: (texts, cut(texts)), chunks(pairs))
+        yield lambda pairs: threads.run(lambda texts: (texts, _sides(cut, texts)), chunks(pairs))
 
 
-def serve() -> None:
-    """Run a worker that tokenises."""
-
-    def opened(settings: Settings) -> Callable[[Texts], list[tuple[Any, ...]]]:
-        cut = _opened(settings)
-        return lambda texts: [
-            (side.ids.tobytes(), side.lengths.tobytes(), side.forms, side.glued.tobytes()) for side in cut(texts)
-        ]
-
-    answer_requests(opened)
-
-
-def _cut_by(ask: Callable[[Texts], Any], texts: Texts) -> list[CutSide]:
-    """Returns what a worker makes of the texts of a chunk. Raises DataError if it is dead or dies."""
+def _sides(cut: Callable[[Texts], Any], texts: Texts) -> list[CutSide]:
+    """Returns the words of a chunk. Raises DataError if the worker that cuts them is dead or dies."""
     try:
-        answer = ask(texts)
+        found = cut(texts)
     except EOFError as how:
         raise DataError(
             f"a process that tokenised {how}; if memory ran out, run it again on fewer cores, for example with "
@@ -120,7 +111,7 @@ def _cut_by(ask: Callable[[Texts], Any], texts: Texts) -> list[CutSide]:
         ) from None
     return [
         CutSide(np.frombuffer(ids, np.int32), np.frombuffer(lengths, np.int64), forms, np.frombuffer(glued, np.bool_))
-        for ids, lengths, forms, glued in answer
+        for ids, lengths, forms, glued in found
     ]
 
 

@@ -12,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from transformer_cli.config.schema import LANGUAGE
 from transformer_cli.data.subwords import Pieces
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.importing.foreign import (
@@ -153,4 +154,6 @@ def _ours(name: str) -> str:
 
 
 def _code(value: object) -> str | None:
-    return value.removeprefix("opus-mt-") if isinstance(value, str) else None
+    """Returns the code of a language; None for names of OPUS-MT's that are none, such as ROMANCE."""
+    code = value.removeprefix("opus-mt-") if isinstance(value, str) else ""
+    return code if re.fullmatch(LANGUAGE, code) else None

@@ -70,7 +70,9 @@ def import_run(
     found = read_hugging_face(folder) if (folder / "config.json").exists() else read_marian(folder)
     codes = [given or said for given, said in zip((source, target), found.languages, strict=True)]
     if None in codes:
-        log.warning("%s does not say its languages; --source and --target name them, such as de and en", folder)
+        log.warning(
+            "%s does not say the codes of its languages; --source and --target name them, such as de and en", folder
+        )
     vocabularies, rows = zip(*(_arranged(found, side) for side in (found.source, found.target)), strict=True)
     tensors = found.tensors
     if (shared := tensors.pop("tokens.weight", None)) is not None:

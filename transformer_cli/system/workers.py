@@ -5,6 +5,7 @@ A worker is not forked, because the caller may run threads (torch does), and a f
 neither; docs/decisions/libraries.md says why it is not used. Knows nothing of what is asked.
 """
 
+import importlib
 import marshal
 import os
 import subprocess
@@ -17,16 +18,16 @@ from typing import IO, Any
 from transformer_cli.errors import ConfigError
 
 START = (
-    "import sys; from importlib import import_module; sys.path[:] = sys.argv[2:]; import_module(sys.argv[1]).serve()"
+    "import sys; sys.path[:] = sys.argv[3:]; from transformer_cli.system.workers import serve; serve(*sys.argv[1:3])"
 )
 
 
-def answer_requests(open_: Callable[[Any], Callable[[Any], Any]]) -> None:
-    """Run a worker: read what `open_` needs, then one request after another, until the input ends."""
+def serve(module: str, name: str) -> None:
+    """Run a worker: read the settings of a function, then one request after another, until the input ends."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keeps whatever a library prints out of the answers
     try:
-        answer = open_(_receive(requests))
+        answer = getattr(importlib.import_module(module), name)(_receive(requests))
         while True:
             _send(answers, answer(_receive(requests)))
     except ConfigError as error:
@@ -36,19 +37,22 @@ def answer_requests(open_: Callable[[Any], Callable[[Any], Any]]) -> None:
 
 
 @contextmanager
-def workers_of(module: str, settings: Any, n_workers: int = 1) -> Iterator[Callable[[Any], Any]]:
-    """Have workers during the block, each of which calls `serve` of the module.
+def workers_of(
+    open_: Callable[[Any], Callable[[Any], Any]], settings: Any, n_workers: int = 1
+) -> Iterator[Callable[[Any], Any]]:
+    """Have workers during the block.
 
-    settings: what `answer_requests` reads first. Yields a function that asks an idle worker and returns its answer; as
-    many threads as there are workers may call it at a time. It raises EOFError, which says how, if the worker is dead
-    or dies, and ConfigError if it could not begin with these settings.
+    open_: a function of a module, which each worker calls once, with the settings; what it returns answers requests.
+    marshal must know the settings, the requests and the answers, and no answer is text. Yields a function that asks an
+    idle worker and returns its answer; as many threads as there are workers may call it at a time. It raises EOFError,
+    which says how, if the worker is dead or dies, and ConfigError if it could not begin with these settings.
 
     A worker has a session of its own, so that a terminal does not send it Ctrl-C too. However its caller ends, its
     input ends with it, and so it.
     """
     workers = [
         subprocess.Popen(
-            [sys.executable, "-c", START, module, *sys.path],
+            [sys.executable, "-c", START, open_.__module__, open_.__name__, *sys.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # NumPy would start one per core

@@ -133,8 +133,8 @@ def test_prepare_config_with_lists_of_files_cleans_only_if_told(tfm: Tfm, files:
     [
         (["memory.tsv", "--source", "de"], "--target is missing: give the language of the target, such as --target de"),
         (["memory.tsv", *LANGUAGES, "--columns", "1,0"], "--columns 1,0: data.columns: value 2 '0' is not a"),
-        (["memory.tsv", "--source", "d/e", "--target", "en"], "--source d/e: not a code of a language, such as de"),
-        (["memory.tsv", "--source", "german", "--target", "en"], "--source german: not a code of a language"),
+        (["memory.tsv", "--source", "d/e", "--target", "en"], "--source d/e: data.source: 'd/e' is not a code"),
+        (["memory.tsv", "--source", "german", "--target", "en"], "--source german: data.source: 'german' is not"),
         (["memory.tsv", "--source", "de", "--target", "de"], "--source and --target are both de; name two languages"),
         (["memory.tsv", *LANGUAGES, "--source-dir", "."], "--source-dir is about Multi30k; leave it out"),
         (["memory.tsv", *LANGUAGES, "--name", "a/b"], "--name a/b: name: 'a/b' cannot name a run"),
