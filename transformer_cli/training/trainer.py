@@ -50,7 +50,7 @@ from transformer_cli.training.interruption import Stop, stop_signals, told_how_t
 from transformer_cli.training.learner import Learner
 from transformer_cli.training.opening import ReadyToTrain, join_run, new_run, open_run
 from transformer_cli.training.optimisers import learning_rate
-from transformer_cli.training.record import EventFile, as_line, best_as_line, check_tensorboard, draw_curves
+from transformer_cli.training.record import as_line, best_as_line, check_tensorboard, draw_curves, write_events
 
 MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 
@@ -122,7 +122,6 @@ class Trainer:
         world.copy_from_first(first)  # it alone may have read vectors, or another run's weights
         self.state = start.state
         self.validations = list(ready.validations)
-        self._event_file: EventFile | None = None
         self._bar: progress.Bar | None = None
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
         self._saved = self._progress()  # a new run has nothing to save
@@ -177,9 +176,9 @@ class Trainer:
     def run_to_the_end(self) -> None:
         """Train until the epochs, the steps or the patience run out. Raises Interrupted, after a save, on a signal."""
         training, state = self.training, self.state
-        if self.validations:
-            self._write_events()
-            if state.has_ended(training) and self.world.is_first:  # a kill may have come between saving and drawing
+        if self.validations and self.world.is_first:
+            write_events(self.run, self.validations)
+            if state.has_ended(training):  # a kill may have come between saving and drawing
                 draw_curves(self.run, self.validations)
         with stop_signals(self.stop), self.train_sentences.sampled or nullcontext(), ExitStack() as ending:
             ending.callback(self._close_bar)
@@ -324,7 +323,7 @@ class Trainer:
         log.info(as_line(found, self.training))
         if writes:
             draw_curves(self.run, self.validations)
-        self._write_events()
+            write_events(self.run, self.validations)
 
     def _validate(self) -> Validation:
         """Validate the model as it is. All processes return the same.
@@ -382,19 +381,6 @@ class Trainer:
             "mean of the last %d validations' weights  valid %.3f (PPL %s)%s",
             *(len(numbers), found.loss, perplexity_text(found.ppl, 2), "  best" if is_best else ""),
         )
-
-    def _write_events(self) -> None:
-        """Write all validations to a new event file for TensorBoard, or the last one to the file that is open."""
-        if not (self.training.tensorboard and self.world.is_first):
-            return
-        try:
-            if self._event_file is None:
-                self._event_file = EventFile(self.run.folder / "tensorboard", self.validations)
-            else:
-                self._event_file.add(self.validations[-1])
-        except OSError as error:  # no reason to stop training; the next validation begins a new file
-            self._event_file = None
-            log.warning("TensorBoard's event file could not be written: %s", error)
 
     # Saving, and stopping
 
