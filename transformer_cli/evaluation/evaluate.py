@@ -147,20 +147,20 @@ def evaluate(
     translator = translator.with_options(glossary=dict(glossary or {}))
     for text in texts:
         judged = judge(translator, text, settings, lowercase=lowercase, metrics=metrics)
+        led_to_it = {
+            "checkpoint": translator.checkpoints[0],
+            "others": [str(each.folder) for each in ensemble],
+            "decoding": settings.decoding.model_dump(mode="json"),
+            "precision": translator.engine.precision(settings.decoding),
+            "files": [str(path) for path in files] if files else None,
+        }
+        names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
+        sums = map(text_sum, (text.sources, *text.references))
         append_result(
             opened,
-            asdict(judged.result),
-            checkpoint=translator.checkpoints[0],
-            decoding=settings.decoding,
-            precision=translator.engine.precision(settings.decoding),
+            {**led_to_it, **asdict(judged.result)},
             device=translator.engine.device,
-            files=files,
-            others=[each.folder for each in ensemble],
-            sums={"source": text_sum(text.sources)}
-            | {
-                f"target {number}" if number > 1 else "target": text_sum(lines)
-                for number, lines in enumerate(text.references, start=1)
-            },
+            sums=dict(zip(names, sums, strict=True)),
         )
         yield judged
 
