@@ -203,12 +203,12 @@ def scores(judged: Judged, text: ParallelText, language: str) -> dict[str, Any]:
     tokens = {"bleu_words": words, "bleu_moses": moses(language)}
     return {
         "loss": result.loss,
-        "nats_per_character": result.loss * result.tokens / sum(map(len, text.references)),
+        "nats_per_character": result.loss * result.tokens / sum(map(len, text.references[0])),
         "bleu": result.bleu,
         "bleu_half_interval": result.bleu_interval and result.bleu_interval.half_width,
-        "bleu_lowercase": bleu_of_text(texts, text.references, lowercase=True, language=language),
+        "bleu_lowercase": bleu_of_text(texts, *text.references, lowercase=True, language=language),
         "chrf": result.chrf,
-        **{key: bleu_of_tokens([*map(cut, texts)], [*map(cut, text.references)]) for key, cut in tokens.items()},
+        **{key: bleu_of_tokens([*map(cut, texts)], [*map(cut, text.references[0])]) for key, cut in tokens.items()},
         "bleu_signature": result.bleu_signature,
     }
 
@@ -230,14 +230,14 @@ def _worst(judged: Judged, text: ParallelText, n_lines: int) -> dict[str, Any]:
     if not n_lines:
         return {}
     texts = [each.text for each in judged.translations]
-    found = sorted(zip(sentence_chrf(texts, text.references, lowercase=False), range(len(texts)), strict=True))
+    found = sorted(zip(sentence_chrf(texts, *text.references, lowercase=False), range(len(texts)), strict=True))
     return {
         "worst": [
             {
                 "line": line + 1,
                 "chrf": round(chrf, 1),
                 "source": text.sources[line],
-                "reference": text.references[line],
+                "reference": text.references[0][line],
                 "translation": texts[line],
             }
             for chrf, line in found[:n_lines]

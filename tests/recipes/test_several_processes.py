@@ -51,7 +51,6 @@ else:  # as torchrun does: when one has failed, it ends the others a moment late
     os._exit(failed)
 """
 RANK_1_IS_KILLED = """
-import torch
 from transformer_cli.training.trainer import Trainer
 
 step = Trainer.step
@@ -60,9 +59,6 @@ def die(trainer, batches):
     if trainer.world.rank == 1 and trainer.state.step == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     step(trainer, batches)
-    if trainer.world.rank == 1 and trainer.state.step < 3:  # as if it had rounded differently
-        bias = trainer.learner.model.output.bias.detach()
-        bias[0] = torch.nextafter(bias[0], torch.tensor(9.0))
 
 Trainer.step = die
 """
@@ -137,8 +133,6 @@ def test_two_processes_equal_one_but_for_rounding(
     )
     assert lines[-1] == lost, lines
     assert not any(line.startswith("Traceback") for line in lines), lines
-    differ = "warning: the processes' weights are not the same at step 1: "
-    assert [line.startswith(differ) for line in lines if "weights are not" in line] == [True], lines
     assert (run / "last").read_text(encoding="utf-8") == "step-0000003-unvalidated\n"
 
     train_tiny(folder / "runs", *SETTINGS, "training.epochs=3")

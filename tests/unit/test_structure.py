@@ -36,7 +36,7 @@ OWNERS = {  # each library has one; typer the two that make the command line, sa
     "requests": "data.multi30k",
     "sacrebleu": ("evaluation.metrics", "evaluation.statistics"),
     "starlette": "serve",
-    "safetensors": ("runs.checkpoints", "importing.hugging_face"),
+    "safetensors": ("runs.checkpoints", "runs.listing", "importing.hugging_face"),
     "sentencepiece": "data.subwords",
     "sentencex": "documents.sentences",
     "spacy": "data.words",

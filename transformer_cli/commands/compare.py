@@ -20,14 +20,20 @@ from transformer_cli.commands.options import (
     check_text,
     further_metrics,
     option,
+    refuse_repeated,
 )
 from transformer_cli.system.tables import table
 from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
-    from transformer_cli.evaluation.compare import Comparison, Example, RecipeComparison
+    from transformer_cli.evaluation.compare import Comparison, Example
+    from transformer_cli.evaluation.statistics import PairedScore, RecipeScore
 
 EXAMPLES = 3
+HEADS = {  # of the columns beside the names, by what is judged
+    "weights": ("score ± 95 %", "difference", "p (bootstrap)", "p (randomisation)"),
+    "recipes": ("runs", "mean ± SD", "difference (95 %)", "p (Welch)"),
+}
 CAUTION = """\
 This judges these translations: two sets of weights, not two recipes. The same
 recipe with another seed gives other weights. To judge recipes, name several
@@ -35,6 +41,7 @@ runs of each: tfm compare a-seed0,a-seed1 b-seed0,b-seed1"""
 RECIPE_CAUTION = """\
 This judges recipes by the spread of their runs (Welch's t-test), on this text
 alone. Two runs of each find only differences that are large beside that spread."""
+CAUTIONS = {"weights": CAUTION, "recipes": RECIPE_CAUTION}
 
 
 def compare(
@@ -81,6 +88,7 @@ def compare(
         raise typer.BadParameter("--input needs --reference")
     if reference and split:
         raise typer.BadParameter("--split and --reference cannot be used together")
+    refuse_repeated(source, reference or ())
     if examples and not are_single:
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
     further = further_metrics(metrics)
@@ -88,15 +96,18 @@ def compare(
     from transformer_cli.evaluation.compare import Terms, compare, compare_recipes
 
     terms = Terms(split or (), source, reference or (), lowercase, language, further, device)
-    found: Sequence[Comparison] | Sequence[RecipeComparison]
+    found: Sequence[Comparison[PairedScore]] | Sequence[Comparison[RecipeScore]]
     if are_single:
         found = compare(systems, terms, examples=EXAMPLES if examples is None else examples)
-        text = comparisons_as_table(found)
     else:
         found = compare_recipes(recipes, terms)
-        text = recipes_as_table(found)
-    # JSON is escaped to ASCII: a folder's name may hold bytes that no encoding can print
-    print(json.dumps({"comparisons": [asdict(each) for each in found]}) if as_json else text)
+    if not as_json:
+        print(comparisons_as_table(found))
+        return
+    records = [asdict(each) for each in found]
+    for record in records if not are_single else ():
+        record["recipes"] = record.pop("systems")
+    print(json.dumps({"comparisons": records}))  # ASCII: a folder's name may hold bytes that no encoding can print
 
 
 def _runs_of(argument: str) -> list[str]:
@@ -106,65 +117,48 @@ def _runs_of(argument: str) -> list[str]:
     return [name for name in argument.split(",") if name] or [argument]
 
 
-def comparisons_as_table(comparisons: Sequence["Comparison"]) -> str:
-    """Returns each system's scores beside the first one's, a verdict on each pair, and what changed most."""
-    from transformer_cli.evaluation.metrics import FURTHER_METRICS, score_with_interval
+def comparisons_as_table(comparisons: "Sequence[Comparison[PairedScore]] | Sequence[Comparison[RecipeScore]]") -> str:
+    """Returns each system's scores beside the first one's, a verdict on each pair, and what changed most.
 
-    parts = []
-    for comparison in comparisons:
-        parts.append(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}")
-        for metric in ("BLEU", "chrF", *comparison.further_signatures):
-            rows = [
-                [
-                    FURTHER_METRICS.get(metric, metric),
-                    "score ± 95 %",
-                    "difference",
-                    "p (bootstrap)",
-                    "p (randomisation)",
-                ]
-            ]
-            for system in comparison.systems:
-                found = {"BLEU": system.bleu, "chrF": system.chrf, **system.further}[metric]
-                rows.append([system.name, score_with_interval(found.score, found.interval), "", "", ""])
-                if difference := found.difference:
-                    p_values = (_p(difference.p_bootstrap), _p(difference.p_randomization))
-                    rows[-1][2:] = [f"{difference.points:+.2f}", *p_values]
-            parts.append(table(rows))
-        signatures = [f"BLEU {each}" for each in comparison.bleu_signatures]
-        signatures += [f"chrF {each}" for each in comparison.chrf_signatures]
-        further = comparison.further_signatures
-        signatures += [f"{FURTHER_METRICS[name]} {each}" for name, found in further.items() for each in found]
-        parts.append("\n".join(signatures))
-        for system in comparison.systems:
-            parts += [_example(each, comparison.systems[0].name, system.name) for each in system.examples or ()]
-        parts.append(_verdicts(system.verdict for system in comparison.systems))
-    return "\n\n".join([*parts, CAUTION])
-
-
-def recipes_as_table(comparisons: Sequence["RecipeComparison"]) -> str:
-    """Returns the mean scores of recipes, with the spread of their runs, and a verdict on each pair."""
+    Of recipes, it has the mean scores with the spread of their runs.
+    """
     from transformer_cli.evaluation.metrics import FURTHER_METRICS
 
     parts = []
     for comparison in comparisons:
         parts.append(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}")
-        for metric in ("BLEU", "chrF", *comparison.further_signatures):
-            rows = [[FURTHER_METRICS.get(metric, metric), "runs", "mean ± SD", "difference (95 %)", "p (Welch)"]]
-            for recipe in comparison.recipes:
-                found = {"BLEU": recipe.bleu, "chrF": recipe.chrf, **recipe.further}[metric]
-                scores = " ".join(f"{score:.2f}" for score in found.scores)
-                spread = f"{found.mean:.2f} ± {found.standard_deviation:.2f}"
-                rows.append([",".join(recipe.runs), scores, spread, "", ""])
-                if difference := found.difference:
-                    half = "" if difference.half_width is None else f" ± {difference.half_width:.2f}"
-                    rows[-1][3:] = [f"{difference.points:+.2f}{half}", _p(difference.p)]
-            parts.append(table(rows))
-        signatures = [f"BLEU {comparison.bleu_signature}", f"chrF {comparison.chrf_signature}"]
-        signatures += [f"{FURTHER_METRICS[name]} {each}" for name, each in comparison.further_signatures.items()]
-        parts.append("\n".join(signatures))
-        parts.append(_verdicts(recipe.verdict for recipe in comparison.recipes))
-    caution = [RECIPE_CAUTION] if len(comparisons[0].recipes) > 1 else []  # one recipe alone is not judged
-    return "\n\n".join([*filter(None, parts), *caution])
+        for metric in comparison.signatures:
+            heads = [FURTHER_METRICS.get(metric, metric), *HEADS[comparison.judges]]
+            rows = [[each.name, *_cells(each.scores[metric])] for each in comparison.systems]
+            parts.append(table([heads, *rows]))
+        signatures = [(FURTHER_METRICS.get(name, name), found) for name, found in comparison.signatures.items()]
+        parts.append("\n".join(f"{name} {each}" for name, found in signatures for each in found))
+        for system in comparison.systems:
+            parts += [_example(each, comparison.systems[0].name, system.name) for each in system.examples]
+        parts.append(_verdicts(system.verdict for system in comparison.systems))
+    is_alone = len(comparisons[0].systems) == 1  # such a recipe is not judged
+    return "\n\n".join(filter(None, [*parts, "" if is_alone else CAUTIONS[comparisons[0].judges]]))
+
+
+def _cells(found: "PairedScore | RecipeScore") -> list[str]:
+    """Returns a row of a table, below its HEADS."""
+    from transformer_cli.evaluation.metrics import score_with_interval
+    from transformer_cli.evaluation.statistics import PairedScore
+
+    if isinstance(found, PairedScore):
+        score, paired = score_with_interval(found.score, found.interval), found.difference
+        if paired is None:
+            return [score, "", "", ""]
+        return [score, f"{paired.points:+.2f}", _p(paired.p_bootstrap), _p(paired.p_randomization)]
+    scores, spread = (
+        " ".join(f"{each:.2f}" for each in found.scores),
+        f"{found.mean:.2f} ± {found.standard_deviation:.2f}",
+    )
+    difference = found.difference
+    if difference is None:
+        return [scores, spread, "", ""]
+    half = "" if difference.half_width is None else f" ± {difference.half_width:.2f}"
+    return [scores, spread, f"{difference.points:+.2f}{half}", _p(difference.p)]
 
 
 def _verdicts(verdicts: Iterable[str | None]) -> str:

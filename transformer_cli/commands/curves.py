@@ -20,21 +20,18 @@ def curves(
     folders = find_runs(named, run)
     from transformer_cli.config.load import settings_by_key
     from transformer_cli.inspection import plots
-    from transformer_cli.runs.listing import differing_settings, in_short
+    from transformer_cli.runs.listing import in_short
     from transformer_cli.runs.run import Run
     from transformer_cli.runs.state import validations_so_far
 
     opened = [Run.open(folder) for folder in folders]
-    settings = [settings_by_key(each.config) for each in opened]
-    differing = differing_settings(settings)
+    differing = in_short([settings_by_key(each.config) for each in opened])
     histories = {}
-    for each, of_run in zip(opened, settings, strict=True):
+    for each, settings in zip(opened, differing, strict=True):
         history = [asdict(validation) for validation in validations_so_far(each)]
         if not history:
             raise DataError(f"{each.folder}: no validation yet, so there is nothing to draw; let `tfm train` reach one")
-        told = ", ".join(
-            f"{key} {value}" for key, value in in_short({key: of_run.get(key) for key in differing}).items()
-        )
+        told = ", ".join(f"{key} {value}" for key, value in settings.items())
         histories[f"{each.folder} ({told})" if told else str(each.folder)] = history
     with writing(output):
         plots.save(plots.draw_curves(histories), output)

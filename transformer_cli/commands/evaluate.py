@@ -26,6 +26,7 @@ from transformer_cli.commands.options import (
     check_text,
     find_runs,
     further_metrics,
+    refuse_repeated,
     refuse_unwritable,
     writing,
 )
@@ -59,8 +60,7 @@ def evaluate(
         raise typer.BadParameter("--split and --input cannot be used together")
     if output == output_tokens == STANDARD:
         raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
-    if len(set(reference or ())) < len(reference or ()) or STANDARD == source in (reference or ()):
-        raise typer.BadParameter("--reference names what is named already (- is standard input); name each file once")
+    refuse_repeated(source, reference or ())
     if named in completion.splits() and named not in completion.runs():
         raise typer.BadParameter(f"there is no run {named}; did you mean --split {named}?")
     further = further_metrics(metrics)

@@ -168,6 +168,12 @@ def as_text(argument: str, name: str) -> str:
     return argument
 
 
+def refuse_repeated(source: Path | None, references: Sequence[Path]) -> None:
+    """Raises BadParameter if a file of references is named twice, or standard input for both sides."""
+    if len(set(references)) < len(references) or STANDARD == source in references:
+        raise typer.BadParameter("--reference names what is named already (- is standard input); name each file once")
+
+
 def check_text(*paths: Path | None) -> None:
     """Warn of files of lines that are not plain text. Raises DataError for one that cannot be read, or is no text."""
     from transformer_cli.data.lines import unpacked

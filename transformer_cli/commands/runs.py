@@ -43,8 +43,8 @@ def runs_as_table(runs: Sequence["ListedRun"]) -> str:
     texts = {run.evaluation.text for run in runs if run.evaluation}
     heads = ["run", "saved", "corpus", "params", "epochs", "loss", "BLEU", *(["of"] if len(texts) > 1 else []), "size"]
     cases = {_is_lowercase(run) for run in runs if run.evaluation}
-    told = [in_short(run.settings or {}, without=IN_COLUMNS) for run in runs]
-    keys = max((list(cells) for cells in told), key=len)
+    told = in_short([run.settings or {} for run in runs], without=IN_COLUMNS)
+    keys = list(dict.fromkeys(key for cells in told for key in cells))
     rows = [[*heads, *keys]]
     for run, cells in zip(runs, told, strict=True):
         row = _row(run, with_text=len(texts) > 1, with_case=len(cases) > 1)
@@ -55,7 +55,7 @@ def runs_as_table(runs: Sequence["ListedRun"]) -> str:
         of = f", of {next(iter(texts))}" if len(texts) == 1 else ""
         lc = "; lc: scored without case" if len(cases) > 1 else ""
         notes.append(f"BLEU: the last that `tfm evaluate` found{of}{lc}")
-    n_more = max(len(set(run.settings or ()) - set(IN_COLUMNS)) for run in runs) - len(keys)
+    n_more = len({key for run in runs for key in run.settings or ()} - set(IN_COLUMNS)) - len(keys)
     if n_more:
         notes.append(f"{n_more} more settings differ, which `tfm runs --json` has")
     if any(run.newest for run in runs):

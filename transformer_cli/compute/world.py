@@ -24,7 +24,7 @@ VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")  # torchrun
 PATIENCE = timedelta(minutes=30)  # for what one process does while the others wait, such as a large save
 
 
-@dataclass
+@dataclass(frozen=True)
 class World:
     """The processes of one job, and which of them this one is. By default it is alone."""
 

@@ -5,19 +5,28 @@ systems are judged on the same text.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice, product
 from pathlib import Path
-from statistics import mean, stdev
-from typing import Literal
+from typing import Generic, Literal
 
-from transformer_cli.data.lines import out_of_step, read_lines
+from transformer_cli.data.lines import read_lines
 from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation.evaluate import ParallelText, read_splits, read_text
 from transformer_cli.evaluation.metrics import METRICS, sentence_chrf, text_metrics, warn_of_form
-from transformer_cli.evaluation.statistics import PairedScore, RecipeDifference, paired_tests, verdicts, welch
+from transformer_cli.evaluation.statistics import (
+    Difference,
+    PairedScore,
+    RecipeDifference,
+    RecipeScore,
+    Score,
+    Tested,
+    paired_tests,
+    recipe_scores,
+    verdicts,
+)
 from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.system.terminal import counted, note
@@ -72,73 +81,41 @@ class Example:
 
 
 @dataclass(frozen=True)
-class SystemResult:
-    """How a system did, alone and beside the first one."""
+class System(Generic[Score]):
+    """How a system or a recipe did, alone and beside the first one."""
 
     name: str
-    bleu: PairedScore
-    chrf: PairedScore
-    verdict: str | None
-    """None for the first system, as the next one"""
-    examples: list[Example] | None
-    """the sentences whose chrF differs most from the first system's, the largest difference first"""
-    further: dict[str, PairedScore] = field(default_factory=dict)
+    """the run, or the file; of a recipe its runs, with commas between them"""
+    bleu: Score
+    chrf: Score
+    further: dict[str, Score] = field(default_factory=dict)
     """chrF++ and TER, by "chrf++" and "ter", as far as they were asked for"""
+    verdict: str | None = None
+    """None for the first one"""
+    examples: list[Example] = field(default_factory=list)
+    """the sentences whose chrF differs most from the first system's, the largest difference first"""
+
+    @property
+    def scores(self) -> dict[str, Score]:
+        """All of its scores, by the names of the metrics."""
+        return dict(zip(METRICS, (self.bleu, self.chrf), strict=True)) | self.further
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Systems on the same text. Its fields are the keys of `tfm compare --json`."""
+class Comparison(Generic[Score]):
+    """Systems or recipes on the same text. Its fields are the keys of `tfm compare --json`."""
 
     split: str
     sentences: int
-    bleu_signatures: list[str]
-    """sacreBLEU's, of the bootstrap and of approximate randomisation"""
-    chrf_signatures: list[str]
-    systems: list[SystemResult]
-    judges: Literal["weights"] = "weights"
-    """not recipes, of which these are one run each"""
-    further_signatures: dict[str, list[str]] = field(default_factory=dict)
+    judges: Literal["weights", "recipes"]
+    """weights are one run each of some recipes, which are not judged"""
+    signatures: dict[str, list[str]]
+    """sacreBLEU's, by metric; of systems those of the bootstrap and of approximate randomisation"""
+    systems: list[System[Score]]
+    """`recipes` in JSON, if these are judged"""
 
 
-@dataclass(frozen=True)
-class RecipeScore:
-    """The scores of a recipe's runs by one metric, from 0 to 100."""
-
-    scores: list[float]
-    mean: float
-    standard_deviation: float
-    difference: RecipeDifference | None
-    """None for the first recipe"""
-
-
-@dataclass(frozen=True)
-class RecipeResult:
-    """How the runs of a recipe did, alone and beside the first recipe's."""
-
-    runs: list[str]
-    bleu: RecipeScore
-    chrf: RecipeScore
-    verdict: str | None
-    """None for the first recipe"""
-    further: dict[str, RecipeScore] = field(default_factory=dict)
-    """as in SystemResult"""
-
-
-@dataclass(frozen=True)
-class RecipeComparison:
-    """Recipes on the same text, several runs of each. Its fields are the keys of `tfm compare --json`."""
-
-    split: str
-    sentences: int
-    bleu_signature: str
-    chrf_signature: str
-    recipes: list[RecipeResult]
-    judges: Literal["recipes"] = "recipes"
-    further_signatures: dict[str, str] = field(default_factory=dict)
-
-
-def compare(names: Sequence[str], terms: Terms = Terms(), *, examples: int = 3) -> list[Comparison]:
+def compare(names: Sequence[str], terms: Terms = Terms(), *, examples: int = 3) -> list[Comparison[PairedScore]]:
     """Compare the first of these runs or files of translations with each other one; returns one result per text.
 
     examples: how many sentences are shown of each pair. Raises CheckpointError or DataError.
@@ -147,31 +124,74 @@ def compare(names: Sequence[str], terms: Terms = Terms(), *, examples: int = 3) 
     for written in _translate_all(names, terms):
         text, systems, lowercase = written.text, written.systems, written.lowercase
         note(f"{text.name}: testing whether chance explains the differences")
-        wanted = (text.references, *text.more)
-        bleu, chrf, *further = paired_tests(
-            systems, *wanted, language=written.language, lowercase=lowercase, further=terms.metrics
+        tests = paired_tests(
+            systems, *text.references, language=written.language, lowercase=lowercase, further=terms.metrics
         )
-        n_sentences = len(text.references)
-        said = verdicts(
+        n_sentences = len(text.references[0])
+        single = [sentence_chrf(lines, *text.references, lowercase=lowercase) if examples else [] for lines in systems]
+        comparison = _comparison(
+            text,
             names,
-            *([each.difference for each in tests.scores if each.difference] for tests in (bleu, chrf)),
+            tests,
             judges=[counted(n_sentences, "sentence")] * (len(names) - 1),
             # The sentences can be exchanged between two systems in 2^n ways, of which two make the difference that was
             # found, or its mirror image. sacreBLEU counts larger ones only: of three it may print p = 0.0001, not 0.25.
             least_p=2.0 ** (1 - n_sentences),
+            examples=[_examples(text, systems, single, index)[:examples] for index in range(len(names))],
         )
-        single = [sentence_chrf(lines, *wanted, lowercase=lowercase) if examples else [] for lines in systems]
-        shown = [_examples(text, systems, single, index)[:examples] for index in range(1, len(names))]
-        others = [
-            dict(zip(terms.metrics, row, strict=True)) for row in zip(*(each.scores for each in further), strict=True)
-        ]
-        columns = (names, bleu.scores, chrf.scores, [None, *said], [None, *shown], others or [{} for _ in names])
-        results = [SystemResult(*each) for each in zip(*columns, strict=True)]
-        signatures = {name: tests.signatures for name, tests in zip(terms.metrics, further, strict=True)}
-        comparisons.append(
-            Comparison(text.name, n_sentences, bleu.signatures, chrf.signatures, results, further_signatures=signatures)
-        )
+        comparisons.append(comparison)
     return comparisons
+
+
+def compare_recipes(recipes: Sequence[Sequence[str]], terms: Terms = Terms()) -> list[Comparison[RecipeScore]]:
+    """Compare the first recipe with each other one, by the scores of the runs (or files) of each; one result per text.
+
+    recipes: at least two runs of each, all different. Raises CheckpointError or DataError.
+    """
+    names = [name for runs in recipes for name in runs]
+    if few := next((runs for runs in recipes if len(runs) < 2), None):
+        raise DataError(f"{few[0]}: one run has no spread; name at least two runs of each recipe, or one of each")
+    places = [(terms.runs_dir / name if (terms.runs_dir / name).is_dir() else Path(name)).resolve() for name in names]
+    if twice := next((name for name, place in zip(names, places, strict=True) if places.count(place) > 1), None):
+        raise DataError(f"{twice}: named twice; the runs must be different ones")
+    comparisons = []
+    for written in _translate_all(names, terms):
+        case, references = written.lowercase, written.text.references
+        metrics = text_metrics(language=written.language, lowercase=case, references=references, further=terms.metrics)
+        tests = {}
+        for name, metric in metrics.items():
+            scores = iter([float(metric.corpus_score(lines, None).score) for lines in written.systems])
+            found = recipe_scores([list(islice(scores, len(runs))) for runs in recipes])
+            tests[name] = Tested([str(metric.get_signature())], found)
+        joined = [",".join(runs) for runs in recipes]
+        judges = [f"{len(recipes[0])} and {len(runs)} runs" for runs in recipes[1:]]
+        comparisons.append(_comparison(written.text, joined, tests, judges=judges))
+    return comparisons
+
+
+def _comparison(
+    text: ParallelText,
+    names: Sequence[str],
+    tests: Mapping[str, Tested[Score]],
+    *,
+    judges: Sequence[str],
+    least_p: float = 0.0,
+    examples: Sequence[list[Example]] | None = None,
+) -> Comparison[Score]:
+    """Returns what tests by all metrics say of systems; of recipes, which have no examples. judges, least_p: see
+    `verdicts`."""
+    differences: list[list[Difference | RecipeDifference]] = [
+        [each.difference for each in tests[metric].scores if each.difference] for metric in METRICS
+    ]
+    said = [None, *verdicts(names, *differences, judges=judges, least_p=least_p)]
+    systems = []
+    for row, name in enumerate(names):
+        scores = {metric: found.scores[row] for metric, found in tests.items()}
+        bleu, chrf = (scores.pop(metric) for metric in METRICS)
+        systems.append(System(name, bleu, chrf, scores, said[row], examples[row] if examples else []))
+    signatures = {metric: found.signatures for metric, found in tests.items()}
+    judged: Literal["weights", "recipes"] = "recipes" if examples is None else "weights"
+    return Comparison(text.name, len(text.references[0]), judged, signatures, systems)
 
 
 def _examples(
@@ -188,56 +208,12 @@ def _examples(
         Example(
             row + 1,
             text.sources[row] if text.sources else None,
-            text.references[row],
+            text.references[0][row],
             (systems[0][row], systems[index][row]),
             (before[row], after[row]),
         )
         for row in rows
     ]
-
-
-def compare_recipes(recipes: Sequence[Sequence[str]], terms: Terms = Terms()) -> list[RecipeComparison]:
-    """Compare the first recipe with each other one, by the scores of the runs (or files) of each; one result per text.
-
-    recipes: at least two runs of each, all different. Raises CheckpointError or DataError.
-    """
-    names = [name for runs in recipes for name in runs]
-    if few := next((runs for runs in recipes if len(runs) < 2), None):
-        raise DataError(f"{few[0]}: one run has no spread; name at least two runs of each recipe, or one of each")
-    places = [(terms.runs_dir / name if (terms.runs_dir / name).is_dir() else Path(name)).resolve() for name in names]
-    if twice := next((name for name, place in zip(names, places, strict=True) if places.count(place) > 1), None):
-        raise DataError(f"{twice}: named twice; the runs must be different ones")
-    comparisons = []
-    for written in _translate_all(names, terms):
-        text = written.text
-        metrics = text_metrics(
-            language=written.language,
-            lowercase=written.lowercase,
-            references=(text.references, *text.more),
-            further=terms.metrics,
-        )
-        found = {}
-        for metric_name, metric in metrics.items():
-            scores = iter([float(metric.corpus_score(lines, None).score) for lines in written.systems])
-            of_recipes = [list(islice(scores, len(runs))) for runs in recipes]
-            beside = [None, *(welch(own, of_recipes[0]) for own in of_recipes[1:])]
-            found[metric_name] = [
-                RecipeScore(own, mean(own), stdev(own), each) for own, each in zip(of_recipes, beside, strict=True)
-            ]
-        said = verdicts(
-            [",".join(runs) for runs in recipes],
-            *([each.difference for each in found[metric] if each.difference] for metric in METRICS),
-            judges=[f"{len(recipes[0])} and {len(runs)} runs" for runs in recipes[1:]],
-        )
-        others = [{name: found[name][row] for name in terms.metrics} for row in range(len(recipes))]
-        columns = (map(list, recipes), found["BLEU"], found["chrF"], [None, *said], others)
-        results = [RecipeResult(*each) for each in zip(*columns, strict=True)]
-        signatures = {name: str(metric.get_signature()) for name, metric in metrics.items()}
-        bleu, chrf = (signatures.pop(name) for name in METRICS)
-        comparisons.append(
-            RecipeComparison(text.name, len(text.references), bleu, chrf, results, further_signatures=signatures)
-        )
-    return comparisons
 
 
 def _translate_all(names: Sequence[str], terms: Terms) -> list[Translated]:
@@ -265,7 +241,7 @@ def _translate_all(names: Sequence[str], terms: Terms) -> list[Translated]:
     language = terms.language or next((run.config.data.target for run in runs.values()), "en")
     for name, of_system in zip(names, written, strict=True):
         for each, lines in zip(texts, of_system, strict=True):
-            warn_of_form(lines, each.references, name if len(texts) == 1 else f"{name}, {each.name}")
+            warn_of_form(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}")
     return [
         Translated(text, systems_lines, language, terms.lowercase or bool(lowered))
         for text, systems_lines in zip(texts, zip(*written, strict=True), strict=True)
@@ -289,21 +265,12 @@ def _texts(runs: Sequence[Run | Exported], terms: Terms) -> list[ParallelText]:
 
     A warning names a run whose own dataset has other text under the same name: it may have learned from what judges it.
     """
-    if terms.references and terms.sources:
+    if terms.references:
+        if runs and not terms.sources:
+            raise DataError(f"{runs[0].folder}: a run needs sentences to translate; name their file with --input")
         return [read_text(terms.sources, *terms.references)]
     if terms.sources:
         raise DataError(f"{terms.sources}: sentences to translate need their references; name their file, too")
-    if terms.references:
-        if runs:
-            raise DataError(f"{runs[0].folder}: a run needs sentences to translate; name their file with --input")
-        first = terms.references[0]
-        references, *more = (list(read_lines(path)) for path in terms.references)
-        if not references:
-            raise DataError(f"{first}: empty; name a file with one reference translation per line")
-        for path, lines in zip(terms.references[1:], more, strict=True):
-            if len(lines) != len(references):
-                raise out_of_step(first, target=path)
-        return [ParallelText(first.name, [], references, more)]
     if not runs:
         raise DataError("files of translations need a reference: name it with --reference")
     texts = read_splits(runs[0].config.data, terms.splits, terms.data_dir)
@@ -319,7 +286,7 @@ def _texts(runs: Sequence[Run | Exported], terms: Terms) -> list[ParallelText]:
 def _write(system: Run | Exported | Path, texts: Sequence[ParallelText], terms: Terms) -> list[list[str]]:
     """Returns the lines that a system has for each text."""
     if isinstance(system, Path):
-        lines, references = list(read_lines(system)), texts[0].references
+        lines, references = list(read_lines(system)), texts[0].references[0]
         if len(lines) != len(references):
             where, found = terms.references[0] if terms.references else texts[0].name, counted(len(lines), "line")
             raise DataError(f"{system} has {found}, {where} has {len(references)}; line n must translate line n")

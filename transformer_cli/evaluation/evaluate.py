@@ -24,11 +24,11 @@ from transformer_cli.errors import DataError
 from transformer_cli.evaluation.losses import Losses, SentenceLosses, corpus_losses_of
 from transformer_cli.evaluation.metrics import (
     CHARACTER_LANGUAGES,
-    FurtherScore,
+    METRICS,
     Interval,
+    TextScore,
     bleu_of_text,
     bleu_of_tokens,
-    further_scores,
     score_text,
     warn_of_form,
 )
@@ -87,7 +87,7 @@ class Result:
     bleu_by_source_length: list[LengthScore]
     """BLEU of the short sentences, of longer ones, …"""
     seconds: float
-    further: dict[str, FurtherScore] = field(default_factory=dict)
+    further: dict[str, TextScore] = field(default_factory=dict)
     """chrF++ and TER, by "chrf++" and "ter", as far as they were asked for"""
     terms: int = 0
     """how many terms of the glossary the sources have"""
@@ -109,9 +109,9 @@ class ParallelText:
 
     name: str
     sources: Sequence[str]
-    references: Sequence[str]
-    more: Sequence[Sequence[str]] = ()
-    """further references, each with a line for each sentence"""
+    """empty if there are only references, beside which translations are put"""
+    references: Sequence[Sequence[str]]
+    """one or several, each with a line for each sentence"""
 
 
 def evaluate(
@@ -147,17 +147,20 @@ def evaluate(
     translator = translator.with_options(glossary=dict(glossary or {}))
     for text in texts:
         judged = judge(translator, text, settings, lowercase=lowercase, metrics=metrics)
+        led_to_it = {
+            "checkpoint": translator.checkpoints[0],
+            "others": [str(each.folder) for each in ensemble],
+            "decoding": settings.decoding.model_dump(mode="json"),
+            "precision": translator.engine.precision(settings.decoding),
+            "files": [str(path) for path in files] if files else None,
+        }
+        names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
+        sums = map(text_sum, (text.sources, *text.references))
         append_result(
             opened,
-            asdict(judged.result),
-            checkpoint=translator.checkpoints[0],
-            decoding=settings.decoding,
-            precision=translator.engine.precision(settings.decoding),
+            {**led_to_it, **asdict(judged.result)},
             device=translator.engine.device,
-            files=files,
-            others=[each.folder for each in ensemble],
-            sums={"source": text_sum(text.sources), "target": text_sum(text.references)}
-            | {f"target {number}": text_sum(lines) for number, lines in enumerate(text.more, start=2)},
+            sums=dict(zip(names, sums, strict=True)),
         )
         yield judged
 
@@ -179,7 +182,7 @@ def judge(
     if lowercase:
         data = data.model_copy(update={"lowercase": True})
     sources = [codecs.source.encode(line) for line in text.sources]
-    references = [codecs.target.encode(line) for line in text.references]
+    references = [codecs.target.encode(line) for line in text.references[0]]
     split = EncodedSplit(Side.of([line.ids for line in sources]), Side.of([line.ids for line in references]))
     searching = translator.with_options(on_error="truncate")
     searching.settings = settings or translator.settings
@@ -187,16 +190,16 @@ def judge(
     losses = _losses(translator, text.name, split)
     scored = np.flatnonzero(is_judged(split)).tolist()  # a blank pair would only widen the intervals
     texts = [translations[row].text for row in scored]
-    wanted, *more = ([lines[row] for row in scored] for lines in (text.references, *text.more))
+    wanted = [[lines[row] for row in scored] for lines in text.references]
     if data.tokens == "words":
         tokens = [[translations[row].tokens for row in scored], [references[row].tokens for row in scored]]
-        tokens += [[codecs.target.encode(line).tokens for line in lines] for lines in more]
+        tokens += [[codecs.target.encode(line).tokens for line in lines] for lines in wanted[1:]]
     else:
         tokenizer = nearest_tokenizer(data.target, lowercase=data.lowercased)
-        tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, wanted, *more)]
-    warn_of_form(texts, wanted, text.name)
-    bleu, chrf = score_text(texts, wanted, *more, language=data.target, lowercase=data.lowercased)
-    further = further_scores(metrics, texts, wanted, *more, lowercase=data.lowercased)
+        tokens = [[tokenizer.tokens(line) for line in lines] for lines in (texts, *wanted)]
+    warn_of_form(texts, wanted[0], text.name)
+    further = score_text(texts, *wanted, language=data.target, lowercase=data.lowercased, further=metrics)
+    bleu, chrf = (further.pop(name) for name in METRICS)
     result = Result(
         split=text.name,
         sentences=len(scored),
@@ -211,9 +214,7 @@ def judge(
         chrf=chrf.score,
         chrf_interval=chrf.interval,
         chrf_signature=chrf.signature,
-        bleu_by_source_length=bleu_by_source_length(
-            [text.sources[row] for row in scored], texts, (wanted, *more), data
-        ),
+        bleu_by_source_length=bleu_by_source_length([text.sources[row] for row in scored], texts, wanted, data),
         seconds=round(time.monotonic() - started, 3),
         further=further,
         terms=sum(len(each.terms) for each in translations),
@@ -241,18 +242,22 @@ def read_splits(data: DataConfig, names: Sequence[str], data_dir: Path) -> list[
     names = list(dict.fromkeys(names)) or dataset.test_splits
     if not names:
         raise DataError(f"{dataset.folder} has no test set; name a split, such as --split valid")
-    return [ParallelText(name, dataset.text(name, "source"), dataset.text(name, "target")) for name in names]
+    return [ParallelText(name, dataset.text(name, "source"), [dataset.text(name, "target")]) for name in names]
 
 
-def read_text(source: Path, *references: Path) -> ParallelText:
-    """Read sentences and one or more files of references line by line; empty lines are kept. Raises DataError."""
-    sources, *wanted = (list(read_lines(path)) for path in (source, *references))
-    if not sources:
-        raise DataError(f"{source}: empty; name a file with one sentence per line")
-    for path, lines in zip(references, wanted, strict=True):
-        if len(sources) != len(lines):
-            raise out_of_step(source, target=path)
-    return ParallelText(source.name, sources, wanted[0], wanted[1:])
+def read_text(source: Path | None, *references: Path) -> ParallelText:
+    """Read sentences, if any, and one or more files of references line by line; empty lines are kept.
+
+    Raises DataError.
+    """
+    first, *others = (source, *references) if source else references
+    lines, *more = (list(read_lines(path)) for path in (first, *others))
+    if not lines:
+        raise DataError(f"{first}: empty; name a file with one sentence per line")
+    for path, each in zip(others, more, strict=True):
+        if len(lines) != len(each):
+            raise out_of_step(first, target=path)
+    return ParallelText(first.name, lines, more) if source else ParallelText(first.name, [], [lines, *more])
 
 
 def is_judged(split: EncodedSplit) -> NDArray[np.bool_]:

@@ -45,52 +45,36 @@ class TextScore:
     """What one metric finds of plain text against raw references."""
 
     score: float
-    """from 0 to 100"""
+    """from 0 to 100; TER in edits per 100 words of the references, so that less is better"""
     interval: Interval | None
-    """sacreBLEU's bootstrap interval; None for more than 10,000 sentences"""
+    """sacreBLEU's bootstrap interval; None for chrF++ and TER, and for more than 10,000 sentences"""
     signature: str
 
 
-def score_text(texts: Sequence[str], *references: Sequence[str], language: str, lowercase: bool) -> list[TextScore]:
-    """Returns what each of METRICS finds of plain text against raw references, line by line.
+def score_text(
+    texts: Sequence[str], *references: Sequence[str], language: str, lowercase: bool, further: Sequence[str] = ()
+) -> dict[str, TextScore]:
+    """Returns what each of METRICS finds of plain text against raw references, line by line, by its name.
 
     references: one or several, each with a line for each text. language: that of the text, for sacreBLEU's tokeniser.
-    lowercase: whether scores ignore case.
+    lowercase: whether scores ignore case. further: names of FURTHER_METRICS, whose scores follow, without intervals.
     """
     note("scoring")
-    n_bootstrap = RESAMPLES
+    metrics = text_metrics(language=language, lowercase=lowercase, further=further)
+    n_bootstrap = dict.fromkeys(METRICS, RESAMPLES)
     if len(texts) > MOST_FOR_INTERVALS:
         log.warning("%d sentences: no bootstrap interval for more than %d", len(texts), MOST_FOR_INTERVALS)
-        n_bootstrap = 1
-    metrics = text_metrics(language=language, lowercase=lowercase)
+        n_bootstrap = {}
     # sacreBLEU 2.6 takes the mean of chrF's resamples, but those that score 0 are float and the others are float32,
     # which Python's `statistics` does not mix. It has no argument for this, so the method of this one object changes.
     f_score = metrics["chrF"]._compute_f_score
     metrics["chrF"]._compute_f_score = lambda statistics: float(f_score(statistics))
-    found = []
-    for metric in metrics.values():
-        score = metric.corpus_score(texts, references, n_bootstrap=n_bootstrap)
-        interval = Interval(float(score._mean), float(score._ci)) if n_bootstrap > 1 else None
-        found.append(TextScore(float(score.score), interval, str(metric.get_signature())))
+    found = {}
+    for name, metric in metrics.items():
+        score = metric.corpus_score(texts, references, n_bootstrap=n_bootstrap.get(name, 1))
+        interval = Interval(float(score._mean), float(score._ci)) if name in n_bootstrap else None
+        found[name] = TextScore(float(score.score), interval, str(metric.get_signature()))
     return found
-
-
-@dataclass(frozen=True)
-class FurtherScore:
-    """What a metric beside BLEU and chrF finds of plain text against raw references."""
-
-    score: float
-    """chrF++ from 0 to 100; TER in edits per 100 words of the references, so that less is better"""
-    signature: str
-
-
-def further_scores(
-    names: Sequence[str], texts: Sequence[str], *references: Sequence[str], lowercase: bool
-) -> dict[str, FurtherScore]:
-    """Returns what each of some FURTHER_METRICS finds. references: as in `score_text`."""
-    metrics = text_metrics(language="en", lowercase=lowercase, further=names)
-    scores = {name: float(metrics[name].corpus_score(texts, references).score) for name in names}
-    return {name: FurtherScore(score, str(metrics[name].get_signature())) for name, score in scores.items()}
 
 
 def warn_of_form(texts: Sequence[str], references: Sequence[str], name: str) -> None:

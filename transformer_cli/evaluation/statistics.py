@@ -9,10 +9,11 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import mean, variance
-from typing import Any
+from statistics import mean, stdev, variance
+from typing import Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from transformer_cli.evaluation.metrics import METRICS, MOST_FOR_INTERVALS, RESAMPLES, Interval, text_metrics
 
@@ -52,13 +53,39 @@ class PairedScore:
 
 
 @dataclass(frozen=True)
-class PairedTests:
-    """What the tests found by one metric."""
+class RecipeDifference:
+    """How the mean score of a recipe's runs differs from that of the first recipe's."""
+
+    points: float
+    """its mean minus the first one's"""
+    half_width: float | None
+    """the 95 % interval of the difference is points ± half_width; None if the runs of neither recipe differ"""
+    p: float | None
+    """how often recipes that are equally good differ by so much (Welch 1947); None as for half_width"""
+
+
+@dataclass(frozen=True)
+class RecipeScore:
+    """The scores of a recipe's runs by one metric, from 0 to 100."""
+
+    scores: list[float]
+    mean: float
+    standard_deviation: float
+    difference: RecipeDifference | None
+    """None for the first recipe"""
+
+
+Score = TypeVar("Score", PairedScore, RecipeScore)
+
+
+@dataclass(frozen=True)
+class Tested(Generic[Score]):
+    """What was found by one metric."""
 
     signatures: list[str]
-    """sacreBLEU's signatures of the paired bootstrap and of approximate randomisation"""
-    scores: list[PairedScore]
-    """one for each system"""
+    """sacreBLEU's; of paired tests those of the bootstrap and of approximate randomisation"""
+    scores: list[Score]
+    """one for each system or recipe"""
 
 
 def paired_tests(
@@ -67,11 +94,10 @@ def paired_tests(
     language: str,
     lowercase: bool,
     further: Sequence[str] = (),
-) -> list[PairedTests]:
-    """Compare the first system's text with each other's, by both tests. Returns what they find by each of METRICS.
+) -> dict[str, Tested[PairedScore]]:
+    """Compare the first system's text with each other's, by both tests. Returns what they find by each metric.
 
-    systems: for each system its lines. references, language, lowercase: as in `score_text`. further: names of
-    FURTHER_METRICS, whose results follow.
+    systems: for each system its lines. references, language, lowercase, further: as in `score_text`.
     """
     from sacrebleu.significance import PairedTest
 
@@ -80,67 +106,66 @@ def paired_tests(
         log.warning("%d sentences: the tests take about %.1f GB of memory", n_sentences, n_sentences * 1e-4)
     named = [(str(index), lines) for index, lines in enumerate(systems)]
     metrics = text_metrics(language=language, lowercase=lowercase, references=references, further=further)
-    signatures: dict[str, Any] = {}
-    results: dict[str, Any] = {}
-    for kind, samples in (("bs", RESAMPLES), ("ar", SHUFFLES)):
-        signatures[kind], results[kind] = PairedTest(named, metrics, None, test_type=kind, n_samples=samples)()
-    found = []
-    for name in signatures["bs"]:  # sacreBLEU's own names: BLEU, chrF2, chrF2++, TER
-        baseline, scores = results["bs"][name][0], []
-        for resampled, shuffled in zip(results["bs"][name], results["ar"][name], strict=True):
+    signatures, results = zip(
+        *(
+            PairedTest(named, metrics, None, test_type=kind, n_samples=samples)()
+            for kind, samples in (("bs", RESAMPLES), ("ar", SHUFFLES))
+        ),
+        strict=True,
+    )
+    found = {}
+    for name, theirs in zip(metrics, signatures[0], strict=True):  # sacreBLEU's own names: BLEU, chrF2, chrF2++, TER
+        baseline, scores = results[0][theirs][0], []
+        for resampled, shuffled in zip(*(each[theirs] for each in results), strict=True):
             difference = None
             if resampled is not baseline:
                 points = resampled.score - baseline.score
                 difference = Difference(points, *((resampled.p_value, shuffled.p_value) if points else (None, None)))
             interval = Interval(float(resampled.mean), float(resampled.ci))
             scores.append(PairedScore(resampled.score, interval, difference))
-        found.append(PairedTests([str(each[name]) for each in signatures.values()], scores))
+        found[name] = Tested([str(each[theirs]) for each in signatures], scores)
     return found
 
 
-@dataclass(frozen=True)
-class RecipeDifference:
-    """How the mean score of a recipe's runs differs from that of another recipe's."""
-
-    points: float
-    """its mean minus the other's"""
-    half_width: float | None
-    """the 95 % interval of the difference is points ± half_width; None if the runs of neither recipe differ"""
-    p: float | None
-    """how often recipes that are equally good differ by so much (Welch 1947); None as for half_width"""
+def recipe_scores(recipes: Sequence[list[float]]) -> list[RecipeScore]:
+    """Compare the first recipe with each other one. recipes: for each the scores of at least two runs."""
+    differences = (None, *(welch(scores, recipes[0]) for scores in recipes[1:]))
+    return [
+        RecipeScore(scores, mean(scores), stdev(scores), difference)
+        for scores, difference in zip(recipes, differences, strict=True)
+    ]
 
 
 def welch(scores: Sequence[float], others: Sequence[float]) -> RecipeDifference:
     """Compare the mean of `scores` with that of `others`, without assuming equal variances. At least two of each."""
     points = mean(scores) - mean(others)
     parts = [variance(each) / len(each) for each in (scores, others)]
-    total = sum(parts)
-    if not total:
+    error = math.sqrt(sum(parts))
+    if not error:
         return RecipeDifference(points, None, None)
     sizes = (len(scores), len(others))
-    freedom = total**2 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True))
-    error = math.sqrt(total)
-    return RecipeDifference(points, error * t_at(0.05, freedom), p_of_t(points / error, freedom))
+    freedom = error**4 / sum(part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True))
+    angles, share = _student(freedom)
+    half_width = error * math.sqrt(freedom) * math.tan(angles[np.searchsorted(share, 0.95)])
+    return RecipeDifference(points, half_width, p_of_t(points / error, freedom))
 
 
 def p_of_t(t: float, freedom: float) -> float:
-    """Returns the probability that Student's t with `freedom` ≥ 1 degrees of freedom is at least |t| from 0.
+    """Returns the probability that Student's t with `freedom` ≥ 1 degrees of freedom is at least |t| from 0."""
+    angles, share = _student(freedom)
+    return float(1.0 - np.interp(math.atan(abs(t) / math.sqrt(freedom)), angles, share))
 
-    With x = √freedom · tan θ, the density of x becomes cos^(freedom-1) θ on (-π/2, π/2), up to a factor. For example,
-    freedom = 1 has the same density at all angles: |t| = 1 is half of the way to π/2, so p = 0.5.
+
+def _student(freedom: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Returns angles θ from 0 to π/2, and the probability that Student's |t| is at most √freedom · tan θ.
+
+    In θ, the density of t is cos^(freedom-1) θ, up to a factor. For example, freedom = 1 has the same density at all
+    angles: |t| ≤ 1 is half of the way to π/2, so its probability is 0.5.
     """
-    angles = (np.arange(STEPS) + 0.5) * (math.pi / 2 / STEPS)
-    density = np.cos(angles) ** (freedom - 1)
-    return float(density[angles > math.atan(abs(t) / math.sqrt(freedom))].sum() / density.sum())
-
-
-def t_at(p: float, freedom: float) -> float:
-    """The inverse of `p_of_t`: the t that is exceeded, on either side of 0, with probability p; at most 1,000."""
-    low, high = 0.0, 1000.0
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (middle, high) if p_of_t(middle, freedom) > p else (low, middle)
-    return high
+    angles = np.linspace(0.0, math.pi / 2, STEPS + 1)
+    middles = np.concatenate(([0.0], np.cos((angles[1:] + angles[:-1]) / 2) ** (freedom - 1)))
+    share = np.cumsum(middles)
+    return angles, share / share[-1]
 
 
 def verdicts(

@@ -121,7 +121,7 @@ def set_moments(optimizer: torch.optim.Optimizer, model: Transformer, moments: M
 def save(
     run: Run,
     model: Transformer,
-    optimizer: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer | None,
     state: TrainingState,
     held: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> None:
@@ -135,7 +135,7 @@ def save(
         moments = {
             f"{key}.{name}": value
             for name, parameter in model.named_parameters()
-            for key, value in optimizer.state.get(parameter, {}).items()
+            for key, value in (optimizer.state.get(parameter, {}) if optimizer else {}).items()
         }
         rows = {f"{HELD}{name}": rows for name, rows in held.items()}
         _save_tensors(moments | rows, folder / "state.safetensors")
@@ -148,14 +148,8 @@ def save(
 
 def keep_imported(run: Run, model: Transformer) -> None:
     """Save weights that came from elsewhere as the best and the last ones of a new run, whose training has ended."""
-    name = "step-0000000"
-    with _new_checkpoint(run, name) as folder:
-        _save_weights(run, model, folder)
-        _save_tensors({}, folder / "state.safetensors")
-        ended = TrainingState(epoch=run.config.training.epochs + 1, history=sum_of(b""))
-        write_json(folder / "state.json", asdict(ended))
-    for pointer in ("best", "last"):
-        run.point(pointer, name)
+    save(run, model, None, TrainingState(epoch=run.config.training.epochs + 1))
+    run.point("best", run.checkpoint("last").name)
     write_latest(run.folder)
 
 

@@ -2,12 +2,11 @@
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import FileError
 from transformer_cli.runs.provenance import provenance
 from transformer_cli.runs.run import Translatable
@@ -33,37 +32,15 @@ class Kept:
 
 
 def append_result(
-    run: Translatable,
-    result: Mapping[str, Any],
-    *,
-    checkpoint: str,
-    decoding: DecodingConfig,
-    precision: str,
-    device: str,
-    files: Sequence[Path] | None = None,
-    others: Sequence[Path] = (),
-    sums: Mapping[str, str] | None = None,
+    run: Translatable, result: Mapping[str, Any], *, device: str, sums: Mapping[str, str] | None = None
 ) -> None:
-    """Append the fields of a result, after what led to it: date (UTC), checkpoint, decoding, text, provenance.
+    """Append a result, and what led to it, after its date (UTC), the version and the provenance.
 
-    precision, device: in and on which it was translated. files: the text and its references; None if a split of the
-    run's dataset was judged. others: the folders of the other runs of an ensemble, whose first is `run`. sums: the
-    SHA-256 of the text and of its references.
-
-    If the run cannot be written to, a warning says so: evaluating a run that belongs to somebody else is no mistake.
+    device: on which it was translated. sums: the SHA-256 of the text and of its references. If the run cannot be
+    written to, a warning says so: evaluating a run that belongs to somebody else is no mistake.
     """
-    made_by = provenance(device=device, lanes=run.config.training.lanes)
-    line = {
-        "date": made_by.pop("date"),
-        "version": made_by["tfm"],
-        "checkpoint": checkpoint,
-        "others": [str(folder) for folder in others],
-        "decoding": decoding.model_dump(mode="json"),
-        "precision": precision,
-        "files": [str(path) for path in files] if files else None,
-        "provenance": {**made_by, "sources": dict(sums or {})},
-        **result,
-    }
+    made_by = provenance(device=device, lanes=run.config.training.lanes) | {"sources": dict(sums or {})}
+    line = {"date": made_by.pop("date"), "version": made_by["tfm"], "provenance": made_by, **result}
     try:
         append_line(run.folder / FILE, json.dumps(line))
     except OSError as error:

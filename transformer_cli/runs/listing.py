@@ -5,19 +5,22 @@ here too.
 """
 
 import logging
+import math
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+from safetensors import SafetensorError, safe_open
+
 from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.schema import Config, Shapes, keys_that_shape
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.errors import CheckpointError, TfmError
-from transformer_cli.model.size import count_by_part
 from transformer_cli.runs.evaluations import Kept, last_result
 from transformer_cli.runs.exported import is_exported
 from transformer_cli.runs.run import POINTERS, Run, find_run, is_new, steadily, told_as_damage, training_lock
@@ -54,7 +57,7 @@ class ListedRun:
     source: str | None = None
     target: str | None = None
     parameters: int | None = None
-    """frozen ones included; a matrix with several uses counts once"""
+    """of the weights of the last save, frozen ones included; a matrix with several uses counts once"""
     epochs_done: int | None = None
     epochs: int | None = None
     """training.epochs"""
@@ -109,18 +112,19 @@ def differing_settings(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     return sorted(differing, key=lambda key: SECTIONS.index(key.partition(".")[0]))
 
 
-def in_short(settings: Mapping[str, Any], *, without: Collection[str] = ()) -> dict[str, str]:
-    """Returns the first few settings as {"seed": "1"}: of keys their ends, if these are different; long values are cut.
+def in_short(runs: Sequence[Mapping[str, Any]], *, without: Collection[str] = ()) -> list[dict[str, str]]:
+    """Returns of each run the first few settings in which they differ, such as {"seed": "1"}, but for those it lacks.
 
-    without: keys that are left out.
+    Of keys there are the ends, if these are different; long values are cut. without: keys that are left out.
     """
-    keys = [key for key in settings if key not in without][:MOST_TOLD]
+    keys = [key for key in differing_settings(runs) if key not in without][:MOST_TOLD]
     ends = [key.rpartition(".")[2] for key in keys]
-    values = [as_line(settings[key]) for key in keys]
-    return {
-        end if ends.count(end) == 1 else key: text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
-        for key, end, text in zip(keys, ends, values, strict=True)
-    }
+    names = {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
+    return [{name: _cut(as_line(run[key])) for key, name in names.items() if run.get(key) is not None} for run in runs]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
 
 
 def _listed(folder: Path, *, is_newest: bool) -> ListedRun:
@@ -140,20 +144,16 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield fields of a ListedRun, as far as the run can be read. Raises TfmError or OSError where it cannot."""
     run = Run.open(folder)
     data, training = run.config.data, run.config.training
-    sizes = (len(run.codecs.source), len(run.codecs.target))
     yield {"corpus": data.corpus, "source": data.source, "target": data.target}
     yield {"settings": settings_by_key(run.config), "provenance": run.identity.provenance}
-    yield {
-        "parameters": sum(count_by_part(run.config.model, *sizes).values()),
-        "epochs": training.epochs,
-        "steps": training.steps,
-    }
+    yield {"epochs": training.epochs, "steps": training.steps}
     is_trained = is_locked(training_lock(folder))
     if is_new(folder):
         yield {"state": "training" if is_trained else "new", "epochs_done": 0, "steps_done": 0}
         return
     state = steadily(folder / "last", lambda: load_state(run))
     yield {"epochs_done": state.epoch - 1, "steps_done": state.step}
+    yield {"parameters": steadily(folder / "last", lambda: _count_parameters(run.checkpoint("last")))}
     if state.validations:
         yield {"best_valid_loss": steadily(folder / "best", lambda: _best_loss(run, state))}
     if kept := last_result(folder):
@@ -171,6 +171,13 @@ def _facts(folder: Path) -> Iterator[dict[str, Any]]:
         words = ["tfm", "train", "--config", str(folder / "config.yaml")]
         words += [] if run.config.name == folder.name else ["--set", f"name={folder.name}"]
         yield {"state": "unfinished", "resume": shlex.join(words)}
+
+
+def _count_parameters(checkpoint: Path) -> int | None:
+    """Returns how many numbers the weights of a checkpoint are; None if their file is damaged, which is said later."""
+    with suppress(SafetensorError, OSError), safe_open(checkpoint / "model.safetensors", "numpy") as weights:
+        return sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    return None
 
 
 def _check_files(run: Run, pointer: str) -> None:

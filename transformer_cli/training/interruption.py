@@ -29,19 +29,11 @@ class Stop:
         """Note the first signal."""
         self.signal_number = number
 
-    def interrupted(self) -> Interrupted:
-        """Returns what ends training when all that was done has been saved."""
-        words = f"stopped before the first step; give {self.same_command} again"
+    def interrupted(self, how: str = "stopped and saved") -> Interrupted:
+        """Returns what ends training, as a rule when all that was done has been saved."""
+        words = f"stopped before the first save; give {self.same_command} again"
         if self.saved_step is not None:
-            words = f"stopped and saved at step {self.saved_step:,}; {self.same_command} goes on"
-        return Interrupted(words, self.signal_number or signal.SIGINT)
-
-    def lost(self) -> Interrupted:
-        """Returns what ends training when the other processes have ended before this one could save."""
-        words = f"stopped at once; nothing has been saved yet, and {self.same_command} begins again"
-        if self.saved_step is not None:
-            step = f"{self.saved_step:,}"
-            words = f"stopped at once; the last save is that of step {step}, from which {self.same_command} goes on"
+            words = f"{how} at step {self.saved_step:,}; {self.same_command} goes on"
         return Interrupted(words, self.signal_number or signal.SIGINT)
 
 
@@ -74,7 +66,7 @@ def told_how_to_go_on(stop: Stop) -> Iterator[None]:
         stop.note(stopped.number)
         raise stop.interrupted() from None
     except DistributedError as lost:
-        if stop.signal_number:  # the others got it too, and one of them has ended sooner
-            raise stop.lost() from None
+        if stop.signal_number:  # the others got it too, and one of them has ended before this one could save
+            raise stop.interrupted("stopped at once; the last save is") from None
         how = f"start {stop.same_command} again: it goes on from the last save"
         raise DistributedError(f"{lost}; {how}") from None

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -13,8 +13,9 @@ from transformer_cli.compute.devices import choose_lanes, choose_precision, devi
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences, settings_by_key
 from transformer_cli.config.schema import Config, DataConfig, Shapes, keys_that_shape
-from transformer_cli.data.dataset import Dataset, find_dataset, is_text_of, read_manifest
-from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.data.codec import SIDES
+from transformer_cli.data.dataset import Dataset, find_dataset, is_text_of
+from transformer_cli.errors import ConfigError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
 from transformer_cli.runs.prepare import find_codec
@@ -34,7 +35,7 @@ class Here:
 
     device: torch.device
     data_dir: Path
-    world: World
+    world: World = ALONE
 
 
 @dataclass(frozen=True)
@@ -50,17 +51,14 @@ class ReadyToTrain:
 
 
 @contextmanager
-def open_run(
-    folder: Path, config: Config, *, device: torch.device, data_dir: Path, fresh: bool, world: World = ALONE
-) -> Iterator[ReadyToTrain]:
+def open_run(folder: Path, config: Config, here: Here, *, fresh: bool) -> Iterator[ReadyToTrain]:
     """Yield the run on disk if anything of it was saved, else a new one; nobody else trains it during the block.
 
-    fresh: move an existing run aside, and make a new one. world: the processes that train it. Raises
-    DataError without a dataset, CheckpointError if a part of the run on disk is gone, ConfigError if it was begun with
-    other settings or somebody else is training it, MemoryShortage if the memory cannot hold what training needs; in all
-    of these cases nothing but the lock has been written, and nothing has been moved.
+    fresh: move an existing run aside, and make a new one. Raises DataError without a dataset, CheckpointError if a part
+    of the run on disk is gone, ConfigError if it was begun with other settings or somebody else is training it,
+    MemoryShortage if the memory cannot hold what training needs; in all of these cases nothing but the lock has been
+    written, and nothing has been moved.
     """
-    here = Here(device, data_dir, world)
     if not folder.parent.exists():
         open_dataset(config, folder.parent, here)  # what is refused leaves no folder
     with _locked(folder) as is_held:
@@ -88,9 +86,9 @@ def resume(folder: Path, config: Config, here: Here) -> ReadyToTrain:
     """Load the last save of a run, with the settings of `config` that may change. Raises as `open_run` does."""
     run = Run.open(folder)
     begun = run.config
-    _check_settings(run, config, here.data_dir)  # before the dataset, which need not be there any more
+    _check_settings(run, config)  # before the dataset, which need not be there any more
     ready = load_run(run, open_dataset(begun, folder.parent, here))
-    if config.data.fingerprint is None:
+    if config.data.fingerprint is None or config.data.files != begun.data.files:
         _refuse_other_text(
             ready.dataset,
             config.data,
@@ -198,9 +196,16 @@ def _precision(before: str, wanted: str, device: torch.device) -> str:
     return before
 
 
-def _check_settings(run: Run, config: Config, data_dir: Path) -> None:
-    """Raises ConfigError if the run was begun with other settings, except for the settings that may change."""
-    ignore = [*keys_that_shape(Config, Shapes.NOTHING), *_moved(run.config, config, data_dir)]
+def _check_settings(run: Run, config: Config) -> None:
+    """Raises ConfigError if the run was begun with other settings, except for the settings that may change.
+
+    Whether files have another text is seen later, by their content.
+    """
+    ignore = [*keys_that_shape(Config, Shapes.NOTHING), *_moved_vectors(run.config, config)]
+    if run.config.data.files and config.data.files:
+        ignore += [
+            key for each in (run.config, config) for key in settings_by_key(each) if key.startswith("data.files.")
+        ]
     if config.data.fingerprint is None:
         ignore.append("data.fingerprint")
     if config.training.lanes is None:
@@ -229,19 +234,13 @@ def _refuse_other_text(dataset: Dataset, data: DataConfig, remedy: str) -> None:
         raise ConfigError(f"{dataset.folder} was made before the text of data.files was changed; {remedy}")
 
 
-def _moved(old: Config, new: Config, data_dir: Path) -> list[str]:
-    """Returns the keys of files that have other places now, and are still the same: the project was moved.
+def _moved_vectors(old: Config, new: Config) -> list[str]:
+    """Returns the keys of vectors whose file has another place now, and the same name, and is gone from its old place.
 
-    Text is the same if its content is that of the run's dataset. Vectors are in the weights since the run was begun,
-    and are not read again: they are the same if the file has the same name and is gone from its old place.
+    They are in the weights since the run was begun, and are not read again.
     """
     keys = []
-    if old.data.files and new.data.files and old.data.files != new.data.files:
-        with suppress(DataError):  # without the dataset the places decide
-            if is_text_of(read_manifest(find_dataset(old.data, data_dir)), new.data):
-                both = (settings_by_key(config) for config in (old, new))
-                keys = [key for settings in both for key in settings if key.startswith("data.files.")]
-    for side in ("source", "target"):
+    for side in SIDES:
         before, now = getattr(old.model.vectors, side), getattr(new.model.vectors, side)
         if before and now and Path(before).name == Path(now).name and not Path(before).exists():
             keys.append(f"model.vectors.{side}")

@@ -5,19 +5,15 @@ The one owner of tensorboard, an extra that is imported only if it is enabled.
 
 import io
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import accumulate
-from pathlib import Path
-from typing import Any
+from datetime import datetime
 
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.errors import ConfigError
 from transformer_cli.evaluation.losses import perplexity, perplexity_text
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation, load_average
-from transformer_cli.system.files import write_bytes
 from transformer_cli.system.terminal import counted, note
 
 log = logging.getLogger(__name__)
@@ -79,57 +75,35 @@ def check_tensorboard() -> None:
         ) from None
 
 
-class EventFile:
-    """The validations of a run as TensorBoard reads them: each validation is one point on every curve.
+def write_events(run: Run, validations: Sequence[Validation]) -> None:
+    """Write all validations as TensorBoard's event file, if the config says so; a warning says if that cannot be done.
 
-    torch's SummaryWriter writes the same in a thread, which prints a traceback where the disk is full.
+    The file always begins with the same bytes, and is written in its place, so a TensorBoard that has opened it finds
+    what is new. torch's SummaryWriter works in a thread, which prints a traceback where the disk is full.
     """
-
-    def __init__(self, folder: Path, history: Sequence[Validation]) -> None:
-        """Write all validations so far to a new file in `folder`, and delete the older files. Raises OSError.
-
-        The older files may hold validations that a resumed run has lost; the history is what counts.
-        """
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-
-        older = list(folder.glob("*.tfevents.*"))
-        seconds = [each.train_seconds + each.valid_seconds for each in history]
-        now = time.time()
-        then = now - sum(seconds)  # as if trained in one sitting that ends now
-        self.path = folder / f"events.out.tfevents.{now:.6f}"
-        events = [
-            Event(wall_time=then, file_version="brain.Event:2"),
-            Event(wall_time=then, session_log=SessionLog(status=SessionLog.START)),  # a running TensorBoard starts over
-            *(_event(each, then + passed) for each, passed in zip(history, accumulate(seconds), strict=True)),
-        ]
-        write_bytes(self.path, b"".join(map(_record, events)))
-        for file in older:
-            file.unlink()
-
-    def add(self, validation: Validation) -> None:
-        """Append one more validation, because TensorBoard keeps reading the file that it has opened."""
-        with self.path.open("ab") as file:
-            file.write(_record(_event(validation, time.time())))
-
-
-def _event(found: Validation, wall_time: float) -> Any:
+    if not run.config.training.tensorboard:
+        return
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
-
-    curves = {
-        "loss/train": found.train_loss,
-        "loss/valid": found.valid_loss,
-        "perplexity/valid": found.valid_ppl,
-        "learning_rate": found.learning_rate,
-        "target_tokens_per_second": found.target_tokens / max(found.train_seconds, 0.001),
-    }
-    values = [Summary.Value(tag=name, simple_value=value) for name, value in curves.items()]
-    return Event(wall_time=wall_time, step=found.step, summary=Summary(value=values))
-
-
-def _record(event: Any) -> bytes:
     from tensorboard.summary.writer.record_writer import RecordWriter
 
-    record = io.BytesIO()
-    RecordWriter(record).write(event.SerializeToString())
-    return record.getvalue()
+    content = io.BytesIO()
+    writer = RecordWriter(content)
+    writer.write(Event(file_version="brain.Event:2").SerializeToString())
+    for found in validations:
+        curves = {
+            "loss/train": found.train_loss,
+            "loss/valid": found.valid_loss,
+            "perplexity/valid": found.valid_ppl,
+            "learning_rate": found.learning_rate,
+            "target_tokens_per_second": found.target_tokens / max(found.train_seconds, 0.001),
+        }
+        summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in curves.items()])
+        date = datetime.fromisoformat(found.date).timestamp() if found.date else 0.0
+        writer.write(Event(wall_time=date, step=found.step, summary=summary).SerializeToString())
+    folder = run.folder / "tensorboard"
+    try:
+        folder.mkdir(exist_ok=True)
+        (folder / "events.out.tfevents").write_bytes(content.getvalue())
+    except OSError as error:
+        log.warning("TensorBoard's event file could not be written: %s", error)

@@ -48,9 +48,9 @@ from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
 from transformer_cli.training.learner import Learner
-from transformer_cli.training.opening import ReadyToTrain, join_run, new_run, open_run
+from transformer_cli.training.opening import Here, ReadyToTrain, join_run, new_run, open_run
 from transformer_cli.training.optimisers import learning_rate
-from transformer_cli.training.record import EventFile, as_line, best_as_line, check_tensorboard, draw_curves
+from transformer_cli.training.record import as_line, best_as_line, check_tensorboard, draw_curves, write_events
 
 MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 
@@ -78,16 +78,9 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
         with told_how_to_go_on(Stop()):
             with world.all_or_none():
                 if world.is_first:
-                    ready = held.enter_context(
-                        open_run(
-                            folder,
-                            config,
-                            device=device,
-                            data_dir=data_dir,
-                            fresh=fresh and not world.is_restarted,  # then it is this command that has begun the run
-                            world=world,
-                        )
-                    )
+                    is_new = fresh and not world.is_restarted  # then it is this command that has begun the run
+                    here = Here(device, data_dir, world)
+                    ready = held.enter_context(open_run(folder, config, here, fresh=is_new))
             with world.all_or_none():
                 if not world.is_first:
                     ready = join_run(folder, data_dir)
@@ -122,12 +115,10 @@ class Trainer:
         world.copy_from_first(first)  # it alone may have read vectors, or another run's weights
         self.state = start.state
         self.validations = list(ready.validations)
-        self._event_file: EventFile | None = None
         self._bar: progress.Bar | None = None
         self._planned: tuple[int, Sequence[Rows]] = (0, [])  # the epoch, and its batches
         self._saved = self._progress()  # a new run has nothing to save
         self._saved_at = time.monotonic()
-        self._are_alike = True  # the weights of all processes, as far as anybody has looked
         self.stop = Stop(saved_step=self.state.step or None, was_fresh=was_fresh)
 
     @staticmethod
@@ -145,18 +136,10 @@ class Trainer:
             parameters += f", {n_held * config.model.d_model:,} of them in frozen vectors"
         if n_frozen := sum(each.numel() for each in model.parameters() if not each.requires_grad):
             parameters += f" and {n_frozen:,} frozen ones ({', '.join(self.training.freeze)})"
-        log.info(
-            "%s: %s; %s→%s, %s of %s; %s; %s; %s",
-            config.run_name,
-            parameters,
-            config.data.source,
-            config.data.target,
-            counted(pairs, "pair"),
-            self.dataset.folder,
-            counted(number, unit[:-1]),
-            describe(self.learner.device) + (f" × {world.size} processes" if world.size > 1 else ""),
-            self.learner.precision,
-        )
+        text = f"{config.data.source}→{config.data.target}, {counted(pairs, 'pair')} of {self.dataset.folder}"
+        where = describe(self.learner.device) + (f" × {world.size} processes" if world.size > 1 else "")
+        facts = (parameters, text, counted(number, unit[:-1]), where, self.learner.precision)
+        log.info("%s: %s", config.run_name, "; ".join(facts))
         if state.has_ended(config.training) and not state.patience_is_spent(config.training):
             done = f"the only {unit[:-1]} is" if number == 1 else f"all {number:,} {unit} are"
             more = "" if config.training.is_planned_to_the_end else f"; raise training.{unit} to go on"
@@ -177,15 +160,16 @@ class Trainer:
     def run_to_the_end(self) -> None:
         """Train until the epochs, the steps or the patience run out. Raises Interrupted, after a save, on a signal."""
         training, state = self.training, self.state
-        if self.validations:
-            self._write_events()
-            if state.has_ended(training) and self.world.is_first:  # a kill may have come between saving and drawing
+        if self.validations and self.world.is_first:
+            write_events(self.run, self.validations)
+            if state.has_ended(training):  # a kill may have come between saving and drawing
                 draw_curves(self.run, self.validations)
         with stop_signals(self.stop), self.train_sentences.sampled or nullcontext(), ExitStack() as ending:
             ending.callback(self._close_bar)
             try:
                 while not state.has_ended(training):
-                    validation_is_due = self._validation_is_due()
+                    ends_epoch = state.batch == len(self.plan())
+                    validation_is_due = state.validation_is_due(training, ends_epoch=ends_epoch)
                     is_asked_to_stop, save_is_due = self._agreed()
                     if is_asked_to_stop or (save_is_due and not validation_is_due):  # which saves
                         self._save()
@@ -193,7 +177,7 @@ class Trainer:
                         raise self.stop.interrupted()
                     if validation_is_due:
                         self._validate_and_save()
-                    elif state.batch == len(self.plan()):
+                    elif ends_epoch:
                         self._end_epoch()
                     else:
                         self._take_step()
@@ -295,9 +279,6 @@ class Trainer:
 
     # Validations, and the end of epochs and of training
 
-    def _validation_is_due(self) -> bool:
-        return self.state.validation_is_due(self.training, ends_epoch=self.state.batch == len(self.plan()))
-
     def _end_epoch(self) -> None:
         self._close_bar()
         self.state.epoch, self.state.batch = self.state.epoch + 1, 0
@@ -324,7 +305,7 @@ class Trainer:
         log.info(as_line(found, self.training))
         if writes:
             draw_curves(self.run, self.validations)
-        self._write_events()
+            write_events(self.run, self.validations)
 
     def _validate(self) -> Validation:
         """Validate the model as it is. All processes return the same.
@@ -377,24 +358,9 @@ class Trainer:
         found = corpus_losses(model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
         average = Average(epochs, self.state.step, found.loss, found.loss_batch_mean, found.ppl)
         is_best = self.world.is_first and keep_average(self.run, model, average, self.state)
-        self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
-        log.info(
-            "mean of the last %d validations' weights  valid %.3f (PPL %s)%s",
-            *(len(numbers), found.loss, perplexity_text(found.ppl, 2), "  best" if is_best else ""),
-        )
-
-    def _write_events(self) -> None:
-        """Write all validations to a new event file for TensorBoard, or the last one to the file that is open."""
-        if not (self.training.tensorboard and self.world.is_first):
-            return
-        try:
-            if self._event_file is None:
-                self._event_file = EventFile(self.run.folder / "tensorboard", self.validations)
-            else:
-                self._event_file.add(self.validations[-1])
-        except OSError as error:  # no reason to stop training; the next validation begins a new file
-            self._event_file = None
-            log.warning("TensorBoard's event file could not be written: %s", error)
+        self.world.wait()  # see `_save`
+        score = f"{found.loss:.3f} (PPL {perplexity_text(found.ppl, 2)}){'  best' if is_best else ''}"
+        log.info("mean of the last %d validations' weights  valid %s", len(numbers), score)
 
     # Saving, and stopping
 
@@ -405,15 +371,7 @@ class Trainer:
                 save(self.run, self.learner.model, self.learner.optimizer, self.state, self.learner.held)
             self._saved, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
-        # torchrun ends all as soon as one has ended: none may end while rank 0 is writing, so all wait here
-        sums = self.world.gather(bit_sum(self.learner.model) if self.world.size > 1 else 0)
-        if self._are_alike and sums.count(sums[0]) < len(sums):
-            self._are_alike = False
-            log.warning(
-                "the processes' weights are not the same at step %s: their machines round differently; rank 0's are "
-                "saved, and the others go on from these if the same command is given again",
-                f"{self.state.step:,}",
-            )
+        self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
 
     def _progress(self) -> tuple[int, int]:
         """How far training has come: each save has another place."""
@@ -499,9 +457,3 @@ def diverged(learner: Learner, how: str) -> ConfigError:
     if training.optimizer == "muon":
         rates += f" or muon_learning_rate: {training.muon_learning_rate:g}"
     return ConfigError(f"{rates} made training diverge ({how}); lower it and train with --fresh")
-
-
-def bit_sum(model: torch.nn.Module) -> int:
-    """Returns a sum of the bits of all weights: exact, so that it is the same wherever the weights are."""
-    total = sum(int(each.detach().view(torch.int32).sum(dtype=torch.int64)) for each in model.parameters())
-    return total % 2**52  # which a float holds

@@ -8,18 +8,11 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
-from transformer_cli.commands.compare import CAUTION, RECIPE_CAUTION, comparisons_as_table, recipes_as_table
+from transformer_cli.commands.compare import CAUTION, RECIPE_CAUTION, comparisons_as_table
 from transformer_cli.evaluation import statistics
-from transformer_cli.evaluation.compare import (
-    Comparison,
-    Example,
-    RecipeComparison,
-    RecipeResult,
-    RecipeScore,
-    SystemResult,
-)
+from transformer_cli.evaluation.compare import Comparison, Example, System
 from transformer_cli.evaluation.metrics import Interval
-from transformer_cli.evaluation.statistics import Difference, PairedScore, RecipeDifference
+from transformer_cli.evaluation.statistics import Difference, PairedScore, RecipeDifference, RecipeScore
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +43,7 @@ def test_files_are_compared_with_the_first(tfm: Tfm, files: Path) -> None:
     code, out, _ = tfm("compare", "a", "b", "--reference", "r", "--json", cwd=files)
     (found,) = json.loads(out)["comparisons"]
     assert ([each["name"] for each in found["systems"]], found["sentences"]) == (["a", "b"], 30)
-    assert (found["judges"], len(found["bleu_signatures"])) == ("weights", 2)
+    assert (found["judges"], len(found["signatures"]["BLEU"])) == ("weights", 2)
     first, second = (each["bleu"] for each in found["systems"])
     assert first.keys() == second.keys() == {"score", "interval", "difference"}
     assert (first["interval"].keys(), first["difference"]) == ({"mean", "half_width"}, None)
@@ -66,7 +59,7 @@ def test_commas_join_the_runs_of_a_recipe(tfm: Tfm, files: Path) -> None:
     assert out.endswith(f"\n\n{RECIPE_CAUTION}\n")
     code, out, _ = tfm("compare", "a,b", "c,d", "--reference", "r", "--json", cwd=files)
     (found,) = json.loads(out)["comparisons"]
-    assert ([each["runs"] for each in found["recipes"]], found["judges"]) == ([["a", "b"], ["c", "d"]], "recipes")
+    assert ([each["name"] for each in found["recipes"]], found["judges"]) == (["a,b", "c,d"], "recipes")
 
 
 def test_compare_one_recipe_alone_says_mean_and_deviation(tfm: Tfm, files: Path) -> None:
@@ -88,7 +81,7 @@ def test_compare_several_references_and_further_metrics(tfm: Tfm, files: Path) -
     code, out, _ = tfm("compare", "a,b", "c,r", *references, "--metrics", "ter", "--json", cwd=files)
     (found,) = json.loads(out)["comparisons"]
     assert found["recipes"][1]["further"]["ter"]["scores"][1] == 0.0  # the first reference itself
-    assert found["further_signatures"]["ter"].startswith("nrefs:2|")
+    assert found["signatures"]["ter"][0].startswith("nrefs:2|")
     (files / "short").write_text("one line\n")
     code, _, err = tfm("compare", "a", "b", "--reference", "r", "--reference", "short", cwd=files)
     assert (code, err.count("\n")) == (1, 1)
@@ -112,7 +105,7 @@ def test_runs_are_compared_on_their_test_set(tfm: Tfm, project: Path) -> None:
 
 
 @pytest.fixture
-def comparison() -> Comparison:
+def comparison() -> Comparison[PairedScore]:
     """Two systems, one sentence that changed."""
     interval = Interval(35.0, 1.5)
     example = Example(7, "Ein Hund.", "A dog.", ("a cat.", "a dog."), (33.33, 100.0))
@@ -121,16 +114,16 @@ def comparison() -> Comparison:
     return Comparison(
         "test",
         1000,
-        ["bleu-bs", "bleu-ar"],
-        ["chrf-bs", "chrf-ar"],
+        "weights",
+        {"BLEU": ["bleu-bs", "bleu-ar"], "chrF": ["chrf-bs", "chrf-ar"]},
         [
-            SystemResult("old", PairedScore(35.0, interval, None), PairedScore(50.0, interval, None), None, None),
-            SystemResult("newer", score, same, "newer is better", [example, replace(example, source=None)]),
+            System("old", PairedScore(35.0, interval, None), PairedScore(50.0, interval, None)),
+            System("newer", score, same, {}, "newer is better", [example, replace(example, source=None)]),
         ],
     )
 
 
-def test_a_comparison_is_tables_examples_and_a_verdict(comparison: Comparison) -> None:
+def test_a_comparison_is_tables_examples_and_a_verdict(comparison: Comparison[PairedScore]) -> None:
     assert comparisons_as_table([comparison]).split("\n") == [
         "test: 1,000 sentences",
         "",
@@ -168,11 +161,11 @@ def test_recipes_are_means_with_the_spread_of_their_runs() -> None:
     score = RecipeScore([35.0, 36.0], 35.5, 0.7071, None)
     surer, unsure = RecipeDifference(1.0, 0.25, 0.0213), RecipeDifference(-1.0, None, None)
     recipes = [
-        RecipeResult(["a1", "a2"], score, score, None),
-        RecipeResult(["b1", "b2"], replace(score, difference=surer), replace(score, difference=unsure), "no verdict"),
+        System("a1,a2", score, score),
+        System("b1,b2", replace(score, difference=surer), replace(score, difference=unsure), {}, "no verdict"),
     ]
-    table = recipes_as_table([RecipeComparison("test", 30, "sig-b", "sig-c", recipes)])
-    assert table.split("\n") == [
+    found = Comparison("test", 30, "recipes", {"BLEU": ["sig-b"], "chrF": ["sig-c"]}, recipes)
+    assert comparisons_as_table([found]).split("\n") == [
         "test: 30 sentences",
         "",
         "BLEU          runs     mean ± SD  difference (95 %)  p (Welch)",

@@ -15,7 +15,7 @@ from transformer_cli.evaluation import metrics, statistics
 from transformer_cli.evaluation.compare import Comparison, Example, Terms, compare, compare_recipes
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.metrics import bleu_of_text
-from transformer_cli.evaluation.statistics import welch
+from transformer_cli.evaluation.statistics import PairedScore, welch
 from transformer_cli.runs.run import Run
 from transformer_cli.system.files import write_text
 
@@ -52,11 +52,11 @@ def altered(run: Run, folder: Path, **data: object) -> str:
     return str(folder)
 
 
-def examples_of(comparison: Comparison) -> list[Example]:
-    return comparison.systems[1].examples or []
+def examples_of(comparison: Comparison[PairedScore]) -> list[Example]:
+    return comparison.systems[1].examples
 
 
-def words_of(comparison: Comparison) -> str:
+def words_of(comparison: Comparison[PairedScore]) -> str:
     return str(comparison.systems[1].verdict)
 
 
@@ -72,13 +72,13 @@ def test_compare_run_beside_a_file_has_the_scores_of_each(
     for ours, theirs in ((first.bleu, judged.result.bleu_interval), (first.chrf, judged.result.chrf_interval)):
         assert theirs is not None
         assert (ours.interval.mean, ours.interval.half_width) == pytest.approx((theirs.mean, theirs.half_width))
-    assert (first.bleu.difference, first.verdict, first.examples) == (None, None, None)
+    assert (first.bleu.difference, first.verdict, first.examples) == (None, None, [])
     expected = bleu_of_text(Path(worse).read_text("utf-8").split("\n")[:-1], references, lowercase=True)
     assert second.bleu.score == pytest.approx(expected)
     assert second.bleu.difference
     assert second.bleu.difference.points == second.bleu.score - first.bleu.score < -10
     assert words_of(comparison).startswith(f"tiny is better than {worse} by ")
-    assert "case:lc" in comparison.bleu_signatures[0]
+    assert "case:lc" in comparison.signatures["BLEU"][0]
 
 
 def test_compare_examples_are_the_sentences_that_changed_most(
@@ -105,13 +105,13 @@ def test_compare_files_need_no_sources_and_keep_case(tmp_path: Path, references:
     reference = Path(file_of(tmp_path / "reference", references))
     names = [str(reference), file_of(tmp_path / "lower", [line.lower() for line in references])]
     (comparison,) = compare(names, Terms(references=[reference]))
-    assert "case:mixed" in comparison.bleu_signatures[0]
-    assert "case:mixed" in comparison.chrf_signatures[0]
-    assert "tok:13a" in comparison.bleu_signatures[0]
+    assert "case:mixed" in comparison.signatures["BLEU"][0]
+    assert "case:mixed" in comparison.signatures["chrF"][0]
+    assert "tok:13a" in comparison.signatures["BLEU"][0]
     assert examples_of(comparison)[0].source is None
     assert words_of(comparison).startswith(f"{names[0]} is better")
     (comparison,) = compare(names, Terms(references=[reference], lowercase=True, language="zh"))
-    assert "tok:zh" in comparison.bleu_signatures[0]
+    assert "tok:zh" in comparison.signatures["BLEU"][0]
     assert (
         words_of(comparison) == f"{names[1]} and {names[0]} have equal scores: 30 sentences show no difference at all"
     )
@@ -126,7 +126,7 @@ def test_compare_with_a_lower_cased_run_scores_all_without_case(
             ["tiny", cased, "tiny"], Terms(("valid",), device="cpu", data_dir=terms.data_dir, runs_dir=terms.runs_dir)
         )
     assert caplog.messages == ["tiny: lower-cased, so all are scored without case"]
-    assert "case:lc" in comparison.chrf_signatures[1]
+    assert "case:lc" in comparison.signatures["chrF"][1]
     caplog.clear()
     with caplog.at_level(logging.INFO, "transformer_cli"):
         compare(["tiny", "tiny"], terms)
@@ -177,15 +177,15 @@ def test_compare_recipes_by_the_spread_of_their_runs(tmp_path: Path, references:
         scores.append(bleu_of_text(lines, references, lowercase=False))
     reference = Path(file_of(tmp_path / "reference", references))
     (found,) = compare_recipes([names[:2], names[2:]], Terms(references=[reference]))
-    one, other = found.recipes
-    assert (found.sentences, one.runs, other.runs) == (30, names[:2], names[2:])
+    one, other = found.systems
+    assert (found.sentences, one.name, other.name) == (30, ",".join(names[:2]), ",".join(names[2:]))
     assert (one.bleu.scores, other.bleu.scores) == (scores[:2], scores[2:])
     assert other.chrf.mean == pytest.approx(sum(other.chrf.scores) / 2)
     assert other.chrf.standard_deviation == pytest.approx(abs(other.chrf.scores[0] - other.chrf.scores[1]) / 2**0.5)
     assert (one.bleu.difference, one.verdict) == (None, None)
     assert other.bleu.difference == welch(other.bleu.scores, one.bleu.scores)
     assert str(other.verdict).startswith(f"2 and 2 runs cannot tell {','.join(names[2:])} and {','.join(names[:2])} ")
-    assert "bs:" not in found.bleu_signature
+    assert "bs:" not in found.signatures["BLEU"][0]
 
 
 def test_compare_three_sentences_cannot_tell(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_compare_names_and_texts_that_do_not_fit_are_one_line(
         (["tiny", short], terms, lengths),
         (["tiny", short], replace(terms, splits=("valid", "test")), "one text, but there are valid, test; choose one "),
         (["tiny", short], replace(terms, references=[Path(short)]), "a run needs sentences to translate; name their "),
-        ([empty, empty], Terms(references=[Path(empty)]), f"^{empty}: empty; name a file with one reference"),
+        ([empty, empty], Terms(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),
         (["tiny", reversed_run], terms, "^runs of different languages cannot be compared: tiny de→en, .*d en→de"),
     ):
         with pytest.raises((CheckpointError, DataError), match=message):

@@ -34,7 +34,7 @@ PAIR = FilePair(source=Path("a"), target=Path("b"))
 
 def test_judge_keeps_words_of_the_reference_that_the_vocabulary_lacks(translator: Translator) -> None:
     assert UNK in translator.run.codecs.target.encode(REFERENCE).ids
-    judged = judge(translator, ParallelText("mine", [SOURCE], [REFERENCE]))
+    judged = judge(translator, ParallelText("mine", [SOURCE], [[REFERENCE]]))
     assert "<unk>" in judged.translations[0].tokens
     assert "bado" in judged.translations[0].text
     assert judged.result.bleu_tokens < judged.result.bleu  # rebuilt from ids, the reference would hold <unk> too
@@ -49,7 +49,7 @@ def test_judge_cased_run_may_be_scored_without_case(translator: Translator) -> N
         codecs=replace(codecs, target=replace(codecs.target, lowercase=False)),
     )
     cased = Translator(run, "cpu")
-    text = ParallelText("mine", ["der kleine Hund läuft im Park ."], ["THE small dog runs in the park ."])
+    text = ParallelText("mine", ["der kleine Hund läuft im Park ."], [["THE small dog runs in the park ."]])
     found = [judge(cased, text, lowercase=lowercase).result for lowercase in (False, True)]
     assert found[0].bleu < found[1].bleu
     assert found[0].bleu_tokens < found[1].bleu_tokens
@@ -62,8 +62,8 @@ def test_judge_cased_run_may_be_scored_without_case(translator: Translator) -> N
 def test_judge_sentence_too_long_is_left_out_of_the_loss_and_cut(
     translator: Translator, caplog: pytest.LogCaptureFixture
 ) -> None:
-    alone = judge(translator, ParallelText("mine", [SOURCE], [REFERENCE]))
-    judged = judge(translator, ParallelText("mine", [SOURCE, "Hund " * 15], [REFERENCE, "dog"]))
+    alone = judge(translator, ParallelText("mine", [SOURCE], [[REFERENCE]]))
+    judged = judge(translator, ParallelText("mine", [SOURCE, "Hund " * 15], [[REFERENCE, "dog"]]))
     assert (
         "mine: 1 sentence too long: left out of the loss; of a long source, the beginning is translated" in caplog.text
     )
@@ -71,15 +71,15 @@ def test_judge_sentence_too_long_is_left_out_of_the_loss_and_cut(
     assert judged.result.tokens == alone.result.tokens
     assert judged.result.loss == pytest.approx(alone.result.loss)
     with pytest.raises(DataError, match=r"^mine: every line is blank, or too long for the model; name"):
-        judge(translator, ParallelText("mine", ["Hund " * 15], ["dog"]))
+        judge(translator, ParallelText("mine", ["Hund " * 15], [["dog"]]))
 
 
 def test_judge_leaves_pairs_of_blank_lines_out(translator: Translator) -> None:
-    alone = judge(translator, ParallelText("mine", [SOURCE], [REFERENCE])).result
-    with_blanks = judge(translator, ParallelText("mine", ["", SOURCE, " "], ["", REFERENCE, "\t"])).result
+    alone = judge(translator, ParallelText("mine", [SOURCE], [[REFERENCE]])).result
+    with_blanks = judge(translator, ParallelText("mine", ["", SOURCE, " "], [["", REFERENCE, "\t"]])).result
     assert replace(with_blanks, seconds=alone.seconds) == alone
     with pytest.raises(DataError, match=r"^mine: every line is blank, or too long for the model; name"):
-        judge(translator, ParallelText("mine", ["", " "], ["", ""]))
+        judge(translator, ParallelText("mine", ["", " "], [["", ""]]))
 
 
 @pytest.mark.parametrize("as_files", [False, True])

@@ -10,18 +10,18 @@ import pytest
 import sacrebleu
 
 from transformer_cli.evaluation import metrics
-from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens, further_scores, score_text, warn_of_form
+from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens, score_text, warn_of_form
 
 REFERENCE = "The old Bado sleeps at home."
 
 
 def test_score_text_unknown_word_is_no_hit_for_an_unknown_word() -> None:
     kept = "the old <unk> sleeps at home."
-    bleu, chrf = score_text([kept], [REFERENCE], language="en", lowercase=True)
+    bleu, chrf = score_text([kept], [REFERENCE], language="en", lowercase=True).values()
     assert bleu.score == sacrebleu.corpus_bleu([kept], [[REFERENCE]], lowercase=True).score < 60
     assert chrf.score < 90
     found = score_text(["the old bado sleeps at home."], [REFERENCE], language="en", lowercase=True)
-    assert [each.score for each in found] == pytest.approx([100, 100])
+    assert [each.score for each in found.values()] == pytest.approx([100, 100])
 
 
 def test_bleu_of_tokens_takes_tokens_as_they_are() -> None:
@@ -37,7 +37,7 @@ def test_bleu_of_tokens_takes_tokens_as_they_are() -> None:
 )
 def test_score_text_of_languages_without_spaces_has_their_tokeniser(tokeniser: str, languages: str) -> None:
     for language in languages.split():
-        bleu, _ = score_text(["the"], [REFERENCE], language=language, lowercase=True)
+        bleu, _ = score_text(["the"], [REFERENCE], language=language, lowercase=True).values()
         assert tokeniser in bleu.signature.split("|")
 
 
@@ -47,8 +47,10 @@ def test_score_text_intervals_are_sacrebleus() -> None:
         [REFERENCE] * 4,
     )
     found = score_text(texts, references, language="en", lowercase=True)
-    assert found[0].score == bleu_of_text(texts, references, lowercase=True)
-    for metric, ours in zip((sacrebleu.BLEU(lowercase=True), sacrebleu.CHRF(lowercase=True)), found, strict=True):
+    assert found["BLEU"].score == bleu_of_text(texts, references, lowercase=True)
+    for metric, ours in zip(
+        (sacrebleu.BLEU(lowercase=True), sacrebleu.CHRF(lowercase=True)), found.values(), strict=True
+    ):
         assert ours.score == metric.corpus_score(texts, [references]).score
         resampled = metric.corpus_score(texts, [references], n_bootstrap=1000)
         assert ours.interval is not None
@@ -59,7 +61,7 @@ def test_score_text_intervals_are_sacrebleus() -> None:
 
 
 def test_score_text_without_one_right_character_has_an_interval() -> None:
-    _, chrf = score_text(["dog", "x"], ["dog", "man"], language="en", lowercase=True)
+    _, chrf = score_text(["dog", "x"], ["dog", "man"], language="en", lowercase=True).values()
     assert chrf.interval is not None
     assert 0 < chrf.interval.mean < 100
     assert chrf.interval.half_width == 50  # some resamples have only the first sentence, some only the second
@@ -69,7 +71,7 @@ def test_score_text_of_a_very_large_text_has_no_interval(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(metrics, "MOST_FOR_INTERVALS", 0)
-    bleu, chrf = score_text([REFERENCE], [REFERENCE], language="en", lowercase=True)
+    bleu, chrf = score_text([REFERENCE], [REFERENCE], language="en", lowercase=True).values()
     assert (bleu.interval, chrf.interval) == (None, None)
     assert "bs:" not in bleu.signature
     assert caplog.messages == ["1 sentences: no bootstrap interval for more than 0"]
@@ -102,12 +104,12 @@ def test_chrf_with_words_and_ter_are_those_of_sacrebleus_command_line(tmp_path: 
     texts, references = ["A dog runs home .", "Two men sit there."], ["The dog runs home.", "there two Men sat."]
     for name, lines in (("texts", texts), ("references", references)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    found = further_scores(["chrf++", "ter"], texts, references, lowercase=False)
+    found = score_text(texts, references, language="en", lowercase=False, further=["chrf++", "ter"])
     words = [sys.executable, "-m", "sacrebleu", "references", "-i", "texts", "-m", "chrf", "ter", "-w", "6"]
     told = subprocess.run(
         [*words, "--chrf-word-order", "2"], cwd=tmp_path, check=True, capture_output=True, text=True
     ).stdout
-    for each, line in zip(found.values(), json.loads(told), strict=True):
+    for each, line in zip((found["chrf++"], found["ter"]), json.loads(told), strict=True):
         assert (f"{each.score:.6f}", each.signature) == (f"{line['score']:.6f}", line["signature"])
 
 
@@ -117,15 +119,14 @@ def test_two_references_score_as_by_sacrebleus_command_line(tmp_path: Path) -> N
     other = ["The dog runs to its home.", "two men are sitting there.", "A small cat."]
     for name, lines in (("texts", texts), ("one", one), ("other", other)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    found = [*score_text(texts, one, other, language="en", lowercase=False)]
-    further = further_scores(["chrf++", "ter"], texts, one, other, lowercase=False)
+    found = score_text(texts, one, other, language="en", lowercase=False, further=["chrf++", "ter"])
     words = [sys.executable, "-m", "sacrebleu", "one", "other", "-i", "texts", "-w", "6", "-m"]
     for ours, asked in (
-        ([found[0].score, found[1].score, further["ter"].score], ["bleu", "chrf", "ter"]),
-        ([further["chrf++"].score], ["chrf", "--chrf-word-order", "2"]),
+        ([found[name].score for name in ("BLEU", "chrF", "ter")], ["bleu", "chrf", "ter"]),
+        ([found["chrf++"].score], ["chrf", "--chrf-word-order", "2"]),
     ):
         told = subprocess.run([*words, *asked], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
         theirs = json.loads(told)
         scores = [each["score"] for each in (theirs if isinstance(theirs, list) else [theirs])]
         assert [f"{each:.6f}" for each in ours] == [f"{each:.6f}" for each in scores]
-    assert "nrefs:2" in found[0].signature
+    assert "nrefs:2" in found["BLEU"].signature

@@ -12,8 +12,9 @@ import pytest
 from transformer_cli.evaluation import statistics
 from transformer_cli.evaluation.statistics import (
     Difference,
-    PairedTests,
+    PairedScore,
     RecipeDifference,
+    Tested,
     paired_tests,
     surely,
     verdicts,
@@ -44,11 +45,12 @@ def folder(texts: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-def tested(texts: dict[str, list[str]]) -> list[PairedTests]:
+def tested(texts: dict[str, list[str]]) -> list[Tested[PairedScore]]:
     """What our tests find about the three systems, by BLEU and by chrF, with fewer shuffles."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(statistics, "SHUFFLES", SHUFFLES)
-        return paired_tests([texts[name] for name in "abc"], texts["reference"], language="en", lowercase=True)
+        found = paired_tests([texts[name] for name in "abc"], texts["reference"], language="en", lowercase=True)
+        return list(found.values())
 
 
 def sacrebleu(folder: Path, *options: str) -> str:
@@ -59,7 +61,7 @@ def sacrebleu(folder: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_paired_tests_bootstrap_equals_sacrebleu(tested: tuple[PairedTests, PairedTests], folder: Path) -> None:
+def test_paired_tests_bootstrap_equals_sacrebleu(tested: list[Tested[PairedScore]], folder: Path) -> None:
     # as text, because sacreBLEU 2.6 cannot print its intervals of chrF as JSON
     printed = sacrebleu(folder, "-m", "bleu", "chrf", "--paired-bs", "--paired-bs-n", "1000", "-f", "text", "-w", "9")
     printed_scores = re.findall(r"(\d+\.\d{9}) \((\d+\.\d{9}) ± (\d+\.\d{9})\)", printed)
@@ -71,7 +73,7 @@ def test_paired_tests_bootstrap_equals_sacrebleu(tested: tuple[PairedTests, Pair
     assert len(p_values) == 4
 
 
-def test_paired_tests_randomisation_equals_sacrebleu(tested: tuple[PairedTests, PairedTests], folder: Path) -> None:
+def test_paired_tests_randomisation_equals_sacrebleu(tested: list[Tested[PairedScore]], folder: Path) -> None:
     printed = json.loads(
         sacrebleu(folder, "-m", "bleu", "chrf", "--paired-ar", "--paired-ar-n", str(SHUFFLES), "-f", "json")
     )
@@ -87,7 +89,7 @@ def test_paired_tests_of_a_system_beside_itself_have_no_p(
     monkeypatch.setattr(statistics, "SHUFFLES", SHUFFLES)
     capitals = [line.upper() for line in texts["a"]]
     few = [lines[:5] for lines in (texts["a"], texts["a"], capitals, texts["reference"])]
-    for tests in paired_tests(few[:3], few[3], language="en", lowercase=True):
+    for tests in paired_tests(few[:3], few[3], language="en", lowercase=True).values():
         first, *others = tests.scores
         assert first.difference is None
         assert [other.difference for other in others] == [Difference(0.0, None, None)] * 2
@@ -100,7 +102,8 @@ def test_paired_tests_signatures_say_what_was_drawn(
     texts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(statistics, "MOST_FOR_INTERVALS", 59)
-    bleu, chrf = paired_tests([texts["a"], texts["b"]], texts["reference"], language="zh", lowercase=False)
+    found = paired_tests([texts["a"], texts["b"]], texts["reference"], language="zh", lowercase=False)
+    bleu, chrf = found.values()
     assert [signature.split("|")[1] for signature in bleu.signatures] == ["bs:1000", "ar:10000"]
     for signature in (*bleu.signatures, *chrf.signatures):
         assert {"seed:12345", "case:mixed"} <= set(signature.split("|"))

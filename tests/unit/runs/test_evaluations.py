@@ -1,6 +1,7 @@
 """evaluations.jsonl: what an evaluation found is kept in the run, if the run can be written to."""
 
 import json
+import shutil
 from dataclasses import asdict
 from datetime import datetime, timedelta, timezone
 from importlib.metadata import version
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from transformer_cli.config.schema import DecodingConfig
+from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.runs.evaluations import append_result, last_result
 from transformer_cli.runs.run import Run
@@ -47,26 +49,18 @@ def test_append_result_to_a_run_that_cannot_be_written_is_a_warning(
     run = Run.open(workspace / "runs/tiny")
     (run.folder / "evaluations.jsonl").unlink(missing_ok=True)
     (run.folder / "evaluations.jsonl").mkdir()
-    append_result(
-        run, {"bleu": 1.0}, checkpoint="step-0000001", decoding=DecodingConfig(), precision="float32", device="cpu"
-    )
+    append_result(run, {"bleu": 1.0}, device="cpu")
     assert caplog.messages == [f"{run.folder / 'evaluations.jsonl'}: this result is not kept there: Is a directory"]
 
 
-def test_append_result_of_an_ensemble_goes_to_its_first_run(workspace: Path) -> None:
-    run = Run.open(workspace / "runs/tiny")
-    decoding = DecodingConfig(beam_size=4)
-    append_result(
-        run,
-        {"bleu": 1.0},
-        checkpoint="step-0000001",
-        decoding=decoding,
-        precision="float32",
-        device="cpu",
-        others=[Path("runs/b")],
-    )
-    last = kept(run.folder)[-1]
-    assert (last["others"], last["decoding"]["beam_size"], last["bleu"]) == (["runs/b"], 4, 1.0)
+def test_evaluate_ensemble_is_kept_in_its_first_run(workspace: Path) -> None:
+    folder = workspace / "runs/tiny"
+    other = shutil.copytree(folder, workspace / "runs/other")
+    settings = SearchSettings(decoding=DecodingConfig(beam_size=2))
+    (judged,) = evaluate(folder, others=[other], settings=settings, data_dir=workspace / "data")
+    last = kept(folder)[-1]
+    assert (last["others"], last["decoding"]["beam_size"]) == ([str(other)], 2)
+    assert last["bleu"] == judged.result.bleu
 
 
 @pytest.mark.parametrize("content", ["", "[]\n", "{\n", '{"bleu": "high", "others": []}\n', "\ufffe\n", "null"])

@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from kinds import TrainTiny
 from transformer_cli.errors import ConfigError
+from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Validation
-from transformer_cli.training.record import EventFile
+from transformer_cli.training.record import write_events
 
 ON = ("training.tensorboard=true", "training.batch_size=100")  # an epoch of two steps
 FROM_HISTORY = {
@@ -59,19 +60,18 @@ def as_json(validations: Sequence[Validation]) -> list[dict[str, Any]]:
     return [asdict(each) for each in validations]
 
 
-def test_event_file_takes_additions_and_forgets_what_a_new_one_takes_back(tmp_path: Path) -> None:
+def test_write_events_adds_for_a_tensorboard_that_is_reading_and_takes_back(tiny: Run, tmp_path: Path) -> None:
+    training = tiny.config.training.model_copy(update={"tensorboard": True})
+    run = replace(tiny, folder=tmp_path, config=tiny.config.model_copy(update={"training": training}))
     history = [validation(10, 3.0), validation(20, 2.0)]
-    file = EventFile(tmp_path, history[:1])
-    read = reader(tmp_path)
+    write_events(run, history[:1])
+    read = reader(tmp_path / "tensorboard")
     assert_says(read, as_json(history[:1]))
-    file.add(history[1])
+    write_events(run, history)
     assert_says(read.Reload(), as_json(history))
-
-    older = file.path.read_bytes()
-    EventFile(tmp_path, [history[0], validation(15, 2.5)])
-    assert len(list(tmp_path.iterdir())) == 1
-    file.path.write_bytes(older)  # as if a kill had come before it was deleted
-    assert_says(reader(tmp_path), as_json([history[0], validation(15, 2.5)]))
+    now = [history[0], validation(15, 2.5)]
+    write_events(run, now)
+    assert_says(reader(tmp_path / "tensorboard"), as_json(now))
 
 
 def test_tensorboard_asked_for_late_begins_with_the_first_epoch(train_tiny: TrainTiny, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_tensorboard_of_a_resumed_run_takes_back_what_its_history_lost(
     run = train_tiny(tmp_path, *ON, "training.epochs=1")
     ahead = [*run.history(), {**run.history()[-1], "epoch": 2, "step": 3, "valid_loss": 0.0}]  # validated, then killed
     run.write_history(ahead)
-    EventFile(run.folder / "tensorboard", [Validation(**entry) for entry in ahead])
+    write_events(run, [Validation(**entry) for entry in ahead])
     train_tiny(tmp_path, *ON, f"training.epochs={epochs}")
     read = reader(run.folder / "tensorboard")
     assert_says(read, run.history()[:epochs])

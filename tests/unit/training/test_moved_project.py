@@ -13,7 +13,7 @@ from transformer_cli.data.dataset import find_dataset
 from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
-from transformer_cli.training.opening import ReadyToTrain, open_run
+from transformer_cli.training.opening import Here, ReadyToTrain, open_run
 
 SPLITS = [f"{split}.{language}" for split in ("train", "valid", "test") for language in ("de", "en")]
 
@@ -33,7 +33,7 @@ def config(folder: Path) -> Config:
 
 
 def resume(folder: Path, config: Config) -> AbstractContextManager[ReadyToTrain]:
-    return open_run(folder / "runs/tiny", config, device=torch.device("cpu"), data_dir=folder / "data", fresh=False)
+    return open_run(folder / "runs/tiny", config, Here(torch.device("cpu"), folder / "data"), fresh=False)
 
 
 def test_moved_project_goes_on(moved: Path) -> None:
@@ -60,7 +60,7 @@ def test_moved_run_with_another_text_is_refused(moved: Path, change: str) -> Non
         text = (moved / "tiny.yaml").read_text(encoding="utf-8")
         (moved / "tiny.yaml").write_text(text.replace("target: train.en", "target: other.en"), encoding="utf-8")
     with (
-        pytest.raises(ConfigError, match=r"begun with other settings \(data\.files\.train"),
+        pytest.raises(ConfigError, match=r" was made before the text of data\.files was changed; give "),
         resume(moved, config(moved)),
     ):
         pass

@@ -16,7 +16,7 @@ from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
 from transformer_cli.runs.run import Run, find_run, is_new
-from transformer_cli.training.opening import ReadyToTrain, open_run
+from transformer_cli.training.opening import Here, ReadyToTrain, open_run
 
 Open = Callable[..., AbstractContextManager[ReadyToTrain]]
 
@@ -57,7 +57,7 @@ def opened(corpus: Path, project: Path) -> Callable[..., AbstractContextManager[
         folder: Path, *overrides: str, fresh: bool = False, data_dir: Path = project / "data"
     ) -> AbstractContextManager[ReadyToTrain]:
         config = load_config(corpus / "tiny.yaml", [*STUCK, *overrides])
-        return open_run(folder, config, device=torch.device("cpu"), data_dir=data_dir, fresh=fresh)
+        return open_run(folder, config, Here(torch.device("cpu"), data_dir), fresh=fresh)
 
     return open_with
 
