@@ -1,7 +1,7 @@
 """`tfm compare`: several runs, or files of translations → which is better, and whether that is more than chance."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,7 +25,7 @@ from transformer_cli.system.tables import table
 from transformer_cli.system.terminal import counted
 
 if TYPE_CHECKING:
-    from transformer_cli.evaluation.compare import Comparison, Example, RecipeComparison
+    from transformer_cli.evaluation.compare import Comparison, Example, RecipeComparison, RecipeResult, SystemResult
 
 EXAMPLES = 3
 CAUTION = """\
@@ -91,12 +91,10 @@ def compare(
     found: Sequence[Comparison] | Sequence[RecipeComparison]
     if are_single:
         found = compare(systems, terms, examples=EXAMPLES if examples is None else examples)
-        text = comparisons_as_table(found)
     else:
         found = compare_recipes(recipes, terms)
-        text = recipes_as_table(found)
     # JSON is escaped to ASCII: a folder's name may hold bytes that no encoding can print
-    print(json.dumps({"comparisons": [asdict(each) for each in found]}) if as_json else text)
+    print(json.dumps({"comparisons": [asdict(each) for each in found]}) if as_json else as_tables(found))
 
 
 def _runs_of(argument: str) -> list[str]:
@@ -106,68 +104,56 @@ def _runs_of(argument: str) -> list[str]:
     return [name for name in argument.split(",") if name] or [argument]
 
 
-def comparisons_as_table(comparisons: Sequence["Comparison"]) -> str:
-    """Returns each system's scores beside the first one's, a verdict on each pair, and what changed most."""
-    from transformer_cli.evaluation.metrics import FURTHER_METRICS, score_with_interval
-
-    parts = []
-    for comparison in comparisons:
-        parts.append(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}")
-        for metric in ("BLEU", "chrF", *comparison.further_signatures):
-            rows = [
-                [
-                    FURTHER_METRICS.get(metric, metric),
-                    "score ± 95 %",
-                    "difference",
-                    "p (bootstrap)",
-                    "p (randomisation)",
-                ]
-            ]
-            for system in comparison.systems:
-                found = {"BLEU": system.bleu, "chrF": system.chrf, **system.further}[metric]
-                rows.append([system.name, score_with_interval(found.score, found.interval), "", "", ""])
-                if difference := found.difference:
-                    p_values = (_p(difference.p_bootstrap), _p(difference.p_randomization))
-                    rows[-1][2:] = [f"{difference.points:+.2f}", *p_values]
-            parts.append(table(rows))
-        signatures = [f"BLEU {each}" for each in comparison.bleu_signatures]
-        signatures += [f"chrF {each}" for each in comparison.chrf_signatures]
-        further = comparison.further_signatures
-        signatures += [f"{FURTHER_METRICS[name]} {each}" for name, found in further.items() for each in found]
-        parts.append("\n".join(signatures))
-        for system in comparison.systems:
-            parts += [_example(each, comparison.systems[0].name, system.name) for each in system.examples or ()]
-        parts.append(_verdicts(system.verdict for system in comparison.systems))
-    return "\n\n".join([*parts, CAUTION])
-
-
-def recipes_as_table(comparisons: Sequence["RecipeComparison"]) -> str:
-    """Returns the mean scores of recipes, with the spread of their runs, and a verdict on each pair."""
+def as_tables(comparisons: Sequence["Comparison"] | Sequence["RecipeComparison"]) -> str:
+    """Returns the scores of systems or recipes beside the first one's, verdicts on them, and what changed most."""
     from transformer_cli.evaluation.metrics import FURTHER_METRICS
 
     parts = []
-    for comparison in comparisons:
-        parts.append(f"{comparison.split}: {counted(comparison.sentences, 'sentence')}")
-        for metric in ("BLEU", "chrF", *comparison.further_signatures):
-            rows = [[FURTHER_METRICS.get(metric, metric), "runs", "mean ± SD", "difference (95 %)", "p (Welch)"]]
-            for recipe in comparison.recipes:
-                found = {"BLEU": recipe.bleu, "chrF": recipe.chrf, **recipe.further}[metric]
-                scores = " ".join(f"{score:.2f}" for score in found.scores)
-                spread = f"{found.mean:.2f} ± {found.standard_deviation:.2f}"
-                rows.append([",".join(recipe.runs), scores, spread, "", ""])
-                if difference := found.difference:
-                    half = "" if difference.half_width is None else f" ± {difference.half_width:.2f}"
-                    rows[-1][3:] = [f"{difference.points:+.2f}{half}", _p(difference.p)]
-            parts.append(table(rows))
-        signatures = [f"BLEU {comparison.bleu_signature}", f"chrF {comparison.chrf_signature}"]
-        signatures += [f"{FURTHER_METRICS[name]} {each}" for name, each in comparison.further_signatures.items()]
-        parts.append("\n".join(signatures))
-        parts.append(_verdicts(recipe.verdict for recipe in comparison.recipes))
-    caution = [RECIPE_CAUTION] if len(comparisons[0].recipes) > 1 else []  # one recipe alone is not judged
-    return "\n\n".join([*filter(None, parts), *caution])
+    caution = CAUTION
+    for each in comparisons:
+        metrics = ("BLEU", "chrF", *each.further_signatures)
+        if each.judges == "weights":
+            heads, systems = ["score ± 95 %", "difference", "p (bootstrap)", "p (randomisation)"], each.systems
+            rows_of = {metric: [_system_row(one, metric) for one in systems] for metric in metrics}
+            signatures = {"BLEU": each.bleu_signatures, "chrF": each.chrf_signatures, **each.further_signatures}
+            examples = [_example(shown, systems[0].name, one.name) for one in systems for shown in one.examples or ()]
+            verdicts = [one.verdict for one in systems]
+        else:
+            heads = ["runs", "mean ± SD", "difference (95 %)", "p (Welch)"]
+            rows_of = {metric: [_recipe_row(one, metric) for one in each.recipes] for metric in metrics}
+            found = {"BLEU": each.bleu_signature, "chrF": each.chrf_signature, **each.further_signatures}
+            signatures, examples = {metric: [signature] for metric, signature in found.items()}, []
+            verdicts = [one.verdict for one in each.recipes]
+            caution = RECIPE_CAUTION if len(each.recipes) > 1 else ""  # one recipe alone is not judged
+        names = {metric: FURTHER_METRICS.get(metric, metric) for metric in metrics}
+        parts.append(f"{each.split}: {counted(each.sentences, 'sentence')}")
+        parts += [table([[names[metric], *heads], *rows]) for metric, rows in rows_of.items()]
+        parts.append("\n".join(f"{names[metric]} {one}" for metric, found in signatures.items() for one in found))
+        parts += [*examples, _verdicts(verdicts)]
+    return "\n\n".join(filter(None, [*parts, caution]))
 
 
-def _verdicts(verdicts: Iterable[str | None]) -> str:
+def _system_row(system: "SystemResult", metric: str) -> list[str]:
+    from transformer_cli.evaluation.metrics import score_with_interval
+
+    found = {"BLEU": system.bleu, "chrF": system.chrf, **system.further}[metric]
+    cells = [system.name, score_with_interval(found.score, found.interval)]
+    if (difference := found.difference) is None:
+        return [*cells, "", "", ""]
+    return [*cells, f"{difference.points:+.2f}", _p(difference.p_bootstrap), _p(difference.p_randomization)]
+
+
+def _recipe_row(recipe: "RecipeResult", metric: str) -> list[str]:
+    found = {"BLEU": recipe.bleu, "chrF": recipe.chrf, **recipe.further}[metric]
+    scores = " ".join(f"{score:.2f}" for score in found.scores)
+    cells = [",".join(recipe.runs), scores, f"{found.mean:.2f} ± {found.standard_deviation:.2f}"]
+    if (difference := found.difference) is None:
+        return [*cells, "", ""]
+    half = "" if difference.half_width is None else f" ± {difference.half_width:.2f}"
+    return [*cells, f"{difference.points:+.2f}{half}", _p(difference.p)]
+
+
+def _verdicts(verdicts: Sequence[str | None]) -> str:
     """Returns one line per verdict (the first system has none), and how they share the level of significance."""
     said = [verdict for verdict in verdicts if verdict]
     if len(said) > 1:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kinds import Tfm
-from transformer_cli.commands.compare import CAUTION, RECIPE_CAUTION, comparisons_as_table, recipes_as_table
+from transformer_cli.commands.compare import CAUTION, RECIPE_CAUTION, as_tables
 from transformer_cli.evaluation import statistics
 from transformer_cli.evaluation.compare import (
     Comparison,
@@ -131,7 +131,7 @@ def comparison() -> Comparison:
 
 
 def test_a_comparison_is_tables_examples_and_a_verdict(comparison: Comparison) -> None:
-    assert comparisons_as_table([comparison]).split("\n") == [
+    assert as_tables([comparison]).split("\n") == [
         "test: 1,000 sentences",
         "",
         "BLEU   score ± 95 %  difference  p (bootstrap)  p (randomisation)",
@@ -171,7 +171,7 @@ def test_recipes_are_means_with_the_spread_of_their_runs() -> None:
         RecipeResult(["a1", "a2"], score, score, None),
         RecipeResult(["b1", "b2"], replace(score, difference=surer), replace(score, difference=unsure), "no verdict"),
     ]
-    table = recipes_as_table([RecipeComparison("test", 30, "sig-b", "sig-c", recipes)])
+    table = as_tables([RecipeComparison("test", 30, "sig-b", "sig-c", recipes)])
     assert table.split("\n") == [
         "test: 30 sentences",
         "",
