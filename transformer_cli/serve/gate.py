@@ -9,11 +9,11 @@ import logging
 import time
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from typing import Any
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transformer_cli.errors import defect
 
@@ -21,11 +21,6 @@ LONGEST = 100  # characters of an address in the log
 SELDOM_SECONDS = 600.0  # after which a message is written again
 ENDING = "the server ends before this is answered; try again later"
 APOLOGY = "an error that nobody foresaw; the server's log describes it"
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
@@ -52,14 +47,14 @@ class Gate:
     Starlette's TrustedHostMiddleware would refuse those as well, and does not answer in JSON.
     """
 
-    def __init__(self, app: App, hosts: Collection[str], origins: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, hosts: Collection[str], origins: Collection[str]) -> None:
         """hosts: the server's public names, or * for all; localhost is one anyway. origins: pages that may ask."""
         self._app = app
         self._hosts = {host.lower() for host in hosts}
         self._origins = set(origins)
         self._may_say = Seldom()
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)

@@ -40,29 +40,27 @@ class _Unwanted(Exception):
 
 
 @dataclass(eq=False)
-class _Call:
-    """A function that a worker calls: what is not translation of lines."""
+class _Job:
+    """A function that a worker calls, or lines to be translated, which workers take from the front."""
 
-    function: Callable[[BeforeStep], Any]
     n_left: int
-    """how many lines it counts for"""
-    future: "Future[Any]" = field(default_factory=Future)
-    arrived: float = field(default_factory=monotonic)
+    """how many lines no worker has taken yet, or how many a function counts for"""
+    future: "Future[Any]" = field(default_factory=Future, kw_only=True)
+    arrived: float = field(default_factory=monotonic, kw_only=True)
 
 
 @dataclass(eq=False)
-class _Lines:
-    """Lines to be translated; workers take them from the front."""
+class _Call(_Job):
+    function: Callable[[BeforeStep], Any]
 
+
+@dataclass(eq=False)
+class _Lines(_Job):
     translator: Translator
     lines: Sequence[str]
     settings: SearchSettings
     keys: Sequence[int]
     are_sentences: bool
-    n_left: int
-    """how many lines no worker has taken yet"""
-    future: "Future[Any]" = field(default_factory=Future)
-    arrived: float = field(default_factory=monotonic)
     found: dict[int, Translation] = field(default_factory=dict)
     """the translations by the index of their line"""
 
@@ -73,6 +71,7 @@ class _Lines:
 
 
 _Slice = tuple[_Lines, range]  # lines of a job, by their indices, that a worker has taken
+_Work = tuple[list["Future[Any]"], Callable[[BeforeStep], object]]  # who waits, and what is computed for them
 
 
 class Workers:
@@ -82,7 +81,7 @@ class Workers:
         """n_workers: how many batches are translated at a time. They share torch's threads."""
         self._n_workers = n_workers
         self._limits = limits
-        self._queue: OrderedDict[_Call | _Lines, None] = OrderedDict()  # any of them can be taken out at once
+        self._queue: OrderedDict[_Job, None] = OrderedDict()  # any of them can be taken out at once
         self.n_waiting = 0  # lines of the jobs in the queue that no worker has taken yet
         self._is_closing = False
         self._changed = threading.Condition()
@@ -114,9 +113,8 @@ class Workers:
         are_sentences: whether lines have been split, so that a sentence that is too long is cut further. Raises Busy.
         The future raises DataError, which names the line that is too long, or what decoding raises.
         """
-        return self._add(
-            _Lines(translator, lines, settings, keys or range(len(lines)), are_sentences, n_left=len(lines))
-        )
+        keys = keys or range(len(lines))
+        return self._add(_Lines(len(lines), translator, lines, settings, keys, are_sentences))
 
     def call(self, function: Callable[[BeforeStep], Any], n_lines: int = 1) -> "Future[Any]":
         """Have a function called in a worker, which has its share of torch's threads. Raises Busy.
@@ -124,9 +122,9 @@ class Workers:
         function: gets what ends a search that nobody waits for any more, for `Translator.calling`.
         n_lines: how many lines it counts for in the queue.
         """
-        return self._add(_Call(function, n_lines))
+        return self._add(_Call(n_lines, function))
 
-    def _add(self, job: _Call | _Lines) -> "Future[Any]":
+    def _add(self, job: _Job) -> "Future[Any]":
         with self._changed:
             if self.n_waiting + job.n_left > self._limits.waiting or self._is_closing:
                 raise Busy("too much is waiting to be translated; try again later")
@@ -136,7 +134,7 @@ class Workers:
         job.future.add_done_callback(lambda _: self._forget(job))
         return job.future
 
-    def _forget(self, job: _Call | _Lines) -> None:
+    def _forget(self, job: _Job) -> None:
         """Take a job off the queue that is cancelled, or has failed with an earlier slice."""
         with self._changed:
             if job in self._queue:
@@ -151,19 +149,15 @@ class Workers:
     def _work(self, _: int) -> None:
         """A worker: take what waits until the server ends."""
         while (work := self._next()) is not None:
-            futures = [work.future] if isinstance(work, _Call) else [job.future for job, _ in work]
-            check = partial(_check_wanted, futures)
+            futures, compute = work
             try:
-                if isinstance(work, _Call):
-                    _end(work.future, work.function(check))
-                else:
-                    _translate(work, self._limits, check)
+                compute(partial(_check_wanted, futures))
             except Exception as error:
                 for future in futures:
                     _end(future, error)
 
-    def _next(self) -> list[_Slice] | _Call | None:
-        """Returns the slices that are translated together, or a call; None at the end."""
+    def _next(self) -> _Work | None:
+        """Returns what a worker computes next; None at the end."""
         with self._changed:
             while True:
                 if not self._queue:
@@ -180,12 +174,13 @@ class Workers:
                 self._changed.notify()
             return taken
 
-    def _take(self) -> list[_Slice] | _Call:
-        """Take a batch off the queue, which is not empty."""
+    def _take(self) -> _Work:
+        """Take a call or a batch off the queue, which is not empty."""
         head, _ = self._queue.popitem(last=False)
         if isinstance(head, _Call):
             self.n_waiting -= head.n_left
-            return head
+            return [head.future], lambda check: _end(head.future, head.function(check))
+        assert isinstance(head, _Lines)
         slices: list[_Slice] = []
         room = BATCH_LINES
         for job in chain([head], self._queue):
@@ -201,7 +196,7 @@ class Workers:
             job.n_left -= len(indices)
             if job.n_left:
                 self._queue[job] = None
-        return slices
+        return [job.future for job, _ in slices], partial(_translate, slices, self._limits)
 
 
 def _check_wanted(futures: "Sequence[Future[Any]]") -> None:
