@@ -5,11 +5,10 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
@@ -159,129 +158,120 @@ def translate(
         glossary=read_glossary(glossary),
         hold_pattern=as_text(hold_pattern, "--hold-pattern"),
     )
-    form = "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}"
-    work = _Work(translator, form, attention, warns=is_open and not converses, is_line_buffered=line_buffered)
+
+    def render(number: int, translation: "Translation") -> str:
+        if attention:
+            _draw_attention(translator, translation, attention)
+        if as_json:
+            return translation_as_json(translation)
+        return as_lines(number, translation, with_tokens=tokens, is_numbered=n_best is not None)
+
     if converses:
-        work.converse()
+        _converse(translator, render)
     elif text_format == "html" and source:
         with _opened(output) as out:
             out.write(translator.translate_html(_document(source)))
     else:
         _say_if_misread(sentences or (), translator.run.config.data.source)
         name, lines, n_lines = _named_lines(sentences, source)
+        chunk = 1 if line_buffered else CHUNK_OF_PIPE if n_lines is None else CHUNK
         with _opened(output) as out:
-            work.translate(lines, name, out, n_lines=n_lines)
+            _translate(translator, lines, render, out, name=name, n_lines=n_lines, chunk=chunk, warns=is_open)
 
 
-@dataclass(frozen=True)
-class _Work:
-    """How lines become what is printed."""
+def _translate(
+    translator: "Translator",
+    lines: Iterable[str],
+    render: Callable[[int, "Translation"], str],
+    out: TextIO,
+    *,
+    name: str = "",
+    n_lines: int | None,
+    first_line: int = 1,
+    chunk: int = CHUNK,
+    warns: bool = False,
+) -> None:
+    """Print the translations of lines. However that ends, say at its end which lines were too long.
 
-    translator: "Translator"
-    form: str
-    """json, text or tokens; the last two may be numbered: then the n best of each line are printed"""
-    attention: Path | None
-    """where the attention of the one sentence is drawn"""
-    warns: bool = False
-    """whether to say that lines seem to have several sentences"""
-    is_line_buffered: bool = False
-    """whether each line is translated by itself, and printed before the next one is read"""
+    render: gets the number of a line and its translation. name: what errors call the text. n_lines: how many there are,
+    if that is known. first_line: the number of the first one. warns: whether to say that many have several sentences.
+    """
+    too_long: list[int] = []
+    first: list[str] = []
+    is_watched = out.isatty()  # then somebody sees the lines appear, and needs no bar
+    if is_watched or n_lines == 1:  # for which there is no bar either
+        terminal.note("translating")
+    try:
+        with progress.bar("translate", n_lines, " sentences", is_silent=is_watched) as bar:
+            together = min(chunk, CHUNK_TO_WATCH) if is_watched else chunk
+            stream = translator.stream(lines, chunk=together, name=name, first_line=first_line, done=bar.update)
+            for number, translation in enumerate(stream, first_line):
+                if translation.was_too_long:
+                    too_long.append(number)
+                if warns and len(first) < LOOKED_AT:
+                    first.append(translation.source)
+                print(render(number, translation), file=out)
+                if number % chunk == 0:
+                    out.flush()  # a program that has sent as many lines may wait for them
+    finally:
+        where = f"{name}: " if name else ""
+        if first:
+            _say_if_paragraphs(first, where, translator.run.config.data.source)
+        if too_long:
+            became = BECAME[translator.options.on_error]
+            numbers = ", ".join(map(str, too_long[:NAMED])) + (", …" if len(too_long) > NAMED else "")
+            lines_are = f"{len(too_long):,} too long, {became}: {'line' if len(too_long) == 1 else 'lines'}"
+            log.warning("%s%s %s", where, lines_are, numbers)
 
-    def translate(
-        self, lines: Iterable[str], name: str, out: TextIO, *, n_lines: int | None = None, first_line: int = 1
-    ) -> None:
-        """Print the translations of lines. However that ends, say at its end which lines were too long.
 
-        name: what errors call the text. n_lines: how many there are, if that is known. first_line: the number of the
-        first one.
-        """
-        too_long: list[int] = []
-        first: list[str] = []
-        chunk = 1 if self.is_line_buffered else CHUNK_OF_PIPE if n_lines is None else CHUNK
-        is_watched = out.isatty()  # then somebody sees the lines appear, and needs no bar
-        if is_watched or n_lines == 1:  # for which there is no bar either
-            terminal.note("translating")
+def _say_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
+    """Warn if many of the first lines have several sentences, which are not translated one by one."""
+    from transformer_cli.documents.sentences import sentences
+
+    n_several = sum(len(sentences(line, language)) > 1 for line in lines)
+    if n_several > SEVERAL * len(lines):
+        log.warning(
+            "%sseveral sentences in a line, as it seems (in %d of the first %d); some may be left out of the "
+            "translation; --split-sentences translates them one by one",
+            *(where, n_several, len(lines)),
+        )
+
+
+def _converse(translator: "Translator", render: Callable[[int, "Translation"], str]) -> None:
+    """Say which run translates what, then translate each line as soon as it is typed, until Ctrl-D."""
+    from transformer_cli.system.keyboard import converse
+
+    data = translator.run.config.data
+    log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.target)
+    what = "One sentence or paragraph" if translator.options.split_sentences else "One sentence"
+    log.info("%s per line. Ctrl-C drops a line, Ctrl-D ends.", what)
+
+    def answer(number: int, line: str) -> None:
         try:
-            with progress.bar("translate", n_lines, " sentences", is_silent=is_watched) as bar:
-                stream = self.translator.stream(
-                    lines,
-                    chunk=min(chunk, CHUNK_TO_WATCH) if is_watched else chunk,
-                    name=name,
-                    first_line=first_line,
-                    done=bar.update,
-                )
-                for number, translation in enumerate(stream, first_line):
-                    if translation.was_too_long:
-                        too_long.append(number)
-                    if self.warns and len(first) < LOOKED_AT:
-                        first.append(translation.source)
-                    if self.attention:
-                        self._draw_attention(translation, self.attention)
-                    print(_rendered(number, translation, self.form), file=out)
-                    if number % chunk == 0:
-                        out.flush()  # a program that has sent as many lines may wait for them
-        finally:
-            if first:
-                self._say_if_paragraphs(first, name)
-            if too_long:
-                became = BECAME[self.translator.options.on_error]
-                numbers = ", ".join(map(str, too_long[:NAMED])) + (", …" if len(too_long) > NAMED else "")
-                lines_are = f"{len(too_long):,} too long, {became}: {'line' if len(too_long) == 1 else 'lines'}"
-                log.warning("%s%s %s", f"{name}: " if name else "", lines_are, numbers)
+            _translate(translator, [as_text(line, f"line {number}")], render, sys.stdout, n_lines=1, first_line=number)
+        except (DataError, MemoryShortage) as error:  # one sentence too long is no reason to leave
+            print(terminal.on_one_line(f"tfm: error: {error}"), file=sys.stderr)
+        sys.stdout.flush()
 
-    def _say_if_paragraphs(self, lines: Sequence[str], name: str) -> None:
-        """Warn if many of the first lines have several sentences, which are not translated one by one."""
-        from transformer_cli.documents.sentences import sentences
-
-        language = self.translator.run.config.data.source
-        n_several = sum(len(sentences(line, language)) > 1 for line in lines)
-        if n_several > SEVERAL * len(lines):
-            log.warning(
-                "%sseveral sentences in a line, as it seems (in %d of the first %d); some may be left out of the "
-                "translation; --split-sentences translates them one by one",
-                f"{name}: " if name else "",
-                n_several,
-                len(lines),
-            )
-
-    def converse(self) -> None:
-        """Say which run translates what, then translate each line as soon as it is typed, until Ctrl-D."""
-        from transformer_cli.system.keyboard import converse
-
-        folders = ", ".join(str(each.folder) for each in self.translator.runs)
-        data = self.translator.run.config.data
-        log.info("%s: %s → %s", folders, data.source, data.target)
-        what = "One sentence or paragraph" if self.translator.options.split_sentences else "One sentence"
-        log.info("%s per line. Ctrl-C drops a line, Ctrl-D ends.", what)
-
-        def answer(number: int, line: str) -> None:
-            try:
-                sentence = as_text(line, f"line {number}")
-                self.translate([sentence], "", sys.stdout, n_lines=1, first_line=number)
-            except (DataError, MemoryShortage) as error:  # one sentence too long is no reason to leave
-                print(terminal.on_one_line(f"tfm: error: {error}"), file=sys.stderr)
-            sys.stdout.flush()
-
-        converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
-
-    def _draw_attention(self, translation: "Translation", path: Path) -> None:
-        from transformer_cli.inspection import plots
-        from transformer_cli.inspection.numbers import inspect_translation
-
-        maps = inspect_translation(self.translator, translation).maps(["cross"])
-        with writing(path):
-            plots.save(plots.draw_attention(maps), path)
-        log.info("%s: what each position of the translation attends to", path)
+    converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
 
 
-def _rendered(number: int, translation: "Translation", form: str) -> str:
-    """Returns what is printed of the translation of line `number`. form: as in `_Work`."""
-    if form == "json":
-        return translation_as_json(translation)
+def _draw_attention(translator: "Translator", translation: "Translation", path: Path) -> None:
+    from transformer_cli.inspection import plots
+    from transformer_cli.inspection.numbers import inspect_translation
+
+    maps = inspect_translation(translator, translation).maps(["cross"])
+    with writing(path):
+        plots.save(plots.draw_attention(maps), path)
+    log.info("%s: what each position of the translation attends to", path)
+
+
+def as_lines(number: int, translation: "Translation", *, with_tokens: bool, is_numbered: bool) -> str:
+    """Returns the translation of line `number`, and below it the other ones of the n best, as text or as tokens."""
     lines = []
     for each in (translation, *translation.alternatives):
-        text = each.tokens_on_one_line if form.startswith("tokens") else each.text
-        lines.append(f"{number}\t{each.score:.4f}\t{text}" if form.endswith("numbered") else text)
+        text = each.tokens_on_one_line if with_tokens else each.text
+        lines.append(f"{number}\t{each.score:.4f}\t{text}" if is_numbered else text)
     return "\n".join(lines)
 
 
@@ -370,19 +360,18 @@ def _document(path: Path) -> str:
 
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
-    """What translations are printed to: a file that appears when the block has ended well, or standard output."""
+    r"""What translations are printed to: a file that appears when the block has ended well, or standard output.
+
+    A file is UTF-8 with "\n" at the end of lines; one that is called .gz is compressed, as it is read.
+    """
     if output is None or output == STANDARD:
         yield sys.stdout
-    else:
-        with writing(output), written(output) as file, _as_text(file, output) as out:
+        return
+    with writing(output), written(output) as file:
+        if output.suffix == ".gz":
+            packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+            out: TextIO = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
+        else:
+            out = open(file.fileno(), "w", encoding="utf-8", newline="\n", closefd=False)
+        with out:  # closing it writes all, and leaves the file open
             yield out
-
-
-def _as_text(file: BinaryIO, path: Path) -> TextIO:
-    r"""Returns an open file as UTF-8 with "\n" at the end of lines. Closing that writes all, and leaves the file open.
-
-    path: a file that is called .gz is compressed, as it is read.
-    """
-    if path.suffix == ".gz":
-        return io.TextIOWrapper(gzip.GzipFile("", "wb", fileobj=file, mtime=0), encoding="utf-8", newline="\n")
-    return open(file.fileno(), "w", encoding="utf-8", newline="\n", closefd=False)
