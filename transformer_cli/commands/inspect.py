@@ -15,7 +15,6 @@ from transformer_cli.commands.options import (
     a_file,
     as_text,
     find_runs,
-    load_translator,
     option,
     refuse_unwritable,
     writing,
@@ -106,10 +105,12 @@ def inspect(
         return
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
-    translator = load_translator(find_runs(run), device)
+    folders = find_runs(run)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.inspection.numbers import KINDS, inspect_sentence
+    from transformer_cli.translator import Translator
 
+    translator = Translator.load(*folders, device=device)
     decoding = override_decoding(translator.run.config.decoding, overrides or ())
     translator = translator.with_options(on_error=on_error, decoding=decoding)
     inspection = inspect_sentence(translator, sentence)

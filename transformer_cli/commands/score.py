@@ -13,7 +13,6 @@ from transformer_cli.commands.options import (
     a_file,
     check_text,
     find_runs,
-    load_translator,
 )
 
 
@@ -32,11 +31,11 @@ def score(
     """
     folders = find_runs(named, run)
     check_text(sentences, target)
-    translator = load_translator(folders, device)
     from transformer_cli.evaluation.losses import perplexity_text
     from transformer_cli.evaluation.score import score_files
+    from transformer_cli.translator import Translator
 
-    for each in score_files(translator, sentences, target):
+    for each in score_files(Translator.load(*folders, device=device), sentences, target):
         if as_json:
             print(json.dumps(asdict(each), ensure_ascii=False))
         else:

@@ -24,7 +24,6 @@ from transformer_cli.commands.options import (
     as_text,
     check_text,
     find_runs,
-    load_translator,
     option,
     refuse_unwritable,
     warn_of_form,
@@ -137,12 +136,13 @@ def translate(
 
     if World.from_environment().size > 1:
         raise typer.BadParameter("translation is the work of one process: start it without torchrun, one for each part")
-    translator = load_translator(find_runs(run), device)
+    folders = find_runs(run)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.documents.glossary import read_glossary
-    from transformer_cli.translator import Options
+    from transformer_cli.translator import Options, Translator
 
+    translator = Translator.load(*folders, device=device)
     translator.settings = SearchSettings(
         max_tokens=max_tokens,
         n_best=n_best or 1,
