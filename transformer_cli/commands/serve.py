@@ -13,16 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_cli.commands.options import (
-    A_RUN,
-    DeviceOption,
-    GlossaryOption,
-    RunsArgument,
-    as_text,
-    find_runs,
-    of_runs,
-    option,
-)
+from transformer_cli.commands import options
+from transformer_cli.commands.options import option
 from transformer_cli.errors import ConfigError, Interrupted
 from transformer_cli.system import signals
 
@@ -39,13 +31,15 @@ log = logging.getLogger(__name__)
 
 
 def serve(
-    named: RunsArgument = None,
-    run: Annotated[list[str] | None, of_runs(f"{A_RUN} Repeatable: one run for each direction.")] = None,
+    named: options.RunsArgument = None,
+    run: Annotated[
+        list[str] | None, options.of_runs(f"{options.A_RUN} Repeatable: one run for each direction.")
+    ] = None,
     host: Annotated[
         str, option("Where to listen; 0.0.0.0 is every network of this machine.", metavar="ADDRESS")
     ] = "127.0.0.1",
     port: Annotated[int, option("The port; 0 lets the system choose.", min=0, max=65535, metavar="N")] = 5000,
-    device: DeviceOption = "auto",
+    device: options.DeviceOption = "auto",
     api_key: Annotated[
         str | None,
         option(
@@ -70,7 +64,7 @@ def serve(
             show_default="none",
         ),
     ] = None,
-    glossary: GlossaryOption = None,
+    glossary: options.GlossaryOption = None,
     log_text: Annotated[bool, option("Write what is translated, and how, to the log.", "--log-text")] = False,
 ) -> None:
     """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /.
@@ -88,7 +82,7 @@ def serve(
         from transformer_cli.serve.app import create_app
 
         def open_runs() -> "list[Translator]":
-            return _open_runs(find_runs(named, run), device, read_glossary(glossary))
+            return _open_runs(options.find_runs(named, run), device, read_glossary(glossary))
 
         translators = open_runs()
         n_workers = count_threads() if all(each.engine.is_on_cpu for each in translators) else 1
@@ -134,7 +128,7 @@ def _open_runs(folders: Sequence[Path], device: str, glossary: dict[str, str]) -
 def _check(api_key: str | None, hosts: Sequence[str], origins: Sequence[str]) -> None:
     if api_key is None and "TFM_API_KEY" in os.environ:  # typer takes an empty variable for none
         api_key = ""
-    if api_key is not None and not as_text(api_key, "--api-key").strip():
+    if api_key is not None and not options.as_text(api_key, "--api-key").strip():
         raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY too) to let everyone in")
     for name in hosts:
         if not re.fullmatch(r"\*|[^/:?#\s]+", name):

@@ -12,23 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
-from transformer_cli.commands.options import (
-    BeamSizeOption,
-    DecodingSetOption,
-    DeviceOption,
-    GlossaryOption,
-    HoldOption,
-    JsonLinesOption,
-    RunsOption,
-    a_file,
-    as_text,
-    check_text,
-    find_runs,
-    option,
-    refuse_unwritable,
-    warn_of_form,
-    writing,
-)
+from transformer_cli.commands import options
+from transformer_cli.commands.options import a_file, option
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.system import progress, terminal
@@ -65,21 +50,21 @@ def translate(
         Literal["stop", "blank", "copy", "truncate"],
         option("Of a line that is too long: stop with an error, leave it blank, copy it, or translate its beginning."),
     ] = "stop",
-    run: RunsOption = None,
-    overrides: DecodingSetOption = None,
-    beam_size: BeamSizeOption = None,
+    run: options.RunsOption = None,
+    overrides: options.DecodingSetOption = None,
+    beam_size: options.BeamSizeOption = None,
     prefix: Annotated[str, option("Begin each translation with this text.", metavar="TEXT", show_default=False)] = "",
     max_tokens: Annotated[
         int | None,
         option("Longest translation, in tokens.", min=1, max=10_000, metavar="N", show_default="2 × source + 10"),
     ] = None,
-    device: DeviceOption = "auto",
+    device: options.DeviceOption = "auto",
     output: Annotated[Path | None, a_file("Write to a file, which appears when it is whole.", "--output", "-o")] = None,
     line_buffered: Annotated[
         bool, option("Print the translation of each line before the next one is read; slower.", "--line-buffered")
     ] = False,
-    glossary: GlossaryOption = None,
-    hold: HoldOption = True,
+    glossary: options.GlossaryOption = None,
+    hold: options.HoldOption = True,
     hold_pattern: Annotated[
         str, option("Hold also what this regular expression finds, such as '#[A-Z]+-\\d+'.", metavar="REGEX")
     ] = "",
@@ -94,7 +79,7 @@ def translate(
     attention: Annotated[
         Path | None, a_file("Draw what the translation of one sentence attends to: a .svg, .pdf or .png.")
     ] = None,
-    as_json: JsonLinesOption = False,
+    as_json: options.JsonLinesOption = False,
 ) -> None:
     """Translate sentences, one line of output for each line of input.
 
@@ -125,9 +110,9 @@ def translate(
         raise typer.BadParameter(f"{output} appears when it is whole, so --line-buffered cannot be used with it")
     if attention:
         picture_format(attention)
-    refuse_unwritable(output, attention, read=[source, glossary])
+    options.refuse_unwritable(output, attention, read=[source, glossary])
     if text_format == "text":
-        check_text(source)
+        options.check_text(source)
     converses = not sentences and not source and not output and sys.stdin.isatty()
     is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
     if split_sentences is None:
@@ -136,7 +121,7 @@ def translate(
 
     if World.from_environment().size > 1:
         raise typer.BadParameter("translation is the work of one process: start it without torchrun, one for each part")
-    folders = find_runs(run)
+    folders = options.find_runs(run)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.documents.glossary import read_glossary
@@ -152,11 +137,11 @@ def translate(
     translator.options = Options(
         keep_unk=keep_unk,
         on_error=on_error,
-        prefix=as_text(prefix, "--prefix"),
+        prefix=options.as_text(prefix, "--prefix"),
         split_sentences=split_sentences,
         hold=hold,
         glossary=read_glossary(glossary),
-        hold_pattern=as_text(hold_pattern, "--hold-pattern"),
+        hold_pattern=options.as_text(hold_pattern, "--hold-pattern"),
     )
 
     def render(number: int, translation: "Translation") -> str:
@@ -248,7 +233,9 @@ def _converse(translator: "Translator", render: Callable[[int, "Translation"], s
 
     def answer(number: int, line: str) -> None:
         try:
-            _translate(translator, [as_text(line, f"line {number}")], render, sys.stdout, n_lines=1, first_line=number)
+            _translate(
+                translator, [options.as_text(line, f"line {number}")], render, sys.stdout, n_lines=1, first_line=number
+            )
         except (DataError, MemoryShortage) as error:  # one sentence too long is no reason to leave
             print(terminal.on_one_line(f"tfm: error: {error}"), file=sys.stderr)
         sys.stdout.flush()
@@ -261,7 +248,7 @@ def _draw_attention(translator: "Translator", translation: "Translation", path: 
     from transformer_cli.inspection.numbers import inspect_translation
 
     maps = inspect_translation(translator, translation).maps(["cross"])
-    with writing(path):
+    with options.writing(path):
         plots.save(plots.draw_attention(maps), path)
     log.info("%s: what each position of the translation attends to", path)
 
@@ -328,7 +315,7 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
     from transformer_cli.data.lines import count_lines, cut_lines, lines_of, refuse_no_text
 
     if sentences:
-        lines = [as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
+        lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
         return "argument", lines, len(lines)
     if path and path != STANDARD:
         return str(path), cut_lines(path), None if is_stream(path) else count_lines(path)
@@ -338,7 +325,7 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
             stream = sys.stdin.buffer
             if isinstance(stream, io.BufferedReader):
                 refuse_no_text(stream.peek(1), "standard input")
-                warn_of_form(stream.peek(1), "standard input")
+                options.warn_of_form(stream.peek(1), "standard input")
             yield from lines_of(stream, "standard input")
         except OSError as error:  # closed by `<&-`, or a folder
             raise DataError(
@@ -367,7 +354,7 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
     if output is None or output == STANDARD:
         yield sys.stdout
         return
-    with writing(output), written(output) as file:
+    with options.writing(output), written(output) as file:
         if output.suffix == ".gz":
             packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
             out: TextIO = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
