@@ -17,6 +17,7 @@ from pathlib import Path
 from transformer_cli.compute.memory import free_memory, in_words
 from transformer_cli.compute.threads import available_cores
 from transformer_cli.errors import DeviceError
+from transformer_cli.runs.provenance import processor
 
 PACKAGE = "transformer-cli"
 VARIABLES = re.compile(
@@ -53,7 +54,7 @@ def _facts() -> Iterator[tuple[str, object]]:
     yield "data", here / "data"
     yield "runs", here / "runs"
     yield "downloads", cache_folder()
-    yield "cpu", _cpu()
+    yield "cpu", processor()
     yield "cores", available_cores()
     if (free := free_memory()) is not None:
         yield "memory free", in_words(free)
@@ -91,12 +92,3 @@ def _version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return "–"
-
-
-def _cpu() -> str:
-    """Returns the processor's name, as far as the system tells it."""
-    with suppress(OSError):
-        found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(errors="replace"), re.MULTILINE)
-        if found:
-            return found[1].strip()
-    return platform.processor() or platform.machine()
