@@ -8,8 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,9 +16,6 @@ from transformer_cli.commands import options
 from transformer_cli.commands.options import option
 from transformer_cli.errors import ConfigError, Interrupted
 from transformer_cli.system import signals
-
-if TYPE_CHECKING:
-    from transformer_cli.translator import Translator
 
 NEEDED = ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
 INSTALL = (
@@ -79,10 +75,18 @@ def serve(
     with bind(host, port) as bound, signals.hangups() as asked:  # before models are loaded, which takes longer
         from transformer_cli.compute.threads import count_threads
         from transformer_cli.documents.glossary import read_glossary
+        from transformer_cli.runs.exported import open_any
         from transformer_cli.serve.app import create_app
+        from transformer_cli.translator import Translator
 
-        def open_runs() -> "list[Translator]":
-            return _open_runs(options.find_runs(named, run), device, read_glossary(glossary))
+        def open_runs() -> list[Translator]:
+            folders, terms = options.find_runs(named, run), read_glossary(glossary)
+            opened = [Translator(open_any(folder), device).with_options(glossary=terms) for folder in folders]
+            for translator in opened:
+                translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
+                data = translator.run.config.data
+                log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
+            return opened
 
         translators = open_runs()
         n_workers = count_threads() if all(each.engine.is_on_cpu for each in translators) else 1
@@ -95,8 +99,7 @@ def serve(
             log_text=log_text,
         )
         service = app.state.service
-        reload, given = service.reload_when_asked, (asked, open_runs)
-        reloading = threading.Thread(target=reload, args=given, name="reload", daemon=True)
+        reloading = threading.Thread(target=service.reload_when_asked, args=(asked, open_runs), daemon=True)
         if api_key is None and not is_local(bound):
             log.warning("everyone who reaches %s may translate: there is no --api-key", url_of(bound))
         server = Server(app, bound)
@@ -107,22 +110,9 @@ def serve(
             asked.put(False)
             reloading.join()
         if number is not None:
-            n_lost = service.n_lost
-            left = f"requests without an answer: {n_lost}" if n_lost else "what had been asked before is answered"
+            lost = f"requests without an answer: {service.n_lost}"
+            left = lost if service.n_lost else "what had been asked before is answered"
             raise Interrupted(f"stopped by {signal.Signals(number).name}; {left}", number)
-
-
-def _open_runs(folders: Sequence[Path], device: str, glossary: dict[str, str]) -> "list[Translator]":
-    """Open each run, and let it answer once."""
-    from transformer_cli.runs.exported import open_any
-    from transformer_cli.translator import Translator
-
-    translators = [Translator(open_any(folder), device).with_options(glossary=glossary) for folder in folders]
-    for translator in translators:
-        translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
-        data = translator.run.config.data
-        log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
-    return translators
 
 
 def _check(api_key: str | None, hosts: Sequence[str], origins: Sequence[str]) -> None:
