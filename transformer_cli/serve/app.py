@@ -48,7 +48,7 @@ from transformer_cli.serve.questions import (
     words_for,
 )
 from transformer_cli.serve.texts import parse, schedule
-from transformer_cli.serve.waiting import Busy, Workers
+from transformer_cli.serve.waiting import Busy, Call, Workers
 from transformer_cli.translator import Translation, Translator
 
 PAGE = Path(__file__).with_name("page.html")
@@ -324,7 +324,7 @@ async def _looked(request: Request, asked: SentenceQuestion, look: Look) -> Resp
         service.looks.release()
 
     try:
-        body = await _computed(request, service.workers.call(compute, service.limits.look_lines))
+        body = await _computed(request, service.workers.add(Call(compute, service.limits.look_lines)))
     except BaseException:
         await give_back()
         raise

@@ -4,7 +4,6 @@ ASGI middleware. Knows no addresses.
 """
 
 import asyncio
-import ipaddress
 import logging
 import time
 import traceback
@@ -55,7 +54,6 @@ class Gate:
         self._may_say = Seldom()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -88,15 +86,15 @@ class Gate:
         """Returns what is wrong with whose page asks, or by which name; None if nothing is."""
         asked = headers.get(b"host", b"localhost").decode("latin-1").lower()  # HTTP/1.0 has none, but all browsers have
         host = _name(asked)
-        if not ({host, "*"} & self._hosts or host == "localhost" or host.endswith(".localhost") or _is_number(host)):
+        is_number = ":" in host or host.replace(".", "").isdecimal()  # no name ends in digits alone, or has a colon
+        if not ({host, "*"} & self._hosts or host == "localhost" or host.endswith(".localhost") or is_number):
             what = f"{asked[:LONGEST]!r} is not a name of this server"
             remedy = f"its operator may add --allow-host {host[:LONGEST]}"
             return JSONResponse({"error": f"Invalid request: {what}; {remedy}"}, 400)
         origin = headers.get(b"origin", b"").decode("latin-1")
         address = origin.lower().partition("://")[2]
-        if not origin or {origin, "*"} & self._origins or address == asked:
-            return None
-        if _name(address) in self._hosts:  # a proxy asks by another name than its clients
+        is_own = address == asked or _name(address) in self._hosts  # a proxy asks by another name than its clients
+        if not origin or is_own or {origin, "*"} & self._origins:
             return None
         what = f"pages of {origin[:LONGEST]} may not use this server"
         remedy = f"its operator may add --cors-origin {origin[:LONGEST]}"
@@ -109,11 +107,3 @@ def _name(host: str) -> str:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
         return ""
-
-
-def _is_number(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

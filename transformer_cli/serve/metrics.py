@@ -30,9 +30,7 @@ class Metrics:
         waiting.set_function(n_waiting)
 
     def note(self, address: str, status: int, seconds: float) -> None:
-        """Count a request."""
         self._requests.labels(address, status).observe(seconds)
 
     def text(self) -> bytes:
-        """Returns all counts, as content_type says."""
         return generate_latest(self._registry)

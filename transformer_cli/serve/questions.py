@@ -173,7 +173,6 @@ class BoundedRoute(APIRoute):
     """An address whose body is read within the server's limits; FastAPI gets it as JSON, whatever it was."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        """Returns what answers a request."""
         answer = super().get_route_handler()
 
         async def answer_bounded(request: Request) -> Response:
