@@ -97,28 +97,26 @@ def as_tables(comparisons: Sequence["Comparison"] | Sequence["RecipeComparison"]
     """Returns the scores of systems or recipes beside the first one's, verdicts on them, and what changed most."""
     from transformer_cli.evaluation.metrics import FURTHER_METRICS
 
-    parts = []
-    caution = CAUTION
+    parts, caution = list[str](), CAUTION
     for each in comparisons:
-        metrics = ("BLEU", "chrF", *each.further_signatures)
-        if each.judges == "weights":
-            heads, systems = ["score ± 95 %", "difference", "p (bootstrap)", "p (randomisation)"], each.systems
-            rows_of = {metric: [_system_row(one, metric) for one in systems] for metric in metrics}
-            signatures = {"BLEU": each.bleu_signatures, "chrF": each.chrf_signatures, **each.further_signatures}
-            examples = [_example(shown, systems[0].name, one.name) for one in systems for shown in one.examples or ()]
-            verdicts = [one.verdict for one in systems]
-        else:
-            heads = ["runs", "mean ± SD", "difference (95 %)", "p (Welch)"]
-            rows_of = {metric: [_recipe_row(one, metric) for one in each.recipes] for metric in metrics}
-            found = {"BLEU": each.bleu_signature, "chrF": each.chrf_signature, **each.further_signatures}
-            signatures, examples = {metric: [signature] for metric, signature in found.items()}, []
-            verdicts = [one.verdict for one in each.recipes]
-            caution = RECIPE_CAUTION if len(each.recipes) > 1 else ""  # one recipe alone is not judged
-        names = {metric: FURTHER_METRICS.get(metric, metric) for metric in metrics}
         parts.append(f"{each.split}: {counted(each.sentences, 'sentence')}")
+        if each.judges == "weights":
+            systems, heads = each.systems, ["score ± 95 %", "difference", "p (bootstrap)", "p (randomisation)"]
+            signatures = {"BLEU": each.bleu_signatures, "chrF": each.chrf_signatures, **each.further_signatures}
+            rows_of = {metric: [_system_row(one, metric) for one in systems] for metric in signatures}
+            last = [_example(shown, systems[0].name, one.name) for one in systems for shown in one.examples or ()]
+            last.append(_verdicts([one.verdict for one in systems]))
+        else:
+            recipes, heads = each.recipes, ["runs", "mean ± SD", "difference (95 %)", "p (Welch)"]
+            single = {"BLEU": each.bleu_signature, "chrF": each.chrf_signature, **each.further_signatures}
+            signatures = {metric: [signature] for metric, signature in single.items()}
+            rows_of = {metric: [_recipe_row(one, metric) for one in recipes] for metric in signatures}
+            last = [_verdicts([one.verdict for one in recipes])]
+            caution = RECIPE_CAUTION if len(recipes) > 1 else ""  # one recipe alone is not judged
+        names = {metric: FURTHER_METRICS.get(metric, metric) for metric in signatures}
         parts += [table([[names[metric], *heads], *rows]) for metric, rows in rows_of.items()]
-        parts.append("\n".join(f"{names[metric]} {one}" for metric, found in signatures.items() for one in found))
-        parts += [*examples, _verdicts(verdicts)]
+        parts.append("\n".join(f"{names[metric]} {one}" for metric, several in signatures.items() for one in several))
+        parts += last
     return "\n\n".join(filter(None, [*parts, caution]))
 
 
