@@ -59,8 +59,6 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 Result = TypeVar("Result")
-Look = Callable[[Translator, Translation], dict[str, Any]]
-"""What a worker computes about a sentence's translation; it becomes JSON"""
 
 log = logging.getLogger(__name__)
 router = APIRouter(route_class=BoundedRoute)
@@ -301,8 +299,10 @@ async def vectors(asked: SentenceQuestion, request: Request) -> Response:
     return await _looked(request, asked, look)
 
 
-async def _looked(request: Request, asked: SentenceQuestion, look: Look) -> Response:
-    """Translate a sentence from its prefix on, and return what a worker finds when it looks into that."""
+async def _looked(
+    request: Request, asked: SentenceQuestion, look: Callable[[Translator, Translation], dict[str, Any]]
+) -> Response:
+    """Translate a sentence from its prefix on, and return as JSON what a worker finds when it looks into that."""
     service = _admitting(request, asked)
     refuse_beyond(len(asked.q), service.limits.characters, "characters")
     translator = service.directions.choose(asked.source, asked.target, asked.q)[0].with_terms(asked.glossary)

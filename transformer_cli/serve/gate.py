@@ -80,7 +80,7 @@ class Gate:
             what, took = f"{scope['method']} {scope['path'][:LONGEST]}", time.monotonic() - started
             log.info("%s %s %s %d %.0f ms", now, client, what, status, took * 1000)
             address = getattr(scope.get("route"), "path", "other")
-            scope["app"].state.service.metrics.note(address, status, took)
+            scope["app"].state.service.metrics.requests.labels(address, status).observe(took)
 
     def _refused(self, headers: dict[bytes, bytes]) -> JSONResponse | None:
         """Returns what is wrong with whose page asks, or by which name; None if nothing is."""
