@@ -91,7 +91,6 @@ class _Command(typer.core.TyperCommand):
             ctx.fail(f"{name} does not take {' '.join(extra)}{near_misses.of_arguments(name, words, extra, known)}")
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the arguments and the options, each group under its name."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             if record := param.get_help_record(ctx):
@@ -118,7 +117,6 @@ class _Group(typer.core.TyperGroup):
         super().__init__(**attributes | {"commands": dict.fromkeys(COMMANDS)})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Returns a command, or None."""
         if cmd_name not in COMMANDS:
             return None
         page, example = COMMANDS[cmd_name]
@@ -147,7 +145,6 @@ class _Group(typer.core.TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands, each group under its name."""
         width = formatter.width - 6 - max(map(len, COMMANDS))
         for title, group in GROUPS.items():
             with formatter.section(title):

@@ -8,20 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_cli.commands import completion
-from transformer_cli.commands.options import (
-    DeviceOption,
-    JsonOption,
-    LowercaseOption,
-    MetricsOption,
-    ReferenceOption,
-    SplitOption,
-    a_file,
-    check_text,
-    further_metrics,
-    option,
-    refuse_repeated,
-)
+from transformer_cli.commands import completion, options
+from transformer_cli.commands.options import a_file, option
 from transformer_cli.system.tables import table
 from transformer_cli.system.terminal import counted
 
@@ -55,13 +43,13 @@ def compare(
             autocompletion=completion.runs,
         ),
     ],
-    split: SplitOption = None,
+    split: options.SplitOption = None,
     source: Annotated[
         Path | None, a_file("Your own sentences, with --reference. Files do not need it.", "--input", "-i")
     ] = None,
-    reference: ReferenceOption = None,
-    lowercase: LowercaseOption = False,
-    metrics: MetricsOption = "bleu,chrf",
+    reference: options.ReferenceOption = None,
+    lowercase: options.LowercaseOption = False,
+    metrics: options.MetricsOption = "bleu,chrf",
     language: Annotated[
         str | None,
         option(
@@ -76,8 +64,8 @@ def compare(
             "How many of the sentences that changed most are shown.", min=0, metavar="N", show_default=str(EXAMPLES)
         ),
     ] = None,
-    device: DeviceOption = "auto",
-    as_json: JsonOption = False,
+    device: options.DeviceOption = "auto",
+    as_json: options.JsonOption = False,
 ) -> None:
     """Tell which system is better, and whether that may be chance."""
     recipes = [_runs_of(argument) for argument in systems]
@@ -88,11 +76,11 @@ def compare(
         raise typer.BadParameter("--input needs --reference")
     if reference and split:
         raise typer.BadParameter("--split and --reference cannot be used together")
-    refuse_repeated(source, reference or ())
+    options.refuse_repeated(source, reference or ())
     if examples and not are_single:
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
-    further = further_metrics(metrics)
-    check_text(source, *(reference or ()), *(Path(each) for each in systems if Path(each).is_file()))
+    further = options.further_metrics(metrics)
+    options.check_text(source, *(reference or ()), *(Path(each) for each in systems if Path(each).is_file()))
     from transformer_cli.evaluation.compare import Terms, compare, compare_recipes
 
     terms = Terms(split or (), source, reference or (), lowercase, language, further, device)

@@ -9,27 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from transformer_cli.commands import completion
-from transformer_cli.commands.options import (
-    BeamSizeOption,
-    DecodingSetOption,
-    DeviceOption,
-    GlossaryOption,
-    JsonOption,
-    LowercaseOption,
-    MetricsOption,
-    ReferenceOption,
-    RunArgument,
-    RunsOption,
-    SplitOption,
-    a_file,
-    check_text,
-    find_runs,
-    further_metrics,
-    refuse_repeated,
-    refuse_unwritable,
-    writing,
-)
+from transformer_cli.commands import completion, options
+from transformer_cli.commands.options import a_file
 from transformer_cli.system.files import STANDARD
 from transformer_cli.system.tables import table
 
@@ -38,20 +19,20 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    named: RunArgument = None,
-    split: SplitOption = None,
+    named: options.RunArgument = None,
+    split: options.SplitOption = None,
     source: Annotated[Path | None, a_file("Evaluate on your own sentences, with --reference.", "--input", "-i")] = None,
-    reference: ReferenceOption = None,
-    run: RunsOption = None,
-    overrides: DecodingSetOption = None,
-    beam_size: BeamSizeOption = None,
-    glossary: GlossaryOption = None,
-    device: DeviceOption = "auto",
+    reference: options.ReferenceOption = None,
+    run: options.RunsOption = None,
+    overrides: options.DecodingSetOption = None,
+    beam_size: options.BeamSizeOption = None,
+    glossary: options.GlossaryOption = None,
+    device: options.DeviceOption = "auto",
     output: Annotated[Path | None, a_file("Keep the translations, one per line.", "--output", "-o")] = None,
     output_tokens: Annotated[Path | None, a_file("Keep the decoder's tokens, one sentence per line.")] = None,
-    lowercase: LowercaseOption = False,
-    metrics: MetricsOption = "bleu,chrf",
-    as_json: JsonOption = False,
+    lowercase: options.LowercaseOption = False,
+    metrics: options.MetricsOption = "bleu,chrf",
+    as_json: options.JsonOption = False,
 ) -> None:
     """Print loss, perplexity, BLEU and chrF of a run. Several runs are judged together, as an ensemble."""
     if (source is None) != (not reference):
@@ -60,13 +41,13 @@ def evaluate(
         raise typer.BadParameter("--split and --input cannot be used together")
     if output == output_tokens == STANDARD:
         raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
-    refuse_repeated(source, reference or ())
+    options.refuse_repeated(source, reference or ())
     if named in completion.splits() and named not in completion.runs():
         raise typer.BadParameter(f"there is no run {named}; did you mean --split {named}?")
-    further = further_metrics(metrics)
-    refuse_unwritable(output, output_tokens, read=[source, glossary, *(reference or ())])
-    check_text(source, *(reference or ()))
-    folders = find_runs(named, run)
+    further = options.further_metrics(metrics)
+    options.refuse_unwritable(output, output_tokens, read=[source, glossary, *(reference or ())])
+    options.check_text(source, *(reference or ()))
+    folders = options.find_runs(named, run)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.documents.glossary import read_glossary
@@ -101,7 +82,7 @@ def evaluate(
         if path == STANDARD:
             sys.stdout.write(text)
         elif path:
-            with writing(path):
+            with options.writing(path):
                 write_text(path, text)
 
 

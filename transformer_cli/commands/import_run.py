@@ -5,6 +5,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from transformer_cli.commands.options import option
+
 
 def import_run(
     folder: Annotated[
@@ -14,25 +16,20 @@ def import_run(
             help="A folder as Marian wrote it (.npz, with .spm or .yml), or as Hugging Face has it (config.json).",
         ),
     ],
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="What the run is called.", show_default="FOLDER's")
-    ] = None,
+    name: Annotated[str | None, option("What the run is called.", metavar="NAME", show_default="FOLDER's")] = None,
     positions: Annotated[
         Literal["marian", "sinusoidal"] | None,
-        typer.Option(
-            "--positions",
-            help="Which sines and cosines are computed: those of Marian, which trained the model, or those of "
+        option(
+            "Which sines and cosines are computed: those of Marian, which trained the model, or those of "
             "transformers, which hardly change translations, but do change scores.",
             show_default="those of the program that wrote the folder",
         ),
     ] = None,
     source: Annotated[
-        str | None,
-        typer.Option("--source", metavar="CODE", help="The language of the source.", show_default="as the files say"),
+        str | None, option("The language of the source.", metavar="CODE", show_default="as the files say")
     ] = None,
     target: Annotated[
-        str | None,
-        typer.Option("--target", metavar="CODE", help="The language of the target.", show_default="as the files say"),
+        str | None, option("The language of the target.", metavar="CODE", show_default="as the files say")
     ] = None,
 ) -> None:
     """Make a run of a translator of Marian's, such as OPUS-MT's.

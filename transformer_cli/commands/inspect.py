@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from transformer_cli.commands.options import (
-    DecodingSetOption,
-    DeviceOption,
-    RunOption,
-    a_file,
-    as_text,
-    find_runs,
-    load_translator,
-    option,
-    refuse_unwritable,
-    writing,
-)
+from transformer_cli.commands import options
+from transformer_cli.commands.options import a_file, option
 from transformer_cli.inspection.picture_files import picture_format
 
 if TYPE_CHECKING:
@@ -34,9 +24,9 @@ KindChoice = Enum("KindChoice", {"encoder": "encoder", "decoder": "decoder", "cr
 
 def inspect(
     sentence: Annotated[str, typer.Argument(help="The sentence to translate and look into.")],
-    run: RunOption = None,
-    overrides: DecodingSetOption = None,
-    device: DeviceOption = "auto",
+    run: options.RunOption = None,
+    overrides: options.DecodingSetOption = None,
+    device: options.DeviceOption = "auto",
     output: Annotated[
         Path | None, a_file("The .svg, .pdf or .png to write.  [default: inspect.png]", "--output", "-o")
     ] = None,
@@ -75,8 +65,8 @@ def inspect(
     picture = None if as_blocks or as_json else output or Path("inspect.png")
     if picture:
         picture_format(picture)
-        refuse_unwritable(picture)
-    sentence = as_text(sentence, "the sentence")
+        options.refuse_unwritable(picture)
+    sentence = options.as_text(sentence, "the sentence")
     if vectors is not None:
         of_a_model: dict[str, object] = {
             "--run": run,
@@ -99,16 +89,18 @@ def inspect(
         else:
             from transformer_cli.inspection import plots
 
-            with writing(picture):
+            with options.writing(picture):
                 plots.save(plots.draw_words(words), picture)
             print(f"{words!r}\n{picture}")
         return
     if query is not None or scale:
         raise typer.BadParameter("--query and --scale need --vectors")
-    translator = load_translator(find_runs(run), device)
+    folders = options.find_runs(run)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.inspection.numbers import KINDS, inspect_sentence
+    from transformer_cli.translator import Translator
 
+    translator = Translator.load(*folders, device=device)
     decoding = override_decoding(translator.run.config.decoding, overrides or ())
     translator = translator.with_options(on_error=on_error, decoding=decoding)
     inspection = inspect_sentence(translator, sentence)
@@ -122,7 +114,7 @@ def inspect(
     else:
         from transformer_cli.inspection import plots
 
-        with writing(picture):
+        with options.writing(picture):
             plots.save(plots.draw_inspection(inspection, maps), picture)
         print(f"{inspection.translation}\n{picture}")
 

@@ -124,23 +124,24 @@ def as_option(word: str, known: Iterable[str]) -> str | None:
 
 def _words(command: str, known: Mapping[str, bool]) -> dict[str, list[str]]:
     """Returns the words that mean an option of a command, or a setting that it takes, each with what it means."""
-    words = {option.lstrip("-"): [option] for option in known if option.startswith("--")}
+    from transformer_cli.config.mistakes import SYNONYMS
+
     keys = []
     if "--set" in known:
         offered = completion.settings if "--config" in known or command == "config" else completion.decoding_settings
         keys = [each.removesuffix("=") for each in offered("")]
-    for key in keys:
-        words.setdefault(key.rpartition(".")[2].replace("_", "-"), []).append(key)
-        words.setdefault(key.replace("_", "-"), [key])
-    from transformer_cli.config.mistakes import SYNONYMS
-
-    for table, are_taken in ((OPTIONS, known), (SYNONYMS, keys)):  # a setting only where no option is meant
-        others: dict[str, list[str]] = {}
-        for meant, theirs in table.items():
-            for word in theirs.split() if meant.partition(" ")[0] in are_taken else ():
-                others.setdefault(word.replace("_", "-"), []).append(meant)
-        words = others | words
-    return words
+    of_settings = {key: words.split() for key, words in SYNONYMS.items() if key in keys}
+    of_options = {meant: words.split() for meant, words in OPTIONS.items() if meant.partition(" ")[0] in known}
+    own = {option: [option.lstrip("-")] for option in known if option.startswith("--")}
+    own |= {key: [*dict.fromkeys((key.rpartition(".")[2], key))] for key in keys}
+    found: dict[str, list[str]] = {}
+    for table in (of_settings, of_options, own):  # a later one has the last word on what a word means
+        of_table: dict[str, list[str]] = {}
+        for meant, words in table.items():
+            for word in words:
+                of_table.setdefault(word.replace("_", "-"), []).append(meant)
+        found |= of_table
+    return found
 
 
 def _written(meant: str, value: str | None) -> str:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,9 +14,6 @@ from transformer_cli.errors import DataError
 from transformer_cli.system.files import STANDARD, is_stream
 
 log = logging.getLogger(__name__)
-
-if TYPE_CHECKING:
-    from transformer_cli.translator import Translator
 
 A_RUN = "A run's name under runs/, or its folder."
 
@@ -33,18 +30,18 @@ def a_file(text: str, *names: str) -> Any:
 
 def of_runs(text: str, *, default: str | bool = "the newest") -> Any:
     """Returns the option --run. text: its help."""
-    more: dict[str, Any] = {"show_default": default, "autocompletion": completion.runs}
-    return option(text, "--run", "-r", metavar="RUN", **more)
+    return option(text, "--run", "-r", metavar="RUN", show_default=default, autocompletion=completion.runs)
 
 
 def run_argument(metavar: str) -> Any:
     """Returns an argument that names what --run names."""
-    more: dict[str, Any] = {"show_default": False, "autocompletion": completion.runs}
-    return typer.Argument(metavar=metavar, help="The same as --run.", **more)
+    return typer.Argument(
+        metavar=metavar, help="The same as --run.", show_default=False, autocompletion=completion.runs
+    )
 
 
 def _set(text: str, offered: Any) -> Any:
-    return option(text, "--set", "-s", metavar="KEY=VALUE", autocompletion=offered)
+    return option(f"{text} Repeatable.", "--set", "-s", metavar="KEY=VALUE", autocompletion=offered)
 
 
 ConfigOption = Annotated[
@@ -57,15 +54,10 @@ ConfigOption = Annotated[
         autocompletion=completion.configs,
     ),
 ]
-SetOption = Annotated[
-    list[str] | None, _set("Override one setting, such as training.epochs=3. Repeatable.", completion.settings)
-]
+SetOption = Annotated[list[str] | None, _set("Override one setting, such as training.epochs=3.", completion.settings)]
 DecodingSetOption = Annotated[
     list[str] | None,
-    _set(
-        "Override a setting of the search, such as decoding.length_penalty=0.6. Repeatable.",
-        completion.decoding_settings,
-    ),
+    _set("Override a setting of the search, such as decoding.length_penalty=0.6.", completion.decoding_settings),
 ]
 BeamSizeOption = Annotated[
     int | None,
@@ -145,13 +137,6 @@ def further_metrics(names: str) -> list[str]:
     if unknown := [name for name in wanted if name not in METRICS]:
         raise typer.BadParameter(f"--metrics: no metric {unknown[0]!r}; there are {', '.join(METRICS)}")
     return [name for name in wanted if name not in METRICS[:2]]
-
-
-def load_translator(folders: Sequence[Path], device: str) -> "Translator":
-    """Open runs as one translator, which imports torch."""
-    from transformer_cli.translator import Translator
-
-    return Translator.load(*folders, device=device)
 
 
 def as_text(argument: str, name: str) -> str:

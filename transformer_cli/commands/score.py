@@ -5,38 +5,30 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-from transformer_cli.commands.options import (
-    DeviceOption,
-    JsonLinesOption,
-    RunArgument,
-    RunOption,
-    a_file,
-    check_text,
-    find_runs,
-    load_translator,
-)
+from transformer_cli.commands import options
+from transformer_cli.commands.options import a_file
 
 
 def score(
     sentences: Annotated[Path, a_file("The sentences.", "--input", "-i")],
     target: Annotated[Path, a_file("Their translations, line by line.")],
-    named: RunArgument = None,
-    run: RunOption = None,
-    device: DeviceOption = "auto",
-    as_json: JsonLinesOption = False,
+    named: options.RunArgument = None,
+    run: options.RunOption = None,
+    device: options.DeviceOption = "auto",
+    as_json: options.JsonLinesOption = False,
 ) -> None:
     """Print the log-probability and perplexity of given translations.
 
     One line for each pair of lines: log-probability (natural), target tokens with <eos>, and perplexity, separated by
     tabs.
     """
-    folders = find_runs(named, run)
-    check_text(sentences, target)
-    translator = load_translator(folders, device)
+    folders = options.find_runs(named, run)
+    options.check_text(sentences, target)
     from transformer_cli.evaluation.losses import perplexity_text
     from transformer_cli.evaluation.score import score_files
+    from transformer_cli.translator import Translator
 
-    for each in score_files(translator, sentences, target):
+    for each in score_files(Translator.load(*folders, device=device), sentences, target):
         if as_json:
             print(json.dumps(asdict(each), ensure_ascii=False))
         else:

@@ -8,26 +8,14 @@ import signal
 import socket
 import threading
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from transformer_cli.commands.options import (
-    A_RUN,
-    DeviceOption,
-    GlossaryOption,
-    RunsArgument,
-    as_text,
-    find_runs,
-    of_runs,
-    option,
-)
+from transformer_cli.commands import options
+from transformer_cli.commands.options import option
 from transformer_cli.errors import ConfigError, Interrupted
 from transformer_cli.system import signals
-
-if TYPE_CHECKING:
-    from transformer_cli.translator import Translator
 
 NEEDED = ("fastapi", "uvicorn", "python_multipart", "prometheus_client", "py3langid")
 INSTALL = (
@@ -39,13 +27,15 @@ log = logging.getLogger(__name__)
 
 
 def serve(
-    named: RunsArgument = None,
-    run: Annotated[list[str] | None, of_runs(f"{A_RUN} Repeatable: one run for each direction.")] = None,
+    named: options.RunsArgument = None,
+    run: Annotated[
+        list[str] | None, options.of_runs(f"{options.A_RUN} Repeatable: one run for each direction.")
+    ] = None,
     host: Annotated[
         str, option("Where to listen; 0.0.0.0 is every network of this machine.", metavar="ADDRESS")
     ] = "127.0.0.1",
     port: Annotated[int, option("The port; 0 lets the system choose.", min=0, max=65535, metavar="N")] = 5000,
-    device: DeviceOption = "auto",
+    device: options.DeviceOption = "auto",
     api_key: Annotated[
         str | None,
         option(
@@ -70,7 +60,7 @@ def serve(
             show_default="none",
         ),
     ] = None,
-    glossary: GlossaryOption = None,
+    glossary: options.GlossaryOption = None,
     log_text: Annotated[bool, option("Write what is translated, and how, to the log.", "--log-text")] = False,
 ) -> None:
     """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /.
@@ -85,10 +75,18 @@ def serve(
     with bind(host, port) as bound, signals.hangups() as asked:  # before models are loaded, which takes longer
         from transformer_cli.compute.threads import count_threads
         from transformer_cli.documents.glossary import read_glossary
+        from transformer_cli.runs.exported import open_any
         from transformer_cli.serve.app import create_app
+        from transformer_cli.translator import Translator
 
-        def open_runs() -> "list[Translator]":
-            return _open_runs(find_runs(named, run), device, read_glossary(glossary))
+        def open_runs() -> list[Translator]:
+            folders, terms = options.find_runs(named, run), read_glossary(glossary)
+            opened = [Translator(open_any(folder), device).with_options(glossary=terms) for folder in folders]
+            for translator in opened:
+                translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
+                data = translator.run.config.data
+                log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
+            return opened
 
         translators = open_runs()
         n_workers = count_threads() if all(each.engine.is_on_cpu for each in translators) else 1
@@ -101,8 +99,7 @@ def serve(
             log_text=log_text,
         )
         service = app.state.service
-        reload, given = service.reload_when_asked, (asked, open_runs)
-        reloading = threading.Thread(target=reload, args=given, name="reload", daemon=True)
+        reloading = threading.Thread(target=service.reload_when_asked, args=(asked, open_runs), daemon=True)
         if api_key is None and not is_local(bound):
             log.warning("everyone who reaches %s may translate: there is no --api-key", url_of(bound))
         server = Server(app, bound)
@@ -113,28 +110,15 @@ def serve(
             asked.put(False)
             reloading.join()
         if number is not None:
-            n_lost = service.n_lost
-            left = f"requests without an answer: {n_lost}" if n_lost else "what had been asked before is answered"
+            lost = f"requests without an answer: {service.n_lost}"
+            left = lost if service.n_lost else "what had been asked before is answered"
             raise Interrupted(f"stopped by {signal.Signals(number).name}; {left}", number)
-
-
-def _open_runs(folders: Sequence[Path], device: str, glossary: dict[str, str]) -> "list[Translator]":
-    """Open each run, and let it answer once."""
-    from transformer_cli.runs.exported import open_any
-    from transformer_cli.translator import Translator
-
-    translators = [Translator(open_any(folder), device).with_options(glossary=glossary) for folder in folders]
-    for translator in translators:
-        translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
-        data = translator.run.config.data
-        log.info("%s→%s: %s", data.source, data.target, translator.run.folder)
-    return translators
 
 
 def _check(api_key: str | None, hosts: Sequence[str], origins: Sequence[str]) -> None:
     if api_key is None and "TFM_API_KEY" in os.environ:  # typer takes an empty variable for none
         api_key = ""
-    if api_key is not None and not as_text(api_key, "--api-key").strip():
+    if api_key is not None and not options.as_text(api_key, "--api-key").strip():
         raise typer.BadParameter("--api-key is empty; leave it out (and TFM_API_KEY too) to let everyone in")
     for name in hosts:
         if not re.fullmatch(r"\*|[^/:?#\s]+", name):

@@ -5,32 +5,15 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
-from transformer_cli.commands.options import (
-    BeamSizeOption,
-    DecodingSetOption,
-    DeviceOption,
-    GlossaryOption,
-    HoldOption,
-    JsonLinesOption,
-    RunsOption,
-    a_file,
-    as_text,
-    check_text,
-    find_runs,
-    load_translator,
-    option,
-    refuse_unwritable,
-    warn_of_form,
-    writing,
-)
+from transformer_cli.commands import options
+from transformer_cli.commands.options import a_file, option
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.system import progress, terminal
@@ -67,21 +50,21 @@ def translate(
         Literal["stop", "blank", "copy", "truncate"],
         option("Of a line that is too long: stop with an error, leave it blank, copy it, or translate its beginning."),
     ] = "stop",
-    run: RunsOption = None,
-    overrides: DecodingSetOption = None,
-    beam_size: BeamSizeOption = None,
+    run: options.RunsOption = None,
+    overrides: options.DecodingSetOption = None,
+    beam_size: options.BeamSizeOption = None,
     prefix: Annotated[str, option("Begin each translation with this text.", metavar="TEXT", show_default=False)] = "",
     max_tokens: Annotated[
         int | None,
         option("Longest translation, in tokens.", min=1, max=10_000, metavar="N", show_default="2 × source + 10"),
     ] = None,
-    device: DeviceOption = "auto",
+    device: options.DeviceOption = "auto",
     output: Annotated[Path | None, a_file("Write to a file, which appears when it is whole.", "--output", "-o")] = None,
     line_buffered: Annotated[
         bool, option("Print the translation of each line before the next one is read; slower.", "--line-buffered")
     ] = False,
-    glossary: GlossaryOption = None,
-    hold: HoldOption = True,
+    glossary: options.GlossaryOption = None,
+    hold: options.HoldOption = True,
     hold_pattern: Annotated[
         str, option("Hold also what this regular expression finds, such as '#[A-Z]+-\\d+'.", metavar="REGEX")
     ] = "",
@@ -96,7 +79,7 @@ def translate(
     attention: Annotated[
         Path | None, a_file("Draw what the translation of one sentence attends to: a .svg, .pdf or .png.")
     ] = None,
-    as_json: JsonLinesOption = False,
+    as_json: options.JsonLinesOption = False,
 ) -> None:
     """Translate sentences, one line of output for each line of input.
 
@@ -127,9 +110,9 @@ def translate(
         raise typer.BadParameter(f"{output} appears when it is whole, so --line-buffered cannot be used with it")
     if attention:
         picture_format(attention)
-    refuse_unwritable(output, attention, read=[source, glossary])
+    options.refuse_unwritable(output, attention, read=[source, glossary])
     if text_format == "text":
-        check_text(source)
+        options.check_text(source)
     converses = not sentences and not source and not output and sys.stdin.isatty()
     is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
     if split_sentences is None:
@@ -138,12 +121,13 @@ def translate(
 
     if World.from_environment().size > 1:
         raise typer.BadParameter("translation is the work of one process: start it without torchrun, one for each part")
-    translator = load_translator(find_runs(run), device)
+    folders = options.find_runs(run)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.documents.glossary import read_glossary
-    from transformer_cli.translator import Options
+    from transformer_cli.translator import Options, Translator
 
+    translator = Translator.load(*folders, device=device)
     translator.settings = SearchSettings(
         max_tokens=max_tokens,
         n_best=n_best or 1,
@@ -153,135 +137,128 @@ def translate(
     translator.options = Options(
         keep_unk=keep_unk,
         on_error=on_error,
-        prefix=as_text(prefix, "--prefix"),
+        prefix=options.as_text(prefix, "--prefix"),
         split_sentences=split_sentences,
         hold=hold,
         glossary=read_glossary(glossary),
-        hold_pattern=as_text(hold_pattern, "--hold-pattern"),
+        hold_pattern=options.as_text(hold_pattern, "--hold-pattern"),
     )
-    form = "json" if as_json else f"{'tokens' if tokens else 'text'}{'' if n_best is None else ', numbered'}"
-    work = _Work(translator, form, attention, warns=is_open and not converses, is_line_buffered=line_buffered)
+
+    def render(number: int, translation: "Translation") -> str:
+        if attention:
+            _draw_attention(translator, translation, attention)
+        if as_json:
+            return translation_as_json(translation)
+        return as_lines(number, translation, with_tokens=tokens, is_numbered=n_best is not None)
+
     if converses:
-        work.converse()
+        _converse(translator, render)
     elif text_format == "html" and source:
         with _opened(output) as out:
             out.write(translator.translate_html(_document(source)))
     else:
         _say_if_misread(sentences or (), translator.run.config.data.source)
         name, lines, n_lines = _named_lines(sentences, source)
+        chunk = 1 if line_buffered else CHUNK_OF_PIPE if n_lines is None else CHUNK
         with _opened(output) as out:
-            work.translate(lines, name, out, n_lines=n_lines)
+            _translate(translator, lines, render, out, name=name, n_lines=n_lines, chunk=chunk, warns=is_open)
 
 
-@dataclass(frozen=True)
-class _Work:
-    """How lines become what is printed."""
+def _translate(
+    translator: "Translator",
+    lines: Iterable[str],
+    render: Callable[[int, "Translation"], str],
+    out: TextIO,
+    *,
+    name: str = "",
+    n_lines: int | None,
+    first_line: int = 1,
+    chunk: int = CHUNK,
+    warns: bool = False,
+) -> None:
+    """Print the translations of lines. However that ends, say at its end which lines were too long.
 
-    translator: "Translator"
-    form: str
-    """json, text or tokens; the last two may be numbered: then the n best of each line are printed"""
-    attention: Path | None
-    """where the attention of the one sentence is drawn"""
-    warns: bool = False
-    """whether to say that lines seem to have several sentences"""
-    is_line_buffered: bool = False
-    """whether each line is translated by itself, and printed before the next one is read"""
+    render: gets the number of a line and its translation. name: what errors call the text. n_lines: how many there are,
+    if that is known. first_line: the number of the first one. warns: whether to say that many have several sentences.
+    """
+    too_long: list[int] = []
+    first: list[str] = []
+    is_watched = out.isatty()  # then somebody sees the lines appear, and needs no bar
+    if is_watched or n_lines == 1:  # for which there is no bar either
+        terminal.note("translating")
+    try:
+        with progress.bar("translate", n_lines, " sentences", is_silent=is_watched) as bar:
+            together = min(chunk, CHUNK_TO_WATCH) if is_watched else chunk
+            stream = translator.stream(lines, chunk=together, name=name, first_line=first_line, done=bar.update)
+            for number, translation in enumerate(stream, first_line):
+                if translation.was_too_long:
+                    too_long.append(number)
+                if warns and len(first) < LOOKED_AT:
+                    first.append(translation.source)
+                print(render(number, translation), file=out)
+                if number % chunk == 0:
+                    out.flush()  # a program that has sent as many lines may wait for them
+    finally:
+        where = f"{name}: " if name else ""
+        if first:
+            _say_if_paragraphs(first, where, translator.run.config.data.source)
+        if too_long:
+            became = BECAME[translator.options.on_error]
+            numbers = ", ".join(map(str, too_long[:NAMED])) + (", …" if len(too_long) > NAMED else "")
+            lines_are = f"{len(too_long):,} too long, {became}: {'line' if len(too_long) == 1 else 'lines'}"
+            log.warning("%s%s %s", where, lines_are, numbers)
 
-    def translate(
-        self, lines: Iterable[str], name: str, out: TextIO, *, n_lines: int | None = None, first_line: int = 1
-    ) -> None:
-        """Print the translations of lines. However that ends, say at its end which lines were too long.
 
-        name: what errors call the text. n_lines: how many there are, if that is known. first_line: the number of the
-        first one.
-        """
-        too_long: list[int] = []
-        first: list[str] = []
-        chunk = 1 if self.is_line_buffered else CHUNK_OF_PIPE if n_lines is None else CHUNK
-        is_watched = out.isatty()  # then somebody sees the lines appear, and needs no bar
-        if is_watched or n_lines == 1:  # for which there is no bar either
-            terminal.note("translating")
+def _say_if_paragraphs(lines: Sequence[str], where: str, language: str) -> None:
+    """Warn if many of the first lines have several sentences, which are not translated one by one."""
+    from transformer_cli.documents.sentences import sentences
+
+    n_several = sum(len(sentences(line, language)) > 1 for line in lines)
+    if n_several > SEVERAL * len(lines):
+        log.warning(
+            "%sseveral sentences in a line, as it seems (in %d of the first %d); some may be left out of the "
+            "translation; --split-sentences translates them one by one",
+            *(where, n_several, len(lines)),
+        )
+
+
+def _converse(translator: "Translator", render: Callable[[int, "Translation"], str]) -> None:
+    """Say which run translates what, then translate each line as soon as it is typed, until Ctrl-D."""
+    from transformer_cli.system.keyboard import converse
+
+    data = translator.run.config.data
+    log.info("%s: %s → %s", ", ".join(str(each.folder) for each in translator.runs), data.source, data.target)
+    what = "One sentence or paragraph" if translator.options.split_sentences else "One sentence"
+    log.info("%s per line. Ctrl-C drops a line, Ctrl-D ends.", what)
+
+    def answer(number: int, line: str) -> None:
         try:
-            with progress.bar("translate", n_lines, " sentences", is_silent=is_watched) as bar:
-                stream = self.translator.stream(
-                    lines,
-                    chunk=min(chunk, CHUNK_TO_WATCH) if is_watched else chunk,
-                    name=name,
-                    first_line=first_line,
-                    done=bar.update,
-                )
-                for number, translation in enumerate(stream, first_line):
-                    if translation.was_too_long:
-                        too_long.append(number)
-                    if self.warns and len(first) < LOOKED_AT:
-                        first.append(translation.source)
-                    if self.attention:
-                        self._draw_attention(translation, self.attention)
-                    print(_rendered(number, translation, self.form), file=out)
-                    if number % chunk == 0:
-                        out.flush()  # a program that has sent as many lines may wait for them
-        finally:
-            if first:
-                self._say_if_paragraphs(first, name)
-            if too_long:
-                became = BECAME[self.translator.options.on_error]
-                numbers = ", ".join(map(str, too_long[:NAMED])) + (", …" if len(too_long) > NAMED else "")
-                lines_are = f"{len(too_long):,} too long, {became}: {'line' if len(too_long) == 1 else 'lines'}"
-                log.warning("%s%s %s", f"{name}: " if name else "", lines_are, numbers)
-
-    def _say_if_paragraphs(self, lines: Sequence[str], name: str) -> None:
-        """Warn if many of the first lines have several sentences, which are not translated one by one."""
-        from transformer_cli.documents.sentences import sentences
-
-        language = self.translator.run.config.data.source
-        n_several = sum(len(sentences(line, language)) > 1 for line in lines)
-        if n_several > SEVERAL * len(lines):
-            log.warning(
-                "%sseveral sentences in a line, as it seems (in %d of the first %d); some may be left out of the "
-                "translation; --split-sentences translates them one by one",
-                f"{name}: " if name else "",
-                n_several,
-                len(lines),
+            _translate(
+                translator, [options.as_text(line, f"line {number}")], render, sys.stdout, n_lines=1, first_line=number
             )
+        except (DataError, MemoryShortage) as error:  # one sentence too long is no reason to leave
+            print(terminal.on_one_line(f"tfm: error: {error}"), file=sys.stderr)
+        sys.stdout.flush()
 
-    def converse(self) -> None:
-        """Say which run translates what, then translate each line as soon as it is typed, until Ctrl-D."""
-        from transformer_cli.system.keyboard import converse
-
-        folders = ", ".join(str(each.folder) for each in self.translator.runs)
-        data = self.translator.run.config.data
-        log.info("%s: %s → %s", folders, data.source, data.target)
-        what = "One sentence or paragraph" if self.translator.options.split_sentences else "One sentence"
-        log.info("%s per line. Ctrl-C drops a line, Ctrl-D ends.", what)
-
-        def answer(number: int, line: str) -> None:
-            try:
-                sentence = as_text(line, f"line {number}")
-                self.translate([sentence], "", sys.stdout, n_lines=1, first_line=number)
-            except (DataError, MemoryShortage) as error:  # one sentence too long is no reason to leave
-                print(terminal.on_one_line(f"tfm: error: {error}"), file=sys.stderr)
-            sys.stdout.flush()
-
-        converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
-
-    def _draw_attention(self, translation: "Translation", path: Path) -> None:
-        from transformer_cli.inspection import plots
-        from transformer_cli.inspection.numbers import inspect_translation
-
-        maps = inspect_translation(self.translator, translation).maps(["cross"])
-        with writing(path):
-            plots.save(plots.draw_attention(maps), path)
-        log.info("%s: what each position of the translation attends to", path)
+    converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
 
 
-def _rendered(number: int, translation: "Translation", form: str) -> str:
-    """Returns what is printed of the translation of line `number`. form: as in `_Work`."""
-    if form == "json":
-        return translation_as_json(translation)
+def _draw_attention(translator: "Translator", translation: "Translation", path: Path) -> None:
+    from transformer_cli.inspection import plots
+    from transformer_cli.inspection.numbers import inspect_translation
+
+    maps = inspect_translation(translator, translation).maps(["cross"])
+    with options.writing(path):
+        plots.save(plots.draw_attention(maps), path)
+    log.info("%s: what each position of the translation attends to", path)
+
+
+def as_lines(number: int, translation: "Translation", *, with_tokens: bool, is_numbered: bool) -> str:
+    """Returns the translation of line `number`, and below it the other ones of the n best, as text or as tokens."""
     lines = []
     for each in (translation, *translation.alternatives):
-        text = each.tokens_on_one_line if form.startswith("tokens") else each.text
-        lines.append(f"{number}\t{each.score:.4f}\t{text}" if form.endswith("numbered") else text)
+        text = each.tokens_on_one_line if with_tokens else each.text
+        lines.append(f"{number}\t{each.score:.4f}\t{text}" if is_numbered else text)
     return "\n".join(lines)
 
 
@@ -338,7 +315,7 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
     from transformer_cli.data.lines import count_lines, cut_lines, lines_of, refuse_no_text
 
     if sentences:
-        lines = [as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
+        lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
         return "argument", lines, len(lines)
     if path and path != STANDARD:
         return str(path), cut_lines(path), None if is_stream(path) else count_lines(path)
@@ -348,7 +325,7 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
             stream = sys.stdin.buffer
             if isinstance(stream, io.BufferedReader):
                 refuse_no_text(stream.peek(1), "standard input")
-                warn_of_form(stream.peek(1), "standard input")
+                options.warn_of_form(stream.peek(1), "standard input")
             yield from lines_of(stream, "standard input")
         except OSError as error:  # closed by `<&-`, or a folder
             raise DataError(
@@ -370,19 +347,18 @@ def _document(path: Path) -> str:
 
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
-    """What translations are printed to: a file that appears when the block has ended well, or standard output."""
+    r"""What translations are printed to: a file that appears when the block has ended well, or standard output.
+
+    A file is UTF-8 with "\n" at the end of lines; one that is called .gz is compressed, as it is read.
+    """
     if output is None or output == STANDARD:
         yield sys.stdout
-    else:
-        with writing(output), written(output) as file, _as_text(file, output) as out:
+        return
+    with options.writing(output), written(output) as file:
+        if output.suffix == ".gz":
+            packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
+            out: TextIO = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
+        else:
+            out = open(file.fileno(), "w", encoding="utf-8", newline="\n", closefd=False)
+        with out:  # closing it writes all, and leaves the file open
             yield out
-
-
-def _as_text(file: BinaryIO, path: Path) -> TextIO:
-    r"""Returns an open file as UTF-8 with "\n" at the end of lines. Closing that writes all, and leaves the file open.
-
-    path: a file that is called .gz is compressed, as it is read.
-    """
-    if path.suffix == ".gz":
-        return io.TextIOWrapper(gzip.GzipFile("", "wb", fileobj=file, mtime=0), encoding="utf-8", newline="\n")
-    return open(file.fileno(), "w", encoding="utf-8", newline="\n", closefd=False)

@@ -28,7 +28,7 @@ def provenance(*, device: str | None = None, threads: int | None = None, lanes: 
     return {
         **versions,
         "python": platform.python_version(),
-        "processor": _processor(),
+        "processor": processor(),
         "device": device,
         "threads": threads or count_threads(),
         "lanes": lanes,
@@ -53,7 +53,7 @@ def text_sum(lines: Sequence[str]) -> str:
     return found.hexdigest()
 
 
-def _processor() -> str:
+def processor() -> str:
     """Returns the name of the CPU, or its kind, such as x86_64, where the system does not tell its name."""
     with suppress(OSError):
         for line in CPU_INFO.read_text(errors="replace").splitlines():

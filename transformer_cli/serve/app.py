@@ -48,7 +48,7 @@ from transformer_cli.serve.questions import (
     words_for,
 )
 from transformer_cli.serve.texts import parse, schedule
-from transformer_cli.serve.waiting import Busy, Workers
+from transformer_cli.serve.waiting import Busy, Call, Workers
 from transformer_cli.translator import Translation, Translator
 
 PAGE = Path(__file__).with_name("page.html")
@@ -59,8 +59,6 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 Result = TypeVar("Result")
-Look = Callable[[Translator, Translation], dict[str, Any]]
-"""What a worker computes about a sentence's translation; it becomes JSON"""
 
 log = logging.getLogger(__name__)
 router = APIRouter(route_class=BoundedRoute)
@@ -301,8 +299,10 @@ async def vectors(asked: SentenceQuestion, request: Request) -> Response:
     return await _looked(request, asked, look)
 
 
-async def _looked(request: Request, asked: SentenceQuestion, look: Look) -> Response:
-    """Translate a sentence from its prefix on, and return what a worker finds when it looks into that."""
+async def _looked(
+    request: Request, asked: SentenceQuestion, look: Callable[[Translator, Translation], dict[str, Any]]
+) -> Response:
+    """Translate a sentence from its prefix on, and return as JSON what a worker finds when it looks into that."""
     service = _admitting(request, asked)
     refuse_beyond(len(asked.q), service.limits.characters, "characters")
     translator = service.directions.choose(asked.source, asked.target, asked.q)[0].with_terms(asked.glossary)
@@ -324,7 +324,7 @@ async def _looked(request: Request, asked: SentenceQuestion, look: Look) -> Resp
         service.looks.release()
 
     try:
-        body = await _computed(request, service.workers.call(compute, service.limits.look_lines))
+        body = await _computed(request, service.workers.add(Call(compute, service.limits.look_lines)))
     except BaseException:
         await give_back()
         raise

@@ -4,16 +4,15 @@ ASGI middleware. Knows no addresses.
 """
 
 import asyncio
-import ipaddress
 import logging
 import time
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
-from typing import Any
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from transformer_cli.errors import defect
 
@@ -21,11 +20,6 @@ LONGEST = 100  # characters of an address in the log
 SELDOM_SECONDS = 600.0  # after which a message is written again
 ENDING = "the server ends before this is answered; try again later"
 APOLOGY = "an error that nobody foresaw; the server's log describes it"
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
@@ -52,15 +46,14 @@ class Gate:
     Starlette's TrustedHostMiddleware would refuse those as well, and does not answer in JSON.
     """
 
-    def __init__(self, app: App, hosts: Collection[str], origins: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, hosts: Collection[str], origins: Collection[str]) -> None:
         """hosts: the server's public names, or * for all; localhost is one anyway. origins: pages that may ask."""
         self._app = app
         self._hosts = {host.lower() for host in hosts}
         self._origins = set(origins)
         self._may_say = Seldom()
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Serve one request."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -87,21 +80,21 @@ class Gate:
             what, took = f"{scope['method']} {scope['path'][:LONGEST]}", time.monotonic() - started
             log.info("%s %s %s %d %.0f ms", now, client, what, status, took * 1000)
             address = getattr(scope.get("route"), "path", "other")
-            scope["app"].state.service.metrics.note(address, status, took)
+            scope["app"].state.service.metrics.requests.labels(address, status).observe(took)
 
     def _refused(self, headers: dict[bytes, bytes]) -> JSONResponse | None:
         """Returns what is wrong with whose page asks, or by which name; None if nothing is."""
         asked = headers.get(b"host", b"localhost").decode("latin-1").lower()  # HTTP/1.0 has none, but all browsers have
         host = _name(asked)
-        if not ({host, "*"} & self._hosts or host == "localhost" or host.endswith(".localhost") or _is_number(host)):
+        is_number = ":" in host or host.replace(".", "").isdecimal()  # no name ends in digits alone, or has a colon
+        if not ({host, "*"} & self._hosts or host == "localhost" or host.endswith(".localhost") or is_number):
             what = f"{asked[:LONGEST]!r} is not a name of this server"
             remedy = f"its operator may add --allow-host {host[:LONGEST]}"
             return JSONResponse({"error": f"Invalid request: {what}; {remedy}"}, 400)
         origin = headers.get(b"origin", b"").decode("latin-1")
         address = origin.lower().partition("://")[2]
-        if not origin or {origin, "*"} & self._origins or address == asked:
-            return None
-        if _name(address) in self._hosts:  # a proxy asks by another name than its clients
+        is_own = address == asked or _name(address) in self._hosts  # a proxy asks by another name than its clients
+        if not origin or is_own or {origin, "*"} & self._origins:
             return None
         what = f"pages of {origin[:LONGEST]} may not use this server"
         remedy = f"its operator may add --cors-origin {origin[:LONGEST]}"
@@ -114,11 +107,3 @@ def _name(host: str) -> str:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
         return ""
-
-
-def _is_number(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True

@@ -23,16 +23,11 @@ class Metrics:
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         labels = ("address", "status")
-        self._requests = Histogram("tfm_request_seconds", "Requests, by status.", labels, registry=self._registry)
+        self.requests = Histogram("tfm_request_seconds", "Requests, by status.", labels, registry=self._registry)
         self.source_tokens = Counter("tfm_source_tokens", "Tokens that were translated.", registry=self._registry)
         self.reloads = Counter("tfm_reloads", "Reloads, by outcome.", ("outcome",), registry=self._registry)
         waiting = Gauge("tfm_waiting_lines", "Lines that wait to be translated.", registry=self._registry)
         waiting.set_function(n_waiting)
 
-    def note(self, address: str, status: int, seconds: float) -> None:
-        """Count a request."""
-        self._requests.labels(address, status).observe(seconds)
-
     def text(self) -> bytes:
-        """Returns all counts, as content_type says."""
         return generate_latest(self._registry)

@@ -22,10 +22,7 @@ from starlette.requests import ClientDisconnect
 from transformer_cli.errors import DataError
 
 GONE = 499  # nginx's status for a client that has gone; nobody reads it
-MOST_FIELDS = 1000  # of a form
-MOST_TEXTS = 1000  # in a list
-MOST_IDS = 1000  # of a prefix
-MOST_TERMS = 1000  # of a glossary
+MOST = 1000  # fields of a form, texts in a list, ids of a prefix, terms of a glossary
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
 JSON_KIND = re.compile(r"application/(.*\+)?json")
 
@@ -64,7 +61,7 @@ class Limits:
 
 Text = Annotated[str, Field(min_length=1)]
 Term = Annotated[str, Field(max_length=200)]
-Texts = Annotated[list[str], Field(min_length=1, max_length=MOST_TEXTS)]
+Texts = Annotated[list[str], Field(min_length=1, max_length=MOST)]
 
 
 class Question(BaseModel):
@@ -90,7 +87,7 @@ class DirectedQuestion(Question):
         description="A language's code, or auto for the one that the text seems to be in.", examples=["auto"]
     )
     target: Text = Field(description="A language's code.", examples=["en"])
-    glossary: Annotated[dict[Term, Term], Field(max_length=MOST_TERMS)] = Field(
+    glossary: Annotated[dict[Term, Term], Field(max_length=MOST)] = Field(
         {},
         description="Words and phrases, and their translations: see docs/translate.md.",
         examples=[{"Hund": "hound"}],
@@ -110,7 +107,7 @@ class SentenceQuestion(DirectedQuestion):
     """What is asked about one sentence, and perhaps the beginning of its translation."""
 
     q: Annotated[str, Field(min_length=1, pattern=r"^[^\n]*$")] = Field(description="A sentence on one line.")
-    prefix: Annotated[list[int], Field(max_length=MOST_IDS)] = Field(
+    prefix: Annotated[list[int], Field(max_length=MOST)] = Field(
         [], description="The ids that the translation begins with; <eos> as the last one ends it there."
     )
 
@@ -173,7 +170,6 @@ class BoundedRoute(APIRoute):
     """An address whose body is read within the server's limits; FastAPI gets it as JSON, whatever it was."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        """Returns what answers a request."""
         answer = super().get_route_handler()
 
         async def answer_bounded(request: Request) -> Response:
@@ -247,10 +243,10 @@ async def _values(request: Request, kind: str, body: bytes) -> dict[str, str | l
     if kind == PARTS and "charset" in content_type and "utf-8" not in content_type:
         raise ValueError("some charsets take minutes to decode")
     if kind == PARTS:
-        form = await request.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=len(body))
+        form = await request.form(max_files=0, max_fields=MOST, max_part_size=len(body))
         found = {name: form.getlist(name) for name in form}
     for text in (body if kind == FORM else b"", request.scope["query_string"]):
-        found |= parse_qs(text.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
+        found |= parse_qs(text.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST)
     if kind not in (FORM, PARTS) and not found:
         raise DataError(f"Invalid request: {kind[:50]} is not read; send JSON or a form")
     texts = {name: [value.replace("\r\n", "\n") for value in values] for name, values in found.items()}

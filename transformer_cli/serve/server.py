@@ -64,7 +64,6 @@ class Server(uvicorn.Server):
     """Serves an ASGI application until a signal tells it to stop."""
 
     def __init__(self, app: Any, bound: socket.socket) -> None:
-        """app: what `create_app` returns."""
         self._bound = bound
         self._signal_number: int | None = None
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; connections have it from the socket that accepts them
@@ -110,7 +109,6 @@ class _Bounded(QueueHandler):
     """Keeps lines for a thread that writes them. If nobody reads them, they are dropped."""
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        """Keep a line until it can be written."""
         assert isinstance(self.queue, SimpleQueue)
         if self.queue.qsize() < LOG_LINES:
             self.queue.put_nowait(record)

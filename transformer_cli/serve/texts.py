@@ -15,7 +15,7 @@ from transformer_cli.documents.sentences import Span, join
 from transformer_cli.errors import DataError
 from transformer_cli.serve.languages import AUTO, Directions
 from transformer_cli.serve.questions import Limits, TranslateQuestion, refuse_beyond
-from transformer_cli.serve.waiting import SPLIT, Workers
+from transformer_cli.serve.waiting import SPLIT, Lines, Workers
 from transformer_cli.translator import PARTS, Translation, Translator, whole
 
 _Line = tuple[str, Sequence[Span], Sequence[Translation]]
@@ -116,7 +116,7 @@ def schedule(parsed: Parsed, workers: Workers) -> "Future[list[Translation]]":
             decoding = changed_decoding(decoding, {"beam_size": max(decoding.beam_size, most + 1)})
         settings = replace(settings, n_best=most + 1, decoding=decoding)
     keys = [row + n * PARTS for row, spans in enumerate(parsed.spans_of) for n in range(len(spans))]
-    return workers.translate(parsed.translator, parsed.sentences, settings, keys, are_sentences=parsed.asked.split)
+    return workers.add(Lines(parsed.translator, parsed.sentences, settings, keys, parsed.asked.split))
 
 
 def _split(lines: Sequence[str], language: str, holder: Holder, *, are_blocks: bool) -> list[list[Span]]:

@@ -40,39 +40,57 @@ class _Unwanted(Exception):
 
 
 @dataclass(eq=False)
-class _Call:
-    """A function that a worker calls: what is not translation of lines."""
+class Job:
+    """What workers do for a request. Cancel the future if nobody waits for it any more."""
 
-    function: Callable[[BeforeStep], Any]
-    n_left: int
-    """how many lines it counts for"""
-    future: "Future[Any]" = field(default_factory=Future)
-    arrived: float = field(default_factory=monotonic)
+    n_left: int = field(init=False)
+    """how many lines no worker has taken yet, or how many a call counts for"""
+    future: "Future[Any]" = field(default_factory=Future, init=False)
+    arrived: float = field(default_factory=monotonic, init=False)
 
 
 @dataclass(eq=False)
-class _Lines:
-    """Lines to be translated; workers take them from the front."""
+class Call(Job):
+    """A function that a worker calls, which has its share of torch's threads."""
+
+    function: Callable[[BeforeStep], Any]
+    """gets what ends a search that nobody waits for any more, for `Translator.calling`"""
+    n_lines: int = 1
+    """how many lines it counts for in the queue"""
+
+    def __post_init__(self) -> None:
+        self.n_left = self.n_lines
+
+
+@dataclass(eq=False)
+class Lines(Job):
+    """Lines to be translated, at least one; workers take them from the front.
+
+    The future has one translation of each, or raises DataError, which names the line that is too long, or what decoding
+    raises.
+    """
 
     translator: Translator
     lines: Sequence[str]
     settings: SearchSettings
     keys: Sequence[int]
-    are_sentences: bool
-    n_left: int
-    """how many lines no worker has taken yet"""
-    future: "Future[Any]" = field(default_factory=Future)
-    arrived: float = field(default_factory=monotonic)
-    found: dict[int, Translation] = field(default_factory=dict)
+    """the number of each line in its request, from 0, and of sentences as PARTS says"""
+    are_sentences: bool = False
+    """whether lines have been split, so that a sentence that is too long is cut further"""
+    found: dict[int, Translation] = field(default_factory=dict, init=False)
     """the translations by the index of their line"""
 
-    def goes_with(self, other: "_Lines") -> bool:
+    def __post_init__(self) -> None:
+        self.n_left = len(self.lines)
+
+    def goes_with(self, other: "Lines") -> bool:
         """Whether both can be translated together. Samples depend on a line's number, which is that in its request."""
         is_alike = self.translator is other.translator and self.settings == other.settings
         return self is other or (is_alike and not self.settings.decoding.sample)
 
 
-_Slice = tuple[_Lines, range]  # lines of a job, by their indices, that a worker has taken
+_Slice = tuple[Lines, range]  # lines of a job, by their indices, that a worker has taken
+_Work = tuple[list["Future[Any]"], Callable[[BeforeStep], object]]  # who waits, and what is computed for them
 
 
 class Workers:
@@ -82,14 +100,13 @@ class Workers:
         """n_workers: how many batches are translated at a time. They share torch's threads."""
         self._n_workers = n_workers
         self._limits = limits
-        self._queue: OrderedDict[_Call | _Lines, None] = OrderedDict()  # any of them can be taken out at once
+        self._queue: OrderedDict[Job, None] = OrderedDict()  # any of them can be taken out at once
         self.n_waiting = 0  # lines of the jobs in the queue that no worker has taken yet
         self._is_closing = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="translate")
 
     def start(self) -> None:
-        """Start the threads."""
         self._thread.start()
 
     def close(self) -> None:
@@ -99,34 +116,8 @@ class Workers:
             self._changed.notify_all()
         self._thread.join()
 
-    def translate(
-        self,
-        translator: Translator,
-        lines: Sequence[str],
-        settings: SearchSettings,
-        keys: Sequence[int] | None = None,
-        *,
-        are_sentences: bool = False,
-    ) -> "Future[list[Translation]]":
-        """Have lines translated, at least one, one translation each. Cancel the future if nobody waits for it any more.
-
-        keys: the number of each line in its request, from 0, and of sentences as PARTS says (None: 0, 1, …).
-        are_sentences: whether lines have been split, so that a sentence that is too long is cut further. Raises Busy.
-        The future raises DataError, which names the line that is too long, or what decoding raises.
-        """
-        return self._add(
-            _Lines(translator, lines, settings, keys or range(len(lines)), are_sentences, n_left=len(lines))
-        )
-
-    def call(self, function: Callable[[BeforeStep], Any], n_lines: int = 1) -> "Future[Any]":
-        """Have a function called in a worker, which has its share of torch's threads. Raises Busy.
-
-        function: gets what ends a search that nobody waits for any more, for `Translator.calling`.
-        n_lines: how many lines it counts for in the queue.
-        """
-        return self._add(_Call(function, n_lines))
-
-    def _add(self, job: _Call | _Lines) -> "Future[Any]":
+    def add(self, job: Job) -> "Future[Any]":
+        """Have a job done. Returns its future. Raises Busy."""
         with self._changed:
             if self.n_waiting + job.n_left > self._limits.waiting or self._is_closing:
                 raise Busy("too much is waiting to be translated; try again later")
@@ -136,7 +127,7 @@ class Workers:
         job.future.add_done_callback(lambda _: self._forget(job))
         return job.future
 
-    def _forget(self, job: _Call | _Lines) -> None:
+    def _forget(self, job: Job) -> None:
         """Take a job off the queue that is cancelled, or has failed with an earlier slice."""
         with self._changed:
             if job in self._queue:
@@ -151,19 +142,15 @@ class Workers:
     def _work(self, _: int) -> None:
         """A worker: take what waits until the server ends."""
         while (work := self._next()) is not None:
-            futures = [work.future] if isinstance(work, _Call) else [job.future for job, _ in work]
-            check = partial(_check_wanted, futures)
+            futures, compute = work
             try:
-                if isinstance(work, _Call):
-                    _end(work.future, work.function(check))
-                else:
-                    _translate(work, self._limits, check)
+                compute(partial(_check_wanted, futures))
             except Exception as error:
                 for future in futures:
                     _end(future, error)
 
-    def _next(self) -> list[_Slice] | _Call | None:
-        """Returns the slices that are translated together, or a call; None at the end."""
+    def _next(self) -> _Work | None:
+        """Returns what a worker computes next; None at the end."""
         with self._changed:
             while True:
                 if not self._queue:
@@ -180,16 +167,17 @@ class Workers:
                 self._changed.notify()
             return taken
 
-    def _take(self) -> list[_Slice] | _Call:
-        """Take a batch off the queue, which is not empty."""
+    def _take(self) -> _Work:
+        """Take a call or a batch off the queue, which is not empty."""
         head, _ = self._queue.popitem(last=False)
-        if isinstance(head, _Call):
+        if isinstance(head, Call):
             self.n_waiting -= head.n_left
-            return head
+            return [head.future], lambda check: _end(head.future, head.function(check))
+        assert isinstance(head, Lines)
         slices: list[_Slice] = []
         room = BATCH_LINES
         for job in chain([head], self._queue):
-            if isinstance(job, _Lines) and job.goes_with(head):
+            if isinstance(job, Lines) and job.goes_with(head):
                 first, n_taken = len(job.lines) - job.n_left, min(job.n_left, room)
                 slices.append((job, range(first, first + n_taken)))
                 room -= n_taken
@@ -201,7 +189,7 @@ class Workers:
             job.n_left -= len(indices)
             if job.n_left:
                 self._queue[job] = None
-        return slices
+        return [job.future for job, _ in slices], partial(_translate, slices, self._limits)
 
 
 def _check_wanted(futures: "Sequence[Future[Any]]") -> None:
@@ -232,7 +220,7 @@ def _translate(slices: Sequence[_Slice], limits: Limits, check: BeforeStep) -> N
             _end(job.future, [job.found[index] for index in range(len(job.lines))])
 
 
-def _read(job: _Lines, indices: range, limits: Limits) -> list[Line] | None:
+def _read(job: Lines, indices: range, limits: Limits) -> list[Line] | None:
     """Returns what the encoder reads of each line; None if the job's future has ended, or ends now with an error."""
     long_lines = job.translator.long_lines(SPLIT)
     read: list[Line] = []

@@ -58,7 +58,7 @@ _watches: list[Watch] = []
 
 @contextmanager
 def hangups() -> Iterator["SimpleQueue[bool]"]:
-    """Collect SIGHUP during the block, where it does not end the command: True for each signal, and False at the end.
+    """Collect SIGHUP during the block, where it does not end the command: True for each signal.
 
     If it says that the command's terminal was closed, it ends the command as ever.
     """
@@ -72,10 +72,7 @@ def hangups() -> Iterator["SimpleQueue[bool]"]:
             asked.put(True)
 
     with handling([signal.SIGHUP], handle):
-        try:
-            yield asked
-        finally:
-            asked.put(False)
+        yield asked
 
 
 @contextmanager

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from transformer_cli.config.schema import DecodingConfig
+from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.documents.long_lines import Line
 from transformer_cli.errors import DataError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.serve import waiting
 from transformer_cli.serve.questions import Limits
-from transformer_cli.serve.waiting import Busy, Workers
+from transformer_cli.serve.waiting import Busy, Call, Lines, Workers
 from transformer_cli.translator import Translation, Translator
 
 LINES = ["Der kleine Hund läuft im Park.", "Das Kind singt.", "", "Die alte Frau wartet am Strand."]
@@ -41,7 +42,7 @@ def held(them: Workers, n_workers: int = 1) -> Iterator[None]:
         go_on.wait()
 
     for _ in range(n_workers):
-        them.call(lambda check: hold())
+        them.add(Call(lambda check: hold()))
     begun.wait()
     try:
         yield
@@ -63,20 +64,26 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return seen
 
 
+def translating(
+    them: Workers, translator: Translator, lines: Sequence[str], settings: SearchSettings
+) -> "Future[list[Translation]]":
+    return them.add(Lines(translator, lines, settings, range(len(lines))))
+
+
 def texts(translations: Sequence[Translation]) -> list[str]:
     return [translation.text for translation in translations]
 
 
 def test_what_waits_is_translated_together_and_each_gets_its_own(single: Translator, batches: list[list[str]]) -> None:
     with started() as them, held(them):
-        futures = [them.translate(single, LINES[n:], single.settings) for n in range(len(LINES))]
+        futures = [translating(them, single, LINES[n:], single.settings) for n in range(len(LINES))]
     assert [texts(future.result()) for future in futures] == [single.translate(LINES[n:]) for n in range(len(LINES))]
     assert batches[0] == [line for n in range(len(LINES)) for line in LINES[n:]]
 
 
 def test_an_idle_worker_waits_a_moment_for_others(single: Translator, batches: list[list[str]]) -> None:
     with started(limits=Limits(window_seconds=1.0)) as them:
-        futures = [them.translate(single, [line], single.settings) for line in LINES]
+        futures = [translating(them, single, [line], single.settings) for line in LINES]
         wait(futures)
     assert batches == [LINES]
 
@@ -87,8 +94,8 @@ def test_a_long_job_lets_others_pass(
     monkeypatch.setattr(waiting, "BATCH_LINES", 4)
     long = [f"Satz {n}" for n in range(6)]
     with started() as them, held(them):
-        first = them.translate(single, long, single.settings)
-        other = them.translate(single, LINES[:1], single.settings)
+        first = translating(them, single, long, single.settings)
+        other = translating(them, single, LINES[:1], single.settings)
     assert (len(first.result()), len(other.result())) == (6, 1)
     assert batches[:2] == [long[:4], [*LINES[:1], *long[4:]]]
 
@@ -98,7 +105,7 @@ def test_only_what_is_searched_for_alike_goes_together(single: Translator, batch
     sampled = replace(single.settings, decoding=DecodingConfig(sample=True))
     with started() as them, held(them):
         futures = [
-            them.translate(single, [line], settings)
+            translating(them, single, [line], settings)
             for line, settings in [
                 ("eins", single.settings),
                 ("drei", wider),
@@ -113,8 +120,8 @@ def test_only_what_is_searched_for_alike_goes_together(single: Translator, batch
 
 def test_a_line_that_is_too_long_fails_only_its_own_job(single: Translator) -> None:
     with started() as them, held(them):
-        wrong = them.translate(single, ["gut", "Hund " * 20], single.settings)
-        right = them.translate(single, LINES, single.settings)
+        wrong = translating(them, single, ["gut", "Hund " * 20], single.settings)
+        right = translating(them, single, LINES, single.settings)
     with pytest.raises(DataError, match=r"line 2: 20 tokens, .*; split the sentence$"):
         wrong.result()
     assert texts(right.result()) == single.translate(LINES)
@@ -138,23 +145,23 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
     monkeypatch.setattr(Transformer, "read", counted)
     with started() as them, held(them):
         futures.append(
-            them.call(lambda check: single.calling(check).translate(LINES))
+            them.add(Call(lambda check: single.calling(check).translate(LINES)))
             if is_call
-            else them.translate(single, LINES, single.settings)
+            else translating(them, single, LINES, single.settings)
         )
     assert n_steps == 2
 
 
 def test_no_more_waits_than_may(single: Translator) -> None:
     with started(limits=Limits(waiting=4)) as them, held(them):
-        first = them.translate(single, LINES[:3], single.settings)
+        first = translating(them, single, LINES[:3], single.settings)
         with pytest.raises(Busy):
-            them.translate(single, LINES[:2], single.settings)
-        last = them.translate(single, LINES[:1], single.settings)
+            translating(them, single, LINES[:2], single.settings)
+        last = translating(them, single, LINES[:1], single.settings)
         with pytest.raises(Busy):
-            them.call(lambda check: 0)
+            them.add(Call(lambda check: 0))
         assert first.cancel()
-        assert them.call(lambda check: 0) is not None
+        assert them.add(Call(lambda check: 0)) is not None
     assert len(last.result()) == 1
 
 
@@ -163,10 +170,10 @@ def test_what_is_cancelled_or_has_failed_no_longer_waits(single: Translator, mon
     with started(limits=Limits(waiting=4)) as them:
         with held(them):
             for _ in range(3):
-                gone = [them.translate(single, LINES[:2], single.settings) for _ in range(2)]
+                gone = [translating(them, single, LINES[:2], single.settings) for _ in range(2)]
                 assert all(each.cancel() for each in gone)
-            failing = them.translate(single, ["Hund " * 20, *LINES[:3]], single.settings)
+            failing = translating(them, single, ["Hund " * 20, *LINES[:3]], single.settings)
         with pytest.raises(DataError, match="line 1"):
             failing.result()
-        all_lines = them.translate(single, LINES, single.settings)
+        all_lines = translating(them, single, LINES, single.settings)
         assert texts(all_lines.result()) == single.translate(LINES)
