@@ -22,7 +22,7 @@ from transformer_cli.compute.threads import count_threads
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.vocabulary import UNWRITTEN
 from transformer_cli.decoding.engine import BATCH_POSITIONS, MOST_ROWS, Translated, longest_first
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Terms, nothing, score
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredTerms, nothing, score
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 
@@ -102,7 +102,7 @@ class CTranslate2Engine:
         *,
         prefix: Ids,
         keys: Sequence[int],
-        terms: Sequence[Terms] = (),
+        terms: Sequence[RequiredTerms] = (),
         before_step: BeforeStep = nothing,
     ) -> Iterator[Translated]:
         """See `Engine`; CTranslate2 takes its steps by itself."""

@@ -19,7 +19,7 @@ from transformer_cli.decoding.beam import beam_search
 from transformer_cli.decoding.constraints import Constraints
 from transformer_cli.decoding.engine import BATCH_POSITIONS, Translated, longest_first
 from transformer_cli.decoding.greedy import greedy
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Rules, Step, StepDecoder, Terms, nothing
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredTerms, Rules, Step, StepDecoder, nothing
 from transformer_cli.decoding.sampling import sample, uniform_numbers
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.decoding.terms import beam_search_with_terms
@@ -68,7 +68,7 @@ class TransformerEngine:
         *,
         prefix: Sequence[int],
         keys: Sequence[int],
-        terms: Sequence[Terms] = (),
+        terms: Sequence[RequiredTerms] = (),
         before_step: BeforeStep = nothing,
     ) -> Iterator[Translated]:
         """See `Engine`."""
@@ -96,7 +96,7 @@ def decode(
     *,
     prefix: Sequence[int] = (),
     keys: Sequence[int] | None = None,
-    terms: Sequence[Terms] = (),
+    terms: Sequence[RequiredTerms] = (),
     before_step: BeforeStep = nothing,
 ) -> list[list[Hypothesis]]:
     """Returns the n best translations of each sentence of a batch, or so many samples; the best score first.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.vocabulary import MARKERS
-from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,3 @@ class SearchSettings:
         """
         wanted = 2 * source_tokens + 10 if self.max_tokens is None else self.max_tokens
         return wanted if max_length is None else min(wanted, max_length - MARKERS)
-
-
-def refuse_long_prefix(n_prefix: int, limit: int) -> None:
-    """Raises DataError if a prefix has more tokens than a translation may have."""
-    if n_prefix > limit:
-        raise DataError(
-            f"--prefix has {n_prefix} tokens, but the translation may have {limit}; shorten it, or raise --max-tokens "
-            "as far as the model's positions allow"
-        )

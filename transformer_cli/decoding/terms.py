@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from transformer_cli.decoding.beam import NOTHING, Finished, Live, Places, begin, continued
-from transformer_cli.decoding.interface import Hypothesis, Phrase, Rules, Step, StepDecoder, Terms
+from transformer_cli.decoding.interface import Hypothesis, Phrase, RequiredTerms, Rules, Step, StepDecoder
 
 BOUNDARY, INSIDE = -1, -2  # instead of an id that is in no term: whether a word may begin with it
 
 
 def beam_search_with_terms(
-    decoder: StepDecoder, rules: Rules, terms: Sequence[Terms], *, beam_size: int, n_best: int
+    decoder: StepDecoder, rules: Rules, terms: Sequence[RequiredTerms], *, beam_size: int, n_best: int
 ) -> list[list[Hypothesis]]:
     """Like `beam.beam_search`, for sentences each of which has terms. One whose limit is too short lacks some."""
     live, finished = begin(rules), Finished(rules, beam_size, n_best)
@@ -131,7 +131,7 @@ class _State(NamedTuple):
 class _States:
     """The states of the hypotheses of one sentence, by numbers; they are found as they are needed."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: RequiredTerms) -> None:
         self._terms = terms
         self._ids = {id_ for each in terms.phrases for phrase in each for id_ in phrase}
         self._numbers: dict[_State, int] = {}
