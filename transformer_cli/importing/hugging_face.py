@@ -8,22 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from transformer_cli.data.subwords import Pieces
-from transformer_cli.errors import DataError, FileError
-from transformer_cli.importing.foreign import (
-    Foreign,
-    Vocabulary,
-    in_order,
-    object_in,
-    refuse,
-    refuse_others,
-    refuse_packed,
-)
-from transformer_cli.system.reading import read_bytes
+from transformer_cli.errors import DataError
+from transformer_cli.importing import foreign
+from transformer_cli.importing.foreign import Foreign, Vocabulary, object_in, refuse, refuse_others
 
 HELD: dict[str, tuple[object, ...]] = {
     "model_type": ("marian",),
@@ -78,7 +68,7 @@ def read_hugging_face(folder: Path) -> Foreign:
     about = folder / "tokenizer_config.json"
     codes = object_in(about) if about.exists() else {}
     weights, tensors = _tensors(folder)
-    names = {name: _ours(name) for name in tensors if not COMPUTED.fullmatch(name)}
+    names = {name: foreign.renamed(name, NAMES) for name in tensors if not COMPUTED.fullmatch(name)}
     activation = config.get("activation_function")
     return Foreign(
         weights,
@@ -112,44 +102,26 @@ def read_hugging_face(folder: Path) -> Foreign:
 
 
 def _vocabulary(folder: Path, side: str, name: str) -> Vocabulary:
-    path = folder / f"{side}.spm"
-    try:
-        model = read_bytes(path)
-    except FileError as error:
-        raise DataError(f"{error}; download the whole folder") from None
-    Pieces.of_file(model, path)
-    return Vocabulary(model, in_order(folder / name, object_in(folder / name).items()))
+    tokens = foreign.in_order(folder / name, object_in(folder / name).items())
+    return foreign.vocabulary(folder / f"{side}.spm", tokens)
 
 
 def _tensors(folder: Path) -> tuple[Path, dict[str, Tensor]]:
     """Returns the file with the weights, and what is in it."""
     path = folder / "model.safetensors"
     if path.exists():
-        try:
+        with foreign.refusing_damage(path):
             return path, load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise DataError(f"{path}: cannot be read: {' '.join(str(error).split())}; download it again") from None
     path = folder / "pytorch_model.bin"
     if not path.is_file():
         raise DataError(f"{folder}: no weights: neither model.safetensors nor pytorch_model.bin; download one of them")
-    try:
+    with foreign.refusing_damage(path):
         if path.read_bytes()[:4] == b"PK\3\4":
-            refuse_packed(path)
+            foreign.refuse_packed(path)
         found: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except DataError:
-        raise
-    except Exception as error:  # what a damaged pickle raises is anything
-        reason = str(error).strip().split("\n")[0]
-        raise DataError(f"{path}: torch reads no weights in it ({reason}); take model.safetensors") from None
     if not isinstance(found, dict) or not all(isinstance(each, Tensor) for each in found.values()):
         raise DataError(f"{path}: not named tensors; download it again")
     return path, found
-
-
-def _ours(name: str) -> str:
-    for pattern, replacement in NAMES:
-        name = re.sub(pattern, replacement, name)
-    return name
 
 
 def _code(value: object) -> str | None:

@@ -108,10 +108,9 @@ def _config(
 ) -> Config:
     """Returns the settings of the run."""
     tensors = found.tensors
-    matrices = [
+    source, target, output = (
         tensors.get(f"{part}.weight") for part in ("source_embedding.tokens", "target_embedding.tokens", "output")
-    ]
-    source, target, output = matrices
+    )
     is_joint, tie = vocabularies[0] == vocabularies[1], "none"
     if target is not None and (output is None or torch.equal(output, target)):
         tie = "target+output"

@@ -15,10 +15,10 @@ import torch
 
 from transformer_cli.config.configfile import MOST_BYTES
 from transformer_cli.config.yamltext import parse
-from transformer_cli.data.subwords import Pieces
-from transformer_cli.errors import DataError, FileError
-from transformer_cli.importing.foreign import Foreign, Vocabulary, in_order, refuse, refuse_others, refuse_packed
-from transformer_cli.system.reading import read_bytes, read_text
+from transformer_cli.errors import DataError
+from transformer_cli.importing import foreign
+from transformer_cli.importing.foreign import Foreign, Vocabulary, refuse, refuse_others
+from transformer_cli.system.reading import read_text
 
 SETTINGS = "special:model.yml"
 HELD: Mapping[str, tuple[object, ...]] = {
@@ -121,14 +121,10 @@ def read_marian(folder: Path) -> Foreign:
 
 def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """Returns the arrays in a file of NumPy's. Raises DataError for one that is damaged, packed, or has a pickle."""
-    try:
-        refuse_packed(path)
+    with foreign.refusing_damage(path):
+        foreign.refuse_packed(path)
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except DataError:
-        raise
-    except Exception as error:  # what a damaged archive raises is anything
-        raise DataError(f"{path}: cannot be read: {' '.join(str(error).split())}; download it again") from None
 
 
 def _find(folder: Path) -> tuple[Path, dict[str, Any]]:
@@ -139,7 +135,7 @@ def _find(folder: Path) -> tuple[Path, dict[str, Any]]:
         raise DataError(f"{folder}: one .npz file with the weights is needed, but there is {names}; leave one there")
     places = (folder / "decoder.yml", folder / f"{found[0].name}.decoder.yml")
     path = next((place for place in places if place.is_file()), None)
-    return found[0], _mapping(_text(path), str(path)) if path else {}
+    return found[0], _mapping(foreign.read(path, read_text), str(path)) if path else {}
 
 
 def _vocabularies(folder: Path, decoder: Mapping[str, Any]) -> Iterator[Vocabulary]:
@@ -157,10 +153,10 @@ def _vocabularies(folder: Path, decoder: Mapping[str, Any]) -> Iterator[Vocabula
     for side, name in zip(("source", "target"), names, strict=True):
         path = folder / name
         if path.suffix == ".spm":
-            model = _bytes(path)
-            yield Vocabulary(model, Pieces.of_file(model, path).names())
+            yield foreign.vocabulary(path)
         else:
-            yield Vocabulary(_bytes(folder / f"{side}.spm"), in_order(path, _entries(_text(path))))
+            tokens = foreign.in_order(path, _entries(foreign.read(path, read_text)))
+            yield foreign.vocabulary(folder / f"{side}.spm", tokens)
 
 
 def _entries(text: str) -> Iterator[tuple[str, object]]:
@@ -190,9 +186,7 @@ def _norm(path: Path, settings: Mapping[str, Any]) -> str:
 
 
 def _ours(name: str) -> str:
-    for pattern, replacement in NAMES:
-        name = re.sub(pattern, replacement, name)
-    return re.sub(r"\.layers\.(\d+)\.", lambda found: f".layers.{int(found[1]) - 1}.", name)
+    return re.sub(r"\.layers\.(\d+)\.", lambda found: f".layers.{int(found[1]) - 1}.", foreign.renamed(name, NAMES))
 
 
 def _mapping(text: str, where: str) -> dict[str, Any]:
@@ -205,19 +199,3 @@ def _mapping(text: str, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataError(f"{where}: no settings in it; download the model again")
     return value
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_text(path)
-    except FileError as error:
-        raise DataError(f"{error}; it belongs to the model") from None
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return read_bytes(path)
-    except FileError as error:
-        raise DataError(
-            f"{error}; text is cut by SentencePiece models: vocab.spm, or source.spm and target.spm"
-        ) from None
