@@ -39,12 +39,12 @@ class Foreign:
     """the settings under `model`, but for tie_embeddings, which follows from the weights"""
     decoding: Mapping[str, Any]
     """the settings under `decoding`"""
-    source: Vocabulary
-    target: Vocabulary
+    sides: tuple[Vocabulary, Vocabulary]
+    """source and target"""
     tensors: dict[str, Tensor]
     """the weights under our names, matrices (out, in); queries, keys and values apart, as …attention.q.weight"""
-    start: int | None = None
-    """the row with which the target begins, which is no token (None: zeros)"""
+    start: int = -1
+    """the row with which the target begins, which is no token (-1: zeros)"""
     pad: int | None = None
     """the row of <pad>, if there is one"""
     languages: tuple[str | None, str | None] = (None, None)

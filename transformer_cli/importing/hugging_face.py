@@ -61,9 +61,8 @@ def read_hugging_face(folder: Path) -> Foreign:
     source = _vocabulary(folder, "source", "vocab.json")
     separate = (folder / "target_vocab.json").exists() and not config.get("share_encoder_decoder_embeddings", True)
     target = _vocabulary(folder, "target", "target_vocab.json" if separate else "vocab.json")
-    start, pad = config.get("decoder_start_token_id"), config.get("pad_token_id")
-    for key, value in (("decoder_start_token_id", start), ("pad_token_id", pad)):
-        if type(value) is not int or not 0 <= value < len(target.tokens):
+    for key in ("decoder_start_token_id", "pad_token_id"):
+        if type(value := config.get(key)) is not int or not 0 <= value < len(target.tokens):
             raise refuse(path, key, value, "it is not the id of a token")
     about = folder / "tokenizer_config.json"
     codes = object_in(about) if about.exists() else {}
@@ -92,11 +91,10 @@ def read_hugging_face(folder: Path) -> Foreign:
             "sample": bool(searching.get("do_sample")),
             "no_repeat_ngram": searching.get("no_repeat_ngram_size") or 0,
         },
-        source,
-        target,
+        (source, target),
         {ours: tensors[name].squeeze(0) if ours == "output.bias" else tensors[name] for name, ours in names.items()},
-        start,
-        pad,
+        config["decoder_start_token_id"],
+        config["pad_token_id"],
         (_code(codes.get("source_lang")), _code(codes.get("target_lang"))),
     )
 

@@ -113,8 +113,7 @@ def read_marian(folder: Path) -> Foreign:
             "scale_embeddings": not has_table,
         },
         {"beam_size": beam, "length_penalty": float(alpha) if isinstance(alpha, int) else alpha},
-        source,
-        target,
+        (source, target),
         tensors,
     )
 
