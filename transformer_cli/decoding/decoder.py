@@ -14,7 +14,7 @@ from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.batching import pad_ids
-from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS, UNWRITTEN
+from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNWRITTEN
 from transformer_cli.decoding.beam import beam_search
 from transformer_cli.decoding.constraints import Constraints
 from transformer_cli.decoding.engine import BATCH_POSITIONS, Translated, longest_first
@@ -39,8 +39,7 @@ class TransformerEngine:
 
     def __init__(self, models: Sequence[Transformer]) -> None:
         self.models = list(models)
-        limits = (limit for model in models if (limit := model.config.max_length) is not None)
-        self.max_length = min(limits, default=None)
+        self.max_length = longest_of(models)
         self._device = next(models[0].parameters()).device
         self.device = device_name(self._device)
         self.is_on_cpu = self._device.type == "cpu"
@@ -88,6 +87,11 @@ class TransformerEngine:
             yield from zip(batches, workers.run(decode_batch, batches), strict=True)
 
 
+def longest_of(models: Sequence[Transformer]) -> int | None:
+    """Returns the most positions that a sentence may take in all of these models (None: no limit)."""
+    return min((limit for model in models if (limit := model.config.max_length) is not None), default=None)
+
+
 @torch.inference_mode()
 def decode(
     models: Sequence[Transformer],
@@ -109,14 +113,9 @@ def decode(
 
     Raises MemoryShortage, and what before_step raises, which so ends the search.
     """
-    decoding, device = settings.decoding, next(models[0].parameters()).device
-    limits = [min(settings.limit(len(ids), model.config.max_length) for model in models) for ids in sentences]
-    if terms:  # they may take more room than what stands in their place
-        most = [model.config.max_length for model in models]
-        limits = [
-            min([limit + each.n_tokens, *(length - MARKERS for length in most if length)])
-            for limit, each in zip(limits, terms, strict=True)
-        ]
+    decoding, device, longest = settings.decoding, next(models[0].parameters()).device, longest_of(models)
+    more = [each.n_tokens for each in terms] or [0] * len(sentences)
+    limits = [settings.limit(len(ids), longest, more=n) for ids, n in zip(sentences, more, strict=True)]
     with room_for(partial(_too_large, sentences, limits, settings)):
         decoder = TransformerDecoder(models, pad_ids(sentences).to(device), before_step)
         rules = Rules(
