@@ -282,7 +282,7 @@ class Translator:
                 n_tokens = 0
                 while len(waiting) < left and n_tokens < CHUNK_TOKENS:
                     waiting.append(next(reading))
-                    n_tokens += len(waiting[-1].read)
+                    n_tokens += sum(len(unit.read) for unit in waiting[-1].units)
             except StopIteration:
                 if not waiting:
                     return
@@ -521,12 +521,12 @@ def _joined(line: Line, parts: list[Translation]) -> Translation:
     placed = [*zip(parts, _starts(text, parts), strict=True)]
     return Translation(
         source=line.sentence,
-        source_tokens=line.read.tokens,
+        source_tokens=[token for part in read for token in part.source_tokens],
         text=text,
         tokens=[token for part in read for token in part.tokens],
         log_prob=sum(part.log_prob for part in read),
         score=sum(part.score for part in read) / max(1, len(read)),
-        source_ids=line.read.ids,
+        source_ids=[id_ for part in read for id_ in part.source_ids],
         ids=[id_ for part in read for id_ in part.ids],
         alignment=[first + place for first, part in zip(firsts, read, strict=False) for place in part.alignment],
         held=[(_moved(one, part.start), _moved(other, first)) for part, first in placed for one, other in part.held],
@@ -535,7 +535,7 @@ def _joined(line: Line, parts: list[Translation]) -> Translation:
             for part, first in placed
             for one, other in part.terms
         ],
-        was_too_long=line.was_too_long,
+        was_too_long=line.was_too_long or any(part.was_too_long for part in parts),
         sentences=parts,
     )
 

@@ -36,7 +36,7 @@ class Line:
     start: int = 0
     """where it begins in the line that it is a part of"""
     parts: Sequence["Line"] | None = None
-    """what is translated in its place, one by one, if it was split; `read` has the tokens of all of them"""
+    """what is read and translated in its place, one by one, if it was split"""
 
     @property
     def units(self) -> Sequence["Line"]:
@@ -120,12 +120,12 @@ class LongLines:
         line = line[:LONGEST_LINE]
         spans = sentences(self.holder.masked(line), language)
         parts = [part for span in spans for part in self._pieces(line, span, self.most_tokens)]
-        return _whole(line, parts, was_too_long)
+        return Line(line, NO_TOKENS, was_too_long, parts=parts)
 
     def cut(self, sentence: str, most_tokens: int) -> Line:
         """Like `line`, for a sentence; it is cut into `pieces` if it has more than so many tokens, or is too long."""
         parts = list(self._pieces(sentence, (0, len(sentence)), min(most_tokens, self.most_tokens)))
-        return parts[0] if len(parts) == 1 else _whole(sentence, parts)
+        return parts[0] if len(parts) == 1 else Line(sentence, NO_TOKENS, parts=parts)
 
     def _pieces(self, line: str, span: Span, most_tokens: int) -> Iterator[Line]:
         encode = cache(lambda start, end: self._encode(line[start:end]))
@@ -134,9 +134,3 @@ class LongLines:
 
     def _encode(self, sentence: str) -> Encoded:
         return self.codec.encode(sentence, self.holder.spans(sentence))
-
-
-def _whole(line: str, parts: Sequence[Line], was_too_long: bool = False) -> Line:
-    tokens = [token for part in parts for token in part.read.tokens]
-    read = Encoded(tokens, [id_ for part in parts for id_ in part.read.ids])
-    return Line(line, read, was_too_long or any(part.was_too_long for part in parts), parts=parts)
