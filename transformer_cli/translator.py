@@ -139,13 +139,7 @@ class Translation:
 class Translator:
     """A trained run, or an ensemble of several, ready to translate."""
 
-    def __init__(
-        self,
-        run: Run | Exported,
-        device: str = "auto",
-        *,
-        others: Sequence[Run | Exported] = (),
-    ) -> None:
+    def __init__(self, run: Run | Exported, device: str = "auto", *, others: Sequence[Run | Exported] = ()) -> None:
         """Loads the checkpoint with the best validation loss. Raises CheckpointError, DeviceError.
 
         device: auto, cpu, cuda, cuda:N or mps. others: runs whose models translate together with the first one's;
@@ -299,7 +293,7 @@ class Translator:
     def _begin(self) -> list[int]:
         """Returns the ids with which all translations of a call begin.
 
-        Raises ConfigError for what the engine cannot do, DataError for a prefix that cannot be written.
+        Raises ConfigError for what the engine cannot do, DataError for a prefix that the model cannot write.
         """
         if self.options.split_sentences and (self.settings.n_best > 1 or self.options.prefix):
             raise ConfigError(
@@ -307,7 +301,25 @@ class Translator:
                 "line of its own"
             )
         self.engine.refuse(self.settings)
-        return self._prefix()
+        given = self.options.prefix
+        if not isinstance(given, str):
+            for place, index in enumerate(given, start=1):
+                is_end = index == EOS and place < len(given)  # <eos> may be the last one
+                if index in UNWRITTEN or is_end or not 0 <= index < len(self.run.codecs.target):
+                    raise DataError(f"prefix: {index} is not the id of a token that the model can write")
+            return [*given]
+        text = given.strip()
+        if not text:
+            return []
+        if is_too_long(text):
+            raise DataError(f"--prefix has {TOO_LONG}; shorten it")
+        prefix = self.run.codecs.target.encode_as_it_is(text)
+        for token, index in zip(prefix.tokens, prefix.ids, strict=True):
+            if index == UNK:
+                raise DataError(
+                    f"--prefix: the model cannot write {token!r}, which is not in its vocabulary; leave it out"
+                )
+        return prefix.ids
 
     def _read(self, lines: Iterable[str], prefix: Ids, first_line: int, name: str = "") -> Iterator[Line]:
         """Yield each line as it is translated. Raises DataError, which names the line."""
@@ -413,28 +425,6 @@ class Translator:
         tokens = target.tokens(range(len(target)))
         are_words = not any(token.startswith(" ") for token in tokens)
         return frozenset(n for n, each in enumerate(tokens) if is_word(each[:1]) and not are_words)
-
-    def _prefix(self) -> list[int]:
-        """Returns the ids with which translations begin. Raises DataError if the model cannot write them."""
-        given = self.options.prefix
-        if not isinstance(given, str):
-            for place, index in enumerate(given, start=1):
-                is_end = index == EOS and place < len(given)  # <eos> may be the last one
-                if index in UNWRITTEN or is_end or not 0 <= index < len(self.run.codecs.target):
-                    raise DataError(f"prefix: {index} is not the id of a token that the model can write")
-            return [*given]
-        text = given.strip()
-        if not text:
-            return []
-        if is_too_long(text):
-            raise DataError(f"--prefix has {TOO_LONG}; shorten it")
-        prefix = self.run.codecs.target.encode_as_it_is(text)
-        for token, index in zip(prefix.tokens, prefix.ids, strict=True):
-            if index == UNK:
-                raise DataError(
-                    f"--prefix: the model cannot write {token!r}, which is not in its vocabulary; leave it out"
-                )
-        return prefix.ids
 
     def _translation(self, line: Line, found: Sequence[Hypothesis], terms: Sequence[Term], prefix: Ids) -> Translation:
         """Returns the first hypothesis as text; the others are its alternatives."""

@@ -50,13 +50,7 @@ class CTranslate2Engine:
     """An `engine.Engine` for a folder in CTranslate2's format."""
 
     def __init__(
-        self,
-        folder: Path,
-        device: str,
-        *,
-        positions: int,
-        source: Sequence[str],
-        target: Sequence[str],
+        self, folder: Path, device: str, *, positions: int, source: Sequence[str], target: Sequence[str]
     ) -> None:
         """positions: the most that a sentence may take. source, target: the tokens, in the order of their ids.
 
@@ -84,7 +78,6 @@ class CTranslate2Engine:
         )
 
     def precision(self, decoding: DecodingConfig) -> str:
-        """See `Engine`."""
         return self.computes_in
 
     def refuse(self, settings: SearchSettings) -> None:

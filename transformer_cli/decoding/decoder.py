@@ -31,7 +31,7 @@ LARGE_BATCH_POSITIONS = 16_384  # on other devices than CPUs
 
 
 class TransformerEngine:
-    """One Transformer, or several as an ensemble, in torch.
+    """An `engine.Engine` of one Transformer, or of several as an ensemble, in torch: it can do everything.
 
     On the CPU, each of the caller's torch threads decodes a batch of its own. The products of a decoding step are
     small: if one were split between threads, these would mostly wait.
@@ -54,7 +54,6 @@ class TransformerEngine:
         return copies
 
     def precision(self, decoding: DecodingConfig) -> Precision:
-        """See `Engine`."""
         return choose_precision(decoding.precision, self._device)
 
     def refuse(self, settings: SearchSettings) -> None:
@@ -70,7 +69,6 @@ class TransformerEngine:
         terms: Sequence[RequiredTerms] = (),
         before_step: BeforeStep = nothing,
     ) -> Iterator[Translated]:
-        """See `Engine`."""
         positions = BATCH_POSITIONS if self.is_on_cpu else LARGE_BATCH_POSITIONS
         batches = longest_first(sentences, positions, settings.rows_of_each)
         precision = self.precision(settings.decoding)
@@ -178,7 +176,6 @@ class TransformerDecoder:
         self._is_word = (source != PAD) & (source != SOS) & (source != EOS)  # (rows, source)
 
     def read(self, tokens: Tensor) -> Step:
-        """See `interface.StepDecoder`."""
         self._before_step()
         logits, attention = zip(*map(partial(_read, tokens), self._models, self._caches), strict=True)
         first, *others = (each.mean(dim=1) for each in attention)  # over all heads
@@ -186,7 +183,6 @@ class TransformerDecoder:
         return Step(logits[0].float() if len(logits) == 1 else mean_log_probs(logits), attended)
 
     def select(self, rows: Tensor) -> None:
-        """See `interface.StepDecoder`."""
         self._is_word = self._is_word[rows]
         for cache in self._caches:
             cache.select(rows)

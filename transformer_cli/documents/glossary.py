@@ -116,13 +116,16 @@ def forms(translation: str) -> list[str]:
 
 def places(terms: Sequence[Term], text: str) -> list[Span | None]:
     """Returns where a translation of each term stands in a text, as whole words, each at a place of its own."""
-    folds = len(text.lower()) == len(text)
+    low = text.lower()
+    folds = len(low) == len(text)
 
     def occurrences(translation: str) -> Iterator[Span]:
-        within, word = (text.lower(), translation.lower()) if folds else (text, translation)
-        starts = (each.start() for each in re.finditer(f"(?={re.escape(word)})", within))
-        spans = ((start, start + len(word)) for start in starts)
-        return (span for span in spans if not any(is_inside_word(text, place) for place in span))
+        within, word = (low, translation.lower()) if folds else (text, translation)
+        start = within.find(word)
+        while start >= 0:
+            if not is_inside_word(text, start) and not is_inside_word(text, start + len(word)):
+                yield start, start + len(word)
+            start = within.find(word, start + 1)
 
     found: list[Span | None] = []
     for term in terms:
