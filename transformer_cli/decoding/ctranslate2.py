@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -128,7 +129,7 @@ class CTranslate2Engine:
         for rows, results in zip(batches, begun, strict=True):
             longest = max(limits[row] for row in rows)
             found = []
-            with room_for(lambda rows=rows: _too_large(len(rows), decoding.beam_size)):  # type: ignore[misc]
+            with room_for(partial(_too_large, len(rows), decoding.beam_size)):
                 for row, result in zip(rows, results, strict=True):
                     found += [(row, each) for each in self._read(result.result(), limits[row], longest, alpha)]
             unsure = [at for at, (_, each) in enumerate(found) if is_constrained or math.isnan(each.log_prob)]
@@ -164,7 +165,7 @@ class CTranslate2Engine:
         ]
         found: dict[int, list[float]] = {}
         for rows, results in zip(batches, begun, strict=True):
-            with room_for(lambda rows=rows: _too_large(len(rows), 1)):  # type: ignore[misc]
+            with room_for(partial(_too_large, len(rows), 1)):
                 found.update((row, each.result().log_probs) for row, each in zip(rows, results, strict=True))
         return [found[row] for row in range(len(sentences))]
 
