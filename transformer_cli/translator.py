@@ -19,14 +19,14 @@ from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.data.reading import Held, ends, is_spaceless, is_word, upper
 from transformer_cli.data.vocabulary import EOS, UNK, UNWRITTEN
 from transformer_cli.decoding.engine import Engine
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Terms, nothing
-from transformer_cli.decoding.settings import SearchSettings, refuse_long_prefix
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredTerms, nothing
+from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.documents.amounts import missing_numbers
 from transformer_cli.documents.glossary import Glossary, Term, forms, places, replaced
-from transformer_cli.documents.held import Holder, Link, overlap, put_back, token_spans, word_links
+from transformer_cli.documents.held import Holder, Link, Span, overlap, put_back, token_spans, word_links
 from transformer_cli.documents.long_lines import REMEDY, Line, LongLines, OnError, readable
 from transformer_cli.documents.markup import Document
-from transformer_cli.documents.sentences import Span, join
+from transformer_cli.documents.sentences import join
 from transformer_cli.errors import ConfigError, DataError, TfmError
 from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.run import Run, differing_codecs, find_run
@@ -139,13 +139,7 @@ class Translation:
 class Translator:
     """A trained run, or an ensemble of several, ready to translate."""
 
-    def __init__(
-        self,
-        run: Run | Exported,
-        device: str = "auto",
-        *,
-        others: Sequence[Run | Exported] = (),
-    ) -> None:
+    def __init__(self, run: Run | Exported, device: str = "auto", *, others: Sequence[Run | Exported] = ()) -> None:
         """Loads the checkpoint with the best validation loss. Raises CheckpointError, DeviceError.
 
         device: auto, cpu, cuda, cuda:N or mps. others: runs whose models translate together with the first one's;
@@ -282,7 +276,7 @@ class Translator:
                 n_tokens = 0
                 while len(waiting) < left and n_tokens < CHUNK_TOKENS:
                     waiting.append(next(reading))
-                    n_tokens += len(waiting[-1].read)
+                    n_tokens += sum(len(unit.read) for unit in waiting[-1].units)
             except StopIteration:
                 if not waiting:
                     return
@@ -299,7 +293,7 @@ class Translator:
     def _begin(self) -> list[int]:
         """Returns the ids with which all translations of a call begin.
 
-        Raises ConfigError for what the engine cannot do, DataError for a prefix that cannot be written.
+        Raises ConfigError for what the engine cannot do, DataError for a prefix that the model cannot write.
         """
         if self.options.split_sentences and (self.settings.n_best > 1 or self.options.prefix):
             raise ConfigError(
@@ -307,111 +301,6 @@ class Translator:
                 "line of its own"
             )
         self.engine.refuse(self.settings)
-        return self._prefix()
-
-    def _read(self, lines: Iterable[str], prefix: Ids, first_line: int, name: str = "") -> Iterator[Line]:
-        """Yield each line as it is translated. Raises DataError, which names the line."""
-        if isinstance(lines, str):  # a str is a sequence of one-letter sentences
-            raise TypeError(f"expected a list of sentences, such as [{lines!r}], not one str")
-        long_lines = self.long_lines()
-        for number, sentence in enumerate(lines, start=first_line):
-            try:
-                if self.options.split_sentences:
-                    line = long_lines.split(sentence, self.run.config.data.source)
-                else:
-                    line = long_lines.line(sentence)
-                if line.read:
-                    refuse_long_prefix(len(prefix), self.settings.limit(len(line.read), self.max_length))
-            except DataError as error:
-                raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
-            yield line
-
-    def _translate_all(self, lines: Sequence[Line], prefix: Ids) -> list[Translation]:
-        with progress.bar("translate", len(lines), " sentences") as bar:
-            return self._translate(lines, prefix, range(len(lines)), bar.update)
-
-    def _translate(
-        self, lines: Sequence[Line], prefix: Ids, keys: Sequence[int], done: Done, step: int = PARTS
-    ) -> list[Translation]:
-        """Returns the translation of each line.
-
-        keys: what their samples are drawn by; step: by how much those of a line's parts differ. done: as in `stream`.
-        """
-        if any(line.parts is not None for line in lines):
-            return self._translate_parts(lines, keys, done, step)
-        wordy = [row for row, line in enumerate(lines) if line.read]  # a blank line stays blank
-        written = {row: self._translation(line, [NOTHING]) for row, line in enumerate(lines) if not line.read}
-        done(len(written))
-        is_open = EOS not in prefix[-1:]  # else nothing can be added to what is forced
-        terms = {row: own for row in wordy if is_open and (own := self._terms(lines[row]))}
-        for of_group in filter(None, ([row for row in wordy if row not in terms], [*terms])):
-            ids, numbers = [lines[row].read.ids for row in of_group], [keys[row] for row in of_group]
-            wanted = [terms[row] for row in of_group if row in terms]
-            settings = replace(self.settings, decoding=widened(self.settings.decoding)) if wanted else self.settings
-            searching = self.engine.translate(
-                ids, settings, prefix=prefix, keys=numbers, terms=wanted, before_step=self._before_step
-            )
-            for rows, found in searching:
-                for row, hypotheses in zip((of_group[row] for row in rows), found, strict=True):  # while others go on
-                    written[row] = self._translation(lines[row], hypotheses)
-                done(len(rows))
-        return [written[row] for row in range(len(lines))]
-
-    def _terms(self, line: Line) -> Terms | None:
-        """Returns what the search has to write for a line; None where that is nothing."""
-        if not self.options.glossary or not self.engine.writes_terms or self.settings.decoding.sample:
-            return None
-        text = line.read.reading.text
-        found = [(each.span, ids) for each in self._found(line) if (ids := self._spelled(each))][:MOST_TERMS]
-        spans = token_spans(text, line.read.tokens) if found else []
-        places = [  # position 0 is <sos>
-            frozenset(n for n, one in enumerate(spans, start=1) if one and overlap(one, span)) for span, _ in found
-        ]
-        return Terms(tuple(ids for _, ids in found), tuple(places), self._continuing) if found else None
-
-    def _found(self, line: Line) -> list[Term]:
-        """Returns the terms of what is read of a line."""
-        reading, source = line.read.reading, self.run.codecs.source
-        return self.options.terms.find(reading.text, any_case=reading.in_capitals or source.lowercase)
-
-    def _spelled(self, term: Term) -> tuple[tuple[int, ...], ...]:
-        """Returns the ids of the translations of a term that are words that the model knows."""
-        target = self.run.codecs.target
-        texts = [form for each in term.translations for form in forms(each) if not is_spaceless(each[0])]
-        ids = [tuple(target.encode_as_it_is(each).ids) for each in texts]
-        return tuple(
-            each
-            for each, text in zip(ids, texts, strict=True)
-            if target.text(each) == text and len(each) <= TOKENS_OF_WORD * len(text.split())
-        )
-
-    @cached_property
-    def _continuing(self) -> frozenset[int]:
-        """The ids of subwords that go on with a word."""
-        target = self.run.codecs.target
-        tokens = target.tokens(range(len(target)))
-        are_words = not any(token.startswith(" ") for token in tokens)
-        return frozenset(n for n, each in enumerate(tokens) if is_word(each[:1]) and not are_words)
-
-    def _translate_parts(self, lines: Sequence[Line], keys: Sequence[int], done: Done, step: int) -> list[Translation]:
-        """The same for lines of which some were split."""
-        units = [unit for line in lines for unit in line.units]
-        unit_keys = [key + n * step for key, line in zip(keys, lines, strict=True) for n in range(len(line.units))]
-        n_units = n_lines = 0
-
-        def done_units(n: int) -> None:  # 3 units of 10 in 5 lines are 1 line
-            nonlocal n_units, n_lines
-            n_units += n
-            done(n_units * len(lines) // len(units) - n_lines)
-            n_lines = n_units * len(lines) // len(units)
-
-        found = iter(self._translate(units, (), unit_keys, done_units) if units else ())
-        written = [[next(found) for _ in line.units] for line in lines]
-        done(len(lines) - n_lines)
-        return [one[0] if line.parts is None else _joined(line, one) for line, one in zip(lines, written, strict=True)]
-
-    def _prefix(self) -> list[int]:
-        """Returns the ids with which translations begin. Raises DataError if the model cannot write them."""
         given = self.options.prefix
         if not isinstance(given, str):
             for place, index in enumerate(given, start=1):
@@ -432,9 +321,114 @@ class Translator:
                 )
         return prefix.ids
 
-    def _translation(self, line: Line, found: Sequence[Hypothesis]) -> Translation:
+    def _read(self, lines: Iterable[str], prefix: Ids, first_line: int, name: str = "") -> Iterator[Line]:
+        """Yield each line as it is translated. Raises DataError, which names the line."""
+        if isinstance(lines, str):  # a str is a sequence of one-letter sentences
+            raise TypeError(f"expected a list of sentences, such as [{lines!r}], not one str")
+        long_lines = self.long_lines()
+        for number, sentence in enumerate(lines, start=first_line):
+            try:
+                if self.options.split_sentences:
+                    line = long_lines.split(sentence, self.run.config.data.source)
+                else:
+                    line = long_lines.line(sentence)
+                limit = self.settings.limit(len(line.read), self.max_length)
+                if line.read and len(prefix) > limit:
+                    raise DataError(
+                        f"--prefix has {len(prefix)} tokens, but the translation may have {limit}; shorten it, or "
+                        "raise --max-tokens as far as the model's positions allow"
+                    )
+            except DataError as error:
+                raise DataError(f"{name}{': ' if name else ''}line {number}: {error}") from None
+            yield line
+
+    def _translate_all(self, lines: Sequence[Line], prefix: Ids) -> list[Translation]:
+        with progress.bar("translate", len(lines), " sentences") as bar:
+            return self._translate(lines, prefix, range(len(lines)), bar.update)
+
+    def _translate(
+        self, lines: Sequence[Line], prefix: Ids, keys: Sequence[int], done: Done, step: int = PARTS
+    ) -> list[Translation]:
+        """Returns the translation of each line.
+
+        keys: what their samples are drawn by; step: by how much those of a line's parts differ. done: as in `stream`.
+        """
+        units = [unit for line in lines for unit in line.units]
+        unit_keys = [key + n * step for key, line in zip(keys, lines, strict=True) for n in range(len(line.units))]
+        line_of = [number for number, line in enumerate(lines) for _ in line.units]
+        left = [len(line.units) for line in lines]  # those that are not yet translated
+        terms = [self._terms(unit) for unit in units]
+        written: dict[int, Translation] = {}
+
+        def write(rows: Sequence[int], found: Iterable[Sequence[Hypothesis]]) -> None:
+            n_done = 0
+            for row, hypotheses in zip(rows, found, strict=True):
+                written[row] = self._translation(units[row], hypotheses, terms[row], prefix)
+                left[line_of[row]] -= 1
+                n_done += not left[line_of[row]]
+            done(n_done)
+
+        done(left.count(0))
+        blank = [row for row, unit in enumerate(units) if not unit.read]
+        write(blank, [[NOTHING]] * len(blank))
+        is_open = EOS not in prefix[-1:]  # else nothing can be added to what is forced
+        required = {row: own for row, unit in enumerate(units) if is_open and (own := self._required(unit, terms[row]))}
+        plain = [row for row, unit in enumerate(units) if unit.read and row not in required]
+        for group in filter(None, (plain, [*required])):
+            wanted, decoding = [required[row] for row in group if row in required], self.settings.decoding
+            if wanted:
+                decoding = changed_decoding(decoding, {"beam_size": max(decoding.beam_size, LEAST_BEAM)})
+            searching = self.engine.translate(
+                [units[row].read.ids for row in group],
+                replace(self.settings, decoding=decoding),
+                prefix=prefix,
+                keys=[unit_keys[row] for row in group],
+                terms=wanted,
+                before_step=self._before_step,
+            )
+            for rows, found in searching:  # others are searched for while these are written
+                write([group[row] for row in rows], found)
+        each = iter(written[row] for row in range(len(units)))
+        return [next(each) if line.parts is None else _joined(line, [next(each) for _ in line.parts]) for line in lines]
+
+    def _terms(self, line: Line) -> list[Term]:
+        """Returns the terms of what is read of a line."""
+        reading, source = line.read.reading, self.run.codecs.source
+        return self.options.terms.find(reading.text, any_case=reading.in_capitals or source.lowercase)
+
+    def _required(self, line: Line, terms: Sequence[Term]) -> RequiredTerms | None:
+        """Returns what the search has to write for a line with these terms; None where that is nothing."""
+        spelled = [(each.span, ids) for each in terms if (ids := self._spelled(each))][:MOST_TERMS]
+        if not spelled or not self.engine.writes_terms or self.settings.decoding.sample:
+            return None
+        spans = token_spans(line.read.reading.text, line.read.tokens)
+        places = [  # position 0 is <sos>
+            frozenset(n for n, one in enumerate(spans, start=1) if one and overlap(one, span)) for span, _ in spelled
+        ]
+        return RequiredTerms(tuple(ids for _, ids in spelled), tuple(places), self._continuing)
+
+    def _spelled(self, term: Term) -> tuple[tuple[int, ...], ...]:
+        """Returns the ids of the translations of a term that are words that the model knows."""
+        target = self.run.codecs.target
+        texts = [form for each in term.translations for form in forms(each) if not is_spaceless(each[0])]
+        ids = [tuple(target.encode_as_it_is(each).ids) for each in texts]
+        return tuple(
+            each
+            for each, text in zip(ids, texts, strict=True)
+            if target.text(each) == text and len(each) <= TOKENS_OF_WORD * len(text.split())
+        )
+
+    @cached_property
+    def _continuing(self) -> frozenset[int]:
+        """The ids of subwords that go on with a word."""
+        target = self.run.codecs.target
+        tokens = target.tokens(range(len(target)))
+        are_words = not any(token.startswith(" ") for token in tokens)
+        return frozenset(n for n, each in enumerate(tokens) if is_word(each[:1]) and not are_words)
+
+    def _translation(self, line: Line, found: Sequence[Hypothesis], terms: Sequence[Term], prefix: Ids) -> Translation:
         """Returns the first hypothesis as text; the others are its alternatives."""
-        best, *others = (self._written(line, each) for each in found)
+        best, *others = (self._written(line, each, terms, prefix) for each in found)
         if line.is_copied:
             codec = self.run.codecs.target
             tokens = line.sentence.split() if line.was_too_long else codec.encode_as_it_is(line.sentence).tokens
@@ -442,38 +436,39 @@ class Translator:
             best = replace(best, text=line.sentence, tokens=tokens, held=held)
         return replace(best, alternatives=others, was_too_long=line.was_too_long)
 
-    def _written(self, line: Line, found: Hypothesis) -> Translation:
-        target, read = self.run.codecs.target, line.read
+    def _written(self, line: Line, found: Hypothesis, terms: Sequence[Term], prefix: Ids) -> Translation:
+        target, read, source = self.run.codecs.target, line.read, line.read.reading.text
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
         attended = None if self.options.keep_unk else [read.tokens[position] for position in alignment]
         text, tokens = target.text(found.tokens, instead=attended), target.tokens(found.tokens)
-        terms = self._found(line)
         standing = places(terms, text)
         further = [term for term, place in zip(terms, standing, strict=True) if not place]
         if further:  # what was not searched for, or not found
-            links = word_links(read.reading.text, read.tokens, text, tokens, alignment)
-            begun = len(target.text(self._prefix()))
+            links = word_links(source, read.tokens, text, tokens, alignment)
+            begun = len(target.text(prefix))
             text, further = replaced(text, further, links, [(0, begun), *filter(None, standing)])
-            of_prefix = [source for source, place in links if place[0] < begun]  # whose words the user has written
+            of_prefix = [one for one, place in links if place[0] < begun]  # whose words the user has written
             further = [term for term in further if not any(overlap(term.span, one) for one in of_prefix)]
         spaces = [Held(each.span[0], each.translations[0], " ", " ") for each in further]
         all_held = sorted([*read.reading.held, *spaces], key=lambda each: each.place)
         cased = partial(upper, language=target.language) if read.reading.in_capitals else str
-        links = word_links(read.reading.text, read.tokens, text, tokens, alignment) if all_held else []
-        text, held = put_back(text, read.reading.text, all_held, links, cased)
+        links = word_links(source, read.tokens, text, tokens, alignment) if all_held else []
+        text, held = put_back(text, source, all_held, links, cased)
         before, after = ends(line.sentence) if read else ("", "")
+        text = before + text + after
+        as_given = places([replace(term, translations=(source[slice(*term.span)],)) for term in terms], line.sentence)
         return Translation(
             source=line.sentence,
             source_tokens=read.tokens,
-            text=before + text + after,
+            text=text,
             tokens=tokens,
             log_prob=found.log_prob,
             score=found.score,
             source_ids=read.ids,
             ids=found.tokens,
             alignment=alignment,
-            held=[_moved(link, (0, len(before))) for link in held],
-            terms=_term_places(terms, read.reading.text, line.sentence, before + text + after),
+            held=[(one, _moved(other, len(before))) for one, other in held],
+            terms=[(one or (0, 0), other) for one, other in zip(as_given, places(terms, text), strict=True)],
             start=line.start,
         )
 
@@ -492,7 +487,7 @@ def whole(text: str, spans: Sequence[Span], translations: Sequence[Translation])
     links: list[Link] = []
     for (place, each), first in zip(units, _starts(translated, [each for _, each in units]), strict=True):
         found = word_links(each.source, each.source_tokens, each.text, each.tokens, each.alignment, each.held)
-        links += (_moved(link, (place, first)) for link in found)
+        links += ((_moved(one, place), _moved(other, first)) for one, other in found)
     return translated, links
 
 
@@ -504,50 +499,33 @@ def _starts(text: str, parts: Iterable[Translation]) -> Iterator[int]:
         last = start + len(part.text)
 
 
-def _term_places(terms: Sequence[Term], read: str, sentence: str, text: str) -> list[tuple[Span, Span | None]]:
-    """Returns where terms of a text that was read stand in its sentence, and their translations in a text."""
-    own = [replace(term, translations=(read[slice(*term.span)],)) for term in terms]
-    return [(one or (0, 0), other) for one, other in zip(places(own, sentence), places(terms, text), strict=True)]
-
-
-def widened(decoding: DecodingConfig) -> DecodingConfig:
-    """Returns how to search where there are terms, for which a beam has at least LEAST_BEAM places."""
-    return changed_decoding(decoding, {"beam_size": max(decoding.beam_size, LEAST_BEAM)})
-
-
-def _moved(link: Link, by: tuple[int, int]) -> Link:
-    """Returns a link of texts that begin so much later."""
-    (start, end), (first, last) = link
-    return (start + by[0], end + by[0]), (first + by[1], last + by[1])
+def _moved(span: Span, by: int) -> Span:
+    return span[0] + by, span[1] + by
 
 
 def _joined(line: Line, parts: list[Translation]) -> Translation:
     """Returns the translation of a line that was split. Parts that were copied have no tokens in it, and no score."""
     read = [part for part in parts if part.source_tokens]
     firsts = accumulate((len(part.source_tokens) for part in read), initial=0)
-    spans = [(part.start, part.start + len(part.source)) for part in parts]
-    text = join(line.sentence, spans, [part.text for part in parts])
+    text = join(line.sentence, [_moved((0, len(part.source)), part.start) for part in parts], [p.text for p in parts])
+    placed = [*zip(parts, _starts(text, parts), strict=True)]
     return Translation(
         source=line.sentence,
-        source_tokens=line.read.tokens,
+        source_tokens=[token for part in read for token in part.source_tokens],
         text=text,
         tokens=[token for part in read for token in part.tokens],
         log_prob=sum(part.log_prob for part in read),
         score=sum(part.score for part in read) / max(1, len(read)),
-        source_ids=line.read.ids,
+        source_ids=[id_ for part in read for id_ in part.source_ids],
         ids=[id_ for part in read for id_ in part.ids],
         alignment=[first + place for first, part in zip(firsts, read, strict=False) for place in part.alignment],
-        held=[
-            _moved(link, (part.start, first))
-            for first, part in zip(_starts(text, parts), parts, strict=True)
-            for link in part.held
-        ],
+        held=[(_moved(one, part.start), _moved(other, first)) for part, first in placed for one, other in part.held],
         terms=[
-            ((part.start + one[0], part.start + one[1]), other and (first + other[0], first + other[1]))
-            for first, part in zip(_starts(text, parts), parts, strict=True)
+            (_moved(one, part.start), other and _moved(other, first))
+            for part, first in placed
             for one, other in part.terms
         ],
-        was_too_long=line.was_too_long,
+        was_too_long=line.was_too_long or any(part.was_too_long for part in parts),
         sentences=parts,
     )
 

@@ -32,8 +32,7 @@ def beam_search(decoder: StepDecoder, rules: Rules, *, beam_size: int, n_best: i
     for length in range(1, int(rules.max_tokens.max()) + 1):
         step = decoder.read(live.newest)
         finished.most_attended.append(step.attended)
-        continuations = _continuations(step.logits, live, rules, beam_size)
-        places = _ranked(continuations, live, length, finished, rules)
+        places = _ranked(*_continuations(step.logits, live, rules, beam_size), live, length, finished, rules)
         is_last = rules.max_tokens[live.sentences, None] == length
         is_finished = places.is_new & ((places.tokens == rules.eos) | is_last)
         finished.add(live, places, is_finished)
@@ -70,6 +69,12 @@ class Live:
         """Returns `tokens` and `chosen_by` of what continues these of the decoder's rows, int64 (n,), by a token."""
         tokens = torch.cat((self.tokens[rows], newest[:, None]), dim=1)
         return tokens, torch.cat((self.chosen_by[rows], rows[:, None]), dim=1)
+
+    def by_sentence(self, values: Tensor, filled: float) -> Tensor:
+        """Returns (sentences that go on, width · n) of values (rows, n), `filled` where a sentence has no row."""
+        whole = values.new_full((*self.is_row.shape, values.shape[1]), filled)
+        whole[self.is_row.nonzero(as_tuple=True)] = values
+        return whole.flatten(1)
 
 
 @dataclass(frozen=True)
@@ -150,22 +155,16 @@ def begin(rules: Rules) -> Live:
 
 
 def _continuations(logits: Tensor, live: Live, rules: Rules, beam_size: int) -> tuple[Tensor, Tensor]:
-    """Returns the best continuations of each live hypothesis: log-probabilities and tokens, (sentences, width, n).
+    """Returns the best continuations of each live hypothesis: log-probabilities and tokens, (rows, n).
 
-    logits (rows, vocabulary) are overwritten. n is beam_size, because no more can get a place, or the vocabulary. Where
-    a sentence has no row, log-probabilities are -inf.
+    logits (rows, vocabulary) are overwritten. n is beam_size, because no more can get a place, or the vocabulary.
     """
     logits = logits.float()
     log_totals = torch.cat([block.logsumexp(dim=1) for block in logits.split(IN_CACHE)])
     logits.index_fill_(1, rules.never, NOTHING)
     rules.constraints.restrict(logits, live.tokens)
     largest, ids = _largest(logits, min(beam_size, logits.shape[1]))
-    log_probs = largest.new_full((*live.is_row.shape, ids.shape[1]), NOTHING)
-    tokens = ids.new_zeros(log_probs.shape)
-    rows = live.is_row.nonzero(as_tuple=True)
-    log_probs[rows] = live.log_probs[:, None] + (largest - log_totals[:, None])
-    tokens[rows] = ids
-    return log_probs, tokens
+    return live.log_probs[:, None] + (largest - log_totals[:, None]), ids
 
 
 def _largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -186,20 +185,28 @@ def _largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(largest).T, torch.from_numpy(ids).T
 
 
-def _ranked(continuations: tuple[Tensor, Tensor], live: Live, length: int, finished: Finished, rules: Rules) -> Places:
-    """Give the places of each sentence to the best among its continuations and what it has finished."""
-    log_probs, tokens = (each.flatten(1) for each in continuations)
-    n_each = continuations[0].shape[2]
-    scores = log_probs / length**rules.length_penalty
+def _ranked(log_probs: Tensor, tokens: Tensor, live: Live, length: int, finished: Finished, rules: Rules) -> Places:
+    """Give the places of each sentence to the best among its continuations, (rows, n), and what it has finished."""
+    log_probs = live.by_sentence(log_probs, NOTHING)
     held = finished.scores[live.sentences]
-    scores, order = torch.cat((held, scores), dim=1).sort(dim=1, descending=True, stable=True)
-    beam_size = held.shape[1]
-    scores, order = scores[:, :beam_size], order[:, :beam_size]
-    is_new = (order >= beam_size) & (scores > NOTHING)
+    scores = torch.cat((held, log_probs / length**rules.length_penalty), dim=1)
+    order = scores.argsort(dim=1, descending=True, stable=True)[:, : held.shape[1]]
+    return places_of(order, scores, log_probs, tokens, live)
+
+
+def places_of(order: Tensor, scores: Tensor, log_probs: Tensor, tokens: Tensor, live: Live) -> Places:
+    """Returns the places that are given to some of what is ranked: first what is finished, then all continuations.
+
+    order int64 (sentences, beam_size): their numbers. scores (sentences, beam_size + continuations): of all that is
+    ranked. log_probs (sentences, continuations); tokens (rows, n).
+    """
+    beam_size, n_each = order.shape[1], tokens.shape[1]
+    scores = scores.gather(1, order)
     # With beam 3 and two live ones: 0 1 2 continue the first, 3 4 5 the second.
     which = (order - beam_size).clamp(min=0)
     rows = (live.is_row.flatten().cumsum(0) - 1).view_as(live.is_row).gather(1, which // n_each)
-    return Places(is_new, rows, tokens.gather(1, which), log_probs.gather(1, which), scores)
+    is_new = (order >= beam_size) & (scores > NOTHING)
+    return Places(is_new, rows, live.by_sentence(tokens, 0).gather(1, which), log_probs.gather(1, which), scores)
 
 
 def continued(decoder: StepDecoder, live: Live, places: Places, goes_on: Tensor) -> Live:

@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from transformer_cli.compute.threads import count_threads
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.vocabulary import UNWRITTEN
 from transformer_cli.decoding.engine import BATCH_POSITIONS, MOST_ROWS, Translated, longest_first
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Terms, nothing, score
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredTerms, nothing, score
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 
@@ -50,13 +51,7 @@ class CTranslate2Engine:
     """An `engine.Engine` for a folder in CTranslate2's format."""
 
     def __init__(
-        self,
-        folder: Path,
-        device: str,
-        *,
-        positions: int,
-        source: Sequence[str],
-        target: Sequence[str],
+        self, folder: Path, device: str, *, positions: int, source: Sequence[str], target: Sequence[str]
     ) -> None:
         """positions: the most that a sentence may take. source, target: the tokens, in the order of their ids.
 
@@ -84,7 +79,6 @@ class CTranslate2Engine:
         )
 
     def precision(self, decoding: DecodingConfig) -> str:
-        """See `Engine`."""
         return self.computes_in
 
     def refuse(self, settings: SearchSettings) -> None:
@@ -102,7 +96,7 @@ class CTranslate2Engine:
         *,
         prefix: Ids,
         keys: Sequence[int],
-        terms: Sequence[Terms] = (),
+        terms: Sequence[RequiredTerms] = (),
         before_step: BeforeStep = nothing,
     ) -> Iterator[Translated]:
         """See `Engine`; CTranslate2 takes its steps by itself."""
@@ -135,7 +129,7 @@ class CTranslate2Engine:
         for rows, results in zip(batches, begun, strict=True):
             longest = max(limits[row] for row in rows)
             found = []
-            with room_for(lambda rows=rows: _too_large(len(rows), decoding.beam_size)):  # type: ignore[misc]
+            with room_for(partial(_too_large, len(rows), decoding.beam_size)):
                 for row, result in zip(rows, results, strict=True):
                     found += [(row, each) for each in self._read(result.result(), limits[row], longest, alpha)]
             unsure = [at for at, (_, each) in enumerate(found) if is_constrained or math.isnan(each.log_prob)]
@@ -171,7 +165,7 @@ class CTranslate2Engine:
         ]
         found: dict[int, list[float]] = {}
         for rows, results in zip(batches, begun, strict=True):
-            with room_for(lambda rows=rows: _too_large(len(rows), 1)):  # type: ignore[misc]
+            with room_for(partial(_too_large, len(rows), 1)):
                 found.update((row, each.result().log_probs) for row, each in zip(rows, results, strict=True))
         return [found[row] for row in range(len(sentences))]
 

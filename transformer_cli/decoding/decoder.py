@@ -14,12 +14,12 @@ from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.batching import pad_ids
-from transformer_cli.data.vocabulary import EOS, MARKERS, PAD, SOS, UNWRITTEN
+from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNWRITTEN
 from transformer_cli.decoding.beam import beam_search
 from transformer_cli.decoding.constraints import Constraints
 from transformer_cli.decoding.engine import BATCH_POSITIONS, Translated, longest_first
 from transformer_cli.decoding.greedy import greedy
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Rules, Step, StepDecoder, Terms, nothing
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredTerms, Rules, Step, StepDecoder, nothing
 from transformer_cli.decoding.sampling import sample, uniform_numbers
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.decoding.terms import beam_search_with_terms
@@ -31,7 +31,7 @@ LARGE_BATCH_POSITIONS = 16_384  # on other devices than CPUs
 
 
 class TransformerEngine:
-    """One Transformer, or several as an ensemble, in torch.
+    """An `engine.Engine` of one Transformer, or of several as an ensemble, in torch: it can do everything.
 
     On the CPU, each of the caller's torch threads decodes a batch of its own. The products of a decoding step are
     small: if one were split between threads, these would mostly wait.
@@ -39,8 +39,7 @@ class TransformerEngine:
 
     def __init__(self, models: Sequence[Transformer]) -> None:
         self.models = list(models)
-        limits = (limit for model in models if (limit := model.config.max_length) is not None)
-        self.max_length = min(limits, default=None)
+        self.max_length = longest_of(models)
         self._device = next(models[0].parameters()).device
         self.device = device_name(self._device)
         self.is_on_cpu = self._device.type == "cpu"
@@ -55,7 +54,6 @@ class TransformerEngine:
         return copies
 
     def precision(self, decoding: DecodingConfig) -> Precision:
-        """See `Engine`."""
         return choose_precision(decoding.precision, self._device)
 
     def refuse(self, settings: SearchSettings) -> None:
@@ -68,10 +66,9 @@ class TransformerEngine:
         *,
         prefix: Sequence[int],
         keys: Sequence[int],
-        terms: Sequence[Terms] = (),
+        terms: Sequence[RequiredTerms] = (),
         before_step: BeforeStep = nothing,
     ) -> Iterator[Translated]:
-        """See `Engine`."""
         positions = BATCH_POSITIONS if self.is_on_cpu else LARGE_BATCH_POSITIONS
         batches = longest_first(sentences, positions, settings.rows_of_each)
         precision = self.precision(settings.decoding)
@@ -88,6 +85,11 @@ class TransformerEngine:
             yield from zip(batches, workers.run(decode_batch, batches), strict=True)
 
 
+def longest_of(models: Sequence[Transformer]) -> int | None:
+    """Returns the most positions that a sentence may take in all of these models (None: no limit)."""
+    return min((limit for model in models if (limit := model.config.max_length) is not None), default=None)
+
+
 @torch.inference_mode()
 def decode(
     models: Sequence[Transformer],
@@ -96,7 +98,7 @@ def decode(
     *,
     prefix: Sequence[int] = (),
     keys: Sequence[int] | None = None,
-    terms: Sequence[Terms] = (),
+    terms: Sequence[RequiredTerms] = (),
     before_step: BeforeStep = nothing,
 ) -> list[list[Hypothesis]]:
     """Returns the n best translations of each sentence of a batch, or so many samples; the best score first.
@@ -109,14 +111,9 @@ def decode(
 
     Raises MemoryShortage, and what before_step raises, which so ends the search.
     """
-    decoding, device = settings.decoding, next(models[0].parameters()).device
-    limits = [min(settings.limit(len(ids), model.config.max_length) for model in models) for ids in sentences]
-    if terms:  # they may take more room than what stands in their place
-        most = [model.config.max_length for model in models]
-        limits = [
-            min([limit + each.n_tokens, *(length - MARKERS for length in most if length)])
-            for limit, each in zip(limits, terms, strict=True)
-        ]
+    decoding, device, longest = settings.decoding, next(models[0].parameters()).device, longest_of(models)
+    more = [each.n_tokens for each in terms] or [0] * len(sentences)
+    limits = [settings.limit(len(ids), longest, more=n) for ids, n in zip(sentences, more, strict=True)]
     with room_for(partial(_too_large, sentences, limits, settings)):
         decoder = TransformerDecoder(models, pad_ids(sentences).to(device), before_step)
         rules = Rules(
@@ -179,7 +176,6 @@ class TransformerDecoder:
         self._is_word = (source != PAD) & (source != SOS) & (source != EOS)  # (rows, source)
 
     def read(self, tokens: Tensor) -> Step:
-        """See `interface.StepDecoder`."""
         self._before_step()
         logits, attention = zip(*map(partial(_read, tokens), self._models, self._caches), strict=True)
         first, *others = (each.mean(dim=1) for each in attention)  # over all heads
@@ -187,7 +183,6 @@ class TransformerDecoder:
         return Step(logits[0].float() if len(logits) == 1 else mean_log_probs(logits), attended)
 
     def select(self, rows: Tensor) -> None:
-        """See `interface.StepDecoder`."""
         self._is_word = self._is_word[rows]
         for cache in self._caches:
             cache.select(rows)

@@ -10,7 +10,7 @@ import numpy as np
 
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.lengths import groups_by_length
-from transformer_cli.decoding.interface import BeforeStep, Hypothesis, Terms, nothing
+from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredTerms, nothing
 from transformer_cli.decoding.settings import SearchSettings
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Engine(Protocol):
         *,
         prefix: Sequence[int],
         keys: Sequence[int],
-        terms: Sequence[Terms] = (),
+        terms: Sequence[RequiredTerms] = (),
         before_step: BeforeStep = nothing,
     ) -> Iterator[Translated]:
         """Yields batches as they are done, in any order, while others are translated; each row comes once.

@@ -71,7 +71,7 @@ Phrase = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Terms:
+class RequiredTerms:
     """What a translation has to write."""
 
     phrases: tuple[tuple[Phrase, ...], ...]

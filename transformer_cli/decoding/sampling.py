@@ -15,13 +15,7 @@ from transformer_cli.decoding.interface import Hypothesis, Rules, StepDecoder
 
 
 def sample(
-    decoder: StepDecoder,
-    rules: Rules,
-    uniform: Tensor,
-    *,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
+    decoder: StepDecoder, rules: Rules, uniform: Tensor, *, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0
 ) -> list[Hypothesis]:
     """Draw a translation of each sentence.
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.data.vocabulary import MARKERS
-from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -39,19 +39,11 @@ class SearchSettings:
         """How many hypotheses of a sentence are decoded side by side."""
         return self.n_best if self.decoding.sample else self.decoding.beam_size
 
-    def limit(self, source_tokens: int, max_length: int | None) -> int:
+    def limit(self, source_tokens: int, max_length: int | None, *, more: int = 0) -> int:
         """Returns the longest translation, in tokens, of a sentence of `source_tokens` tokens.
 
-        max_length: how many positions the model has (None: no limit).
+        max_length: how many positions the model has (None: no limit). more: the tokens of terms, which may take more
+        room than what stands in their place.
         """
-        wanted = 2 * source_tokens + 10 if self.max_tokens is None else self.max_tokens
+        wanted = more + (2 * source_tokens + 10 if self.max_tokens is None else self.max_tokens)
         return wanted if max_length is None else min(wanted, max_length - MARKERS)
-
-
-def refuse_long_prefix(n_prefix: int, limit: int) -> None:
-    """Raises DataError if a prefix has more tokens than a translation may have."""
-    if n_prefix > limit:
-        raise DataError(
-            f"--prefix has {n_prefix} tokens, but the translation may have {limit}; shorten it, or raise --max-tokens "
-            "as far as the model's positions allow"
-        )

@@ -13,31 +13,29 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from transformer_cli.decoding.beam import NOTHING, Finished, Live, Places, begin, continued
-from transformer_cli.decoding.interface import Hypothesis, Phrase, Rules, Step, StepDecoder, Terms
+from transformer_cli.decoding.beam import NOTHING, Finished, Live, Places, begin, continued, places_of
+from transformer_cli.decoding.interface import Hypothesis, Phrase, RequiredTerms, Rules, Step, StepDecoder
 
 BOUNDARY, INSIDE = -1, -2  # instead of an id that is in no term: whether a word may begin with it
 
 
 def beam_search_with_terms(
-    decoder: StepDecoder, rules: Rules, terms: Sequence[Terms], *, beam_size: int, n_best: int
+    decoder: StepDecoder, rules: Rules, terms: Sequence[RequiredTerms], *, beam_size: int, n_best: int
 ) -> list[list[Hypothesis]]:
     """Like `beam.beam_search`, for sentences each of which has terms. One whose limit is too short lacks some."""
     live, finished = begin(rules), Finished(rules, beam_size, n_best)
-    states = [_States(each) for each in terms]
+    of_rows = [_States(each) for each in terms]
     now = [0] * len(terms)  # the state of each row
     for length in range(1, int(rules.max_tokens.max()) + 1):
         step = decoder.read(live.newest)
         finished.most_attended.append(step.attended)
-        of_rows = [states[n] for n in live.sentences[live.is_row.nonzero()[:, 0]].tolist()]
         log_probs, tokens = _continuations(step, live, rules, of_rows, now, beam_size)
-        after = [
-            [of.after(state, token) for token in row]
+        left = [
+            [of.left[of.after(state, token)] for token in row]
             for of, state, row in zip(of_rows, now, tokens.tolist(), strict=True)
         ]
-        left = [[of.left[state] for state in row] for of, row in zip(of_rows, after, strict=True)]
         missing = torch.tensor(left, device=tokens.device)
-        places, missing, which = _ranked(log_probs, tokens, missing, live, length, finished, rules)
+        places, missing = _ranked(log_probs, tokens, missing, live, length, finished, rules)
         is_last = rules.max_tokens[live.sentences, None] == length
         is_finished = places.is_new & ((places.tokens == rules.eos) | is_last)
         # at the limit, what lacks terms counts only if nothing lacks fewer
@@ -49,9 +47,10 @@ def beam_search_with_terms(
         goes_on &= finished.may_get_better(live.sentences, places.log_probs.masked_fill(~goes_on, NOTHING))
         if not goes_on.any():
             break
-        kept = goes_on.nonzero(as_tuple=True)
-        now = [after[row][column] for row, column in zip(places.rows[kept].tolist(), which[kept].tolist(), strict=True)]
         live = continued(decoder, live, places, goes_on)
+        rows = live.chosen_by[:, -1].tolist()
+        of_rows = [of_rows[row] for row in rows]
+        now = [of.after(now[row], token) for of, row, token in zip(of_rows, rows, live.newest.tolist(), strict=True)]
     return finished.best()
 
 
@@ -81,25 +80,16 @@ def _continuations(
 
 def _ranked(
     log_probs: Tensor, tokens: Tensor, missing: Tensor, live: Live, length: int, finished: Finished, rules: Rules
-) -> tuple[Places, Tensor, Tensor]:
-    """Deal out the places of each sentence. Returns also what is missing to each, and its number in its row.
+) -> tuple[Places, Tensor]:
+    """Deal out the places of each sentence. Returns also how many tokens are missing to each.
 
     For example, with scores and missing tokens -1 (2), -2 (2), -3 (0), -4 (1), -5 (0), three places go to -3, -4, -1,
     and five to -3, -4, -1, -5, -2.
     """
-    n_each, (n_sentences, width) = tokens.shape[1], live.is_row.shape
-    at = live.is_row.nonzero(as_tuple=True)
-
-    def by_sentence(values: Tensor, filled: float) -> Tensor:  # (rows, n) → (sentences, width·n)
-        whole = values.new_full((n_sentences, width, n_each), filled)
-        whole[at] = values
-        return whole.flatten(1)
-
+    log_probs = live.by_sentence(log_probs, NOTHING)
     held = finished.scores[live.sentences]
-    beam_size = held.shape[1]
-    every = by_sentence(log_probs, NOTHING)
-    scores = torch.cat((held, every / length**rules.length_penalty), dim=1)
-    lacking = torch.cat((torch.zeros_like(held, dtype=torch.int64), by_sentence(missing, 0)), dim=1)
+    scores = torch.cat((held, log_probs / length**rules.length_penalty), dim=1)
+    lacking = torch.cat((torch.zeros_like(held, dtype=torch.int64), live.by_sentence(missing, 0)), dim=1)
     lacking = lacking.masked_fill(scores == NOTHING, int(missing.max()) + 1)  # what is impossible comes last
     best = scores.argsort(dim=1, descending=True, stable=True)
     order = best.gather(1, lacking.gather(1, best).argsort(dim=1, stable=True))  # by what is missing, then by score
@@ -108,13 +98,8 @@ def _ranked(
     is_first = torch.cat((torch.ones_like(ranked[:, :1], dtype=torch.bool), ranked[:, 1:] != ranked[:, :-1]), dim=1)
     turn = place - (place * is_first).cummax(dim=1).values  # how many better ones miss as much
     turn = turn.masked_fill(scores.gather(1, order) == NOTHING, order.shape[1])
-    order = order.gather(1, turn.argsort(dim=1, stable=True))[:, :beam_size]
-    scores, lacking = scores.gather(1, order), lacking.gather(1, order)
-    which = (order - beam_size).clamp(min=0)
-    rows = (live.is_row.flatten().cumsum(0) - 1).view_as(live.is_row).gather(1, which // n_each)
-    is_new = (order >= beam_size) & (scores > NOTHING)
-    tokens = by_sentence(tokens, 0).gather(1, which)
-    return Places(is_new, rows, tokens, every.gather(1, which), scores), lacking, which % n_each
+    order = order.gather(1, turn.argsort(dim=1, stable=True))[:, : held.shape[1]]
+    return places_of(order, scores, log_probs, tokens, live), lacking.gather(1, order)
 
 
 class _State(NamedTuple):
@@ -131,7 +116,7 @@ class _State(NamedTuple):
 class _States:
     """The states of the hypotheses of one sentence, by numbers; they are found as they are needed."""
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: RequiredTerms) -> None:
         self._terms = terms
         self._ids = {id_ for each in terms.phrases for phrase in each for id_ in phrase}
         self._numbers: dict[_State, int] = {}
@@ -153,34 +138,31 @@ class _States:
 
     def wanted_at(self, number: int, position: int | None) -> list[int]:
         """Returns the ids that lead towards a term where a position is attended to (None: where all would end)."""
-        places, phrases = self._terms.places, self._terms.phrases
-        beginning = (
-            phrase[0]
-            for term in ([] if self._going[number] else self._open(self._states[number]))
-            if position is None or not places or position in places[term]
-            for phrase in phrases[term]
+        if self._going[number]:
+            return self._going[number]
+        places = self._terms.places
+        return sorted(
+            {
+                phrase[0]
+                for phrase, term in self._open(self._states[number].written)
+                if position is None or not places or position in places[term]
+            }
         )
-        return self._going[number] or sorted({*beginning})
 
-    def _open(self, state: _State) -> list[int]:
-        return [term for term in range(len(self._terms.phrases)) if not state.written >> term & 1]
+    def _open(self, written: int) -> list[tuple[Phrase, int]]:
+        """Returns the phrases of all terms that are not written, each with its term."""
+        terms = enumerate(self._terms.phrases)
+        return [(phrase, term) for term, phrases in terms if not written >> term & 1 for phrase in phrases]
 
     def _moved(self, state: _State, token: int) -> _State:
         written, path, newest = state
-        if newest >= 0 and path in self._terms.phrases[newest] and (token == INSIDE or token in self._terms.continuing):
-            written, newest = written & ~(1 << newest), -1  # dog was the beginning of dogs
-        phrases = [
-            (phrase, term)
-            for term in self._open(state._replace(written=written))
-            for phrase in self._terms.phrases[term]
-        ]
-        own = (
-            [len(phrase) for phrase in self._terms.phrases[newest] if path[: len(phrase)] == phrase]
-            if newest >= 0
-            else []
-        )
+        own = self._terms.phrases[newest] if newest >= 0 else ()
+        if path in own and (token == INSIDE or token in self._terms.continuing):
+            written, newest, own = written & ~(1 << newest), -1, ()  # dog was the beginning of dogs
+        phrases = self._open(written)
+        shortest = max((len(phrase) for phrase in own if path[: len(phrase)] == phrase), default=1)
         longer, path = (*path, token), ()
-        for first in (0, *range(max(own, default=1), len(longer))):  # no token belongs to two terms
+        for first in (0, *range(shortest, len(longer))):  # no token belongs to two terms
             if any(phrase[: len(longer) - first] == longer[first:] for phrase, _ in phrases):
                 path = longer[first:]
                 break
@@ -196,10 +178,8 @@ class _States:
         if state not in self._numbers:
             self._numbers[state] = len(self._states)
             self._states.append(state)
-            lacking = self._open(state)
-            phrases = [(phrase, term) for term in lacking for phrase in self._terms.phrases[term]]
-            fewest = {term: min(map(len, self._terms.phrases[term])) for term in lacking}
-            n = len(state.path)
+            phrases, n = self._open(state.written), len(state.path)
+            fewest = {term: min(map(len, self._terms.phrases[term])) for _, term in phrases}
             going = [(phrase, term) for phrase, term in phrases if n and len(phrase) > n and phrase[:n] == state.path]
             gained = max((fewest[term] - (len(phrase) - n) for phrase, term in going), default=0)
             self.left.append(sum(fewest.values()) - max(gained, 0))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from transformer_cli.data.lines import read_lines
 from transformer_cli.data.reading import is_inside_word
-from transformer_cli.documents.held import Link, Span, overlap, word_end, word_start, words
+from transformer_cli.documents.held import Link, Span, overlap, word_end, word_start, words, words_and_signs
 from transformer_cli.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class Glossary:
 
         any_case: whether the text has lost its capitals, so that those of an entry are not needed.
         """
-        spans, found, first = [*_words(text)] if self._by_words else [], [], 0
+        spans, found, first = _words(text) if self._by_words else [], [], 0
         while first < len(spans):
             for last in range(min(len(spans), first + self._longest), first, -1):
                 targets = self._targets([text[start:end] for start, end in spans[first:last]], any_case)
@@ -116,23 +116,23 @@ def forms(translation: str) -> list[str]:
 
 def places(terms: Sequence[Term], text: str) -> list[Span | None]:
     """Returns where a translation of each term stands in a text, as whole words, each at a place of its own."""
-    taken: list[Span] = []
-    low = text.lower() if len(text.lower()) == len(text) else text
+    low = text.lower()
+    folds = len(low) == len(text)
+
+    def occurrences(translation: str) -> Iterator[Span]:
+        within, word = (low, translation.lower()) if folds else (text, translation)
+        start = within.find(word)
+        while start >= 0:
+            if not is_inside_word(text, start) and not is_inside_word(text, start + len(word)):
+                yield start, start + len(word)
+            start = within.find(word, start + 1)
+
+    found: list[Span | None] = []
     for term in terms:
-        found = None
-        for each in term.translations:
-            word = each.lower() if low is not text else each
-            start = low.find(word)
-            while start >= 0 and found is None:
-                end = start + len(word)
-                is_whole = not is_inside_word(text, start) and not is_inside_word(text, end)
-                if is_whole and all(end <= first or last <= start for first, last in taken):
-                    found = start, end
-                start = low.find(word, start + 1)
-            if found:
-                break
-        taken.append(found or (0, 0))
-    return [span if span != (0, 0) else None for span in taken]
+        spans = (span for each in term.translations for span in occurrences(each))
+        taken = [*filter(None, found)]
+        found.append(next((span for span in spans if not any(overlap(span, other) for other in taken)), None))
+    return found
 
 
 def replaced(
@@ -143,35 +143,27 @@ def replaced(
     Of several words the last are replaced, as many as the term has: an article may be linked to its noun, too. kept:
     what is not replaced.
     """
-    taken: list[tuple[int, int, str]] = []
+    taken: dict[Span, str] = {}
     left = []
     for term in terms:
         own = [other for one, other in links if overlap(one, term.span)]
         found = {word for start, end in own for word in words(text, word_start(text, start), word_end(text, end))}
-        others = [*kept, *((start, end) for start, end, _ in taken)]
-        free = sorted(word for word in found if all(word[1] <= start or end <= word[0] for start, end in others))
+        free = sorted(word for word in found if not any(overlap(word, other) for other in (*kept, *taken)))
         run = free[-1:]
         while len(run) < term.n_words and len(run) < len(free) and run[0][0] - free[-len(run) - 1][1] <= 1:
             run.insert(0, free[-len(run) - 1])
         if run:
-            taken.append((run[0][0], run[-1][1], term.translations[0]))
+            taken[run[0][0], run[-1][1]] = term.translations[0]
         else:
             left.append(term)
-    for start, end, translation in sorted(taken, reverse=True):
+    for (start, end), translation in sorted(taken.items(), reverse=True):
         text = text[:start] + translation + text[end:]
     return text, left
 
 
-def _words(text: str) -> Iterator[Span]:
-    """Yield where words and signs stand."""
-    start = 0
-    while start < len(text):
-        stop = start + 1
-        while is_inside_word(text, stop):
-            stop += 1
-        if not text[start].isspace():
-            yield start, stop
-        start = stop
+def _words(text: str) -> list[Span]:
+    """Returns where words and signs stand."""
+    return [span for span in words_and_signs(text, 0, len(text)) if not text[span[0]].isspace()]
 
 
 def _key(word: str) -> str:

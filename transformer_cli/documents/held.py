@@ -68,9 +68,10 @@ class Holder:
 
     def masked(self, text: str) -> str:
         """Returns a text of the same length, in which nothing that is held looks like the end of a sentence."""
+        characters = list(text)
         for start, end in self.spans(text):
-            text = text[:start] + "X" * (end - start) + text[end:]
-        return text
+            characters[start:end] = "X" * (end - start)
+        return "".join(characters)
 
 
 BUILT_IN = Holder()
@@ -146,7 +147,8 @@ def spaces(held: Held, source: str, left: str, right: str) -> tuple[str, str]:
     elif left and not left.isspace() and left not in OPENING:
         before = held.before
     if is_word(right) and not is_spaceless(right):
-        after = "" if _leans_right(held, source) else held.after or " "
+        leans = not held.after and not _leans_left(held, source) and is_word(source[held.place : held.place + 1])
+        after = "" if leans else held.after or " "
     elif right and not right.isspace() and right not in CLOSING:
         after = held.after
     return before, after
@@ -173,21 +175,21 @@ def word_end(text: str, place: int) -> int:
 
 def words(text: str, start: int, end: int) -> Iterator[Span]:
     """Yield where the words between two places stand; a sign between spaces is none."""
+    return (span for span in words_and_signs(text, start, end) if is_word(text[span[0]]))
+
+
+def words_and_signs(text: str, start: int, end: int) -> Iterator[Span]:
+    """Yield where words, signs and spaces between two places stand, each sign and each space by itself."""
     while start < end:
         stop = start + 1
         while stop < end and is_inside_word(text, stop):
             stop += 1
-        if is_word(text[start]):
-            yield start, stop
+        yield start, stop
         start = stop
 
 
 def _leans_left(held: Held, source: str) -> bool:
     return not held.before and is_word(source[max(0, held.place - 1) : held.place])
-
-
-def _leans_right(held: Held, source: str) -> bool:
-    return not held.after and not _leans_left(held, source) and is_word(source[held.place : held.place + 1])
 
 
 def _bracketed(text: str, start: int, end: int) -> Span:
@@ -204,12 +206,13 @@ def _stripped(text: str, start: int, end: int) -> Span:
 def token_spans(text: str, tokens: Sequence[str], held: Sequence[Span] = ()) -> list[Span | None]:
     """Returns where each token stands in a text; None for one that is not found. held: where none is looked for."""
     text, places = _as_read(text, held)
-    lower = text.lower() if len(text.lower()) == len(text) else text
+    folds = len(text.lower()) == len(text)
+    text = text.lower() if folds else text
     found: list[Span | None] = []
     place = 0
     for token in tokens:
-        word = token.strip() if lower is text else token.strip().lower()
-        start = lower.find(word, place, place + len(word) + NEAR) if word else -1
+        word = token.strip().lower() if folds else token.strip()
+        start = text.find(word, place, place + len(word) + NEAR) if word else -1
         found.append((places[start], places[start + len(word)]) if start >= 0 else None)
         place = place if start < 0 else start + len(word)
     return found

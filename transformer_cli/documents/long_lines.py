@@ -12,8 +12,8 @@ from typing import Literal
 from transformer_cli.data.codec import Codec, Encoded
 from transformer_cli.data.lines import LONGEST_LINE, TOO_LONG, has_letter, is_too_long
 from transformer_cli.data.vocabulary import MARKERS
-from transformer_cli.documents.held import BUILT_IN, Holder
-from transformer_cli.documents.sentences import Span, pieces, sentences
+from transformer_cli.documents.held import BUILT_IN, Holder, Span
+from transformer_cli.documents.sentences import pieces, sentences
 from transformer_cli.errors import DataError
 
 OnError = Literal["stop", "blank", "copy", "truncate"]
@@ -36,7 +36,7 @@ class Line:
     start: int = 0
     """where it begins in the line that it is a part of"""
     parts: Sequence["Line"] | None = None
-    """what is translated in its place, one by one, if it was split; `read` has the tokens of all of them"""
+    """what is read and translated in its place, one by one, if it was split"""
 
     @property
     def units(self) -> Sequence["Line"]:
@@ -79,12 +79,10 @@ class LongLines:
         """Encode a line. Raises DataError if it is too long and on_error is "stop"."""
         if not is_too_long(sentence):
             return self.encoded(sentence, self._encode(sentence))
-        if self.on_error == "stop":
-            raise DataError(f"{TOO_LONG}; {self.remedy}")
         sentence = sentence[:LONGEST_LINE]  # files are not read any further either
-        if self.on_error == "truncate":
-            return replace(self.encoded(sentence, self._encode(sentence)), was_too_long=True)
-        return Line(sentence, NO_TOKENS, was_too_long=True, is_copied=self.on_error == "copy")
+        if left := self._left(sentence, TOO_LONG):
+            return left
+        return replace(self.encoded(sentence, self._encode(sentence)), was_too_long=True)
 
     def encoded(self, sentence: str, encoded_text: Encoded) -> Line:
         """The same for a line that has been encoded.
@@ -97,15 +95,18 @@ class LongLines:
         most = self.most_tokens
         if len(encoded_text) <= most:
             return Line(sentence, encoded_text)
+        why = "" if self.max_length is None else f" (its {self.max_length} positions minus <sos> and <eos>)"
+        if left := self._left(sentence, f"{len(encoded_text)} tokens, but the model takes at most {most}{why}"):
+            return left
+        read = Encoded(encoded_text.tokens[:most], encoded_text.ids[:most], encoded_text.reading)
+        return Line(sentence, read, was_too_long=True)
+
+    def _left(self, sentence: str, problem: str) -> Line | None:
+        """Returns what a line that is too long becomes; None if its beginning is translated. Raises DataError."""
         if self.on_error == "stop":
-            why = "" if self.max_length is None else f" (its {self.max_length} positions minus <sos> and <eos>)"
-            raise DataError(f"{len(encoded_text)} tokens, but the model takes at most {most}{why}; {self.remedy}")
+            raise DataError(f"{problem}; {self.remedy}")
         if self.on_error == "truncate":
-            return Line(
-                sentence,
-                Encoded(encoded_text.tokens[:most], encoded_text.ids[:most], encoded_text.reading),
-                was_too_long=True,
-            )
+            return None
         return Line(sentence, NO_TOKENS, was_too_long=True, is_copied=self.on_error == "copy")
 
     def split(self, line: str, language: str) -> Line:
@@ -117,17 +118,14 @@ class LongLines:
         if was_too_long and self.on_error != "truncate":
             return self.line(line)
         line = line[:LONGEST_LINE]
-        parts = [
-            part
-            for span in sentences(self.holder.masked(line), language)
-            for part in self._pieces(line, span, self.most_tokens)
-        ]
-        return _whole(line, parts, was_too_long)
+        spans = sentences(self.holder.masked(line), language)
+        parts = [part for span in spans for part in self._pieces(line, span, self.most_tokens)]
+        return Line(line, NO_TOKENS, was_too_long, parts=parts)
 
     def cut(self, sentence: str, most_tokens: int) -> Line:
         """Like `line`, for a sentence; it is cut into `pieces` if it has more than so many tokens, or is too long."""
         parts = list(self._pieces(sentence, (0, len(sentence)), min(most_tokens, self.most_tokens)))
-        return parts[0] if len(parts) == 1 else _whole(sentence, parts)
+        return parts[0] if len(parts) == 1 else Line(sentence, NO_TOKENS, parts=parts)
 
     def _pieces(self, line: str, span: Span, most_tokens: int) -> Iterator[Line]:
         encode = cache(lambda start, end: self._encode(line[start:end]))
@@ -136,10 +134,3 @@ class LongLines:
 
     def _encode(self, sentence: str) -> Encoded:
         return self.codec.encode(sentence, self.holder.spans(sentence))
-
-
-def _whole(line: str, parts: Sequence[Line], was_too_long: bool = False) -> Line:
-    read = Encoded(
-        [token for part in parts for token in part.read.tokens], [id_ for part in parts for id_ in part.read.ids]
-    )
-    return Line(line, read, was_too_long or any(part.was_too_long for part in parts), parts=parts)

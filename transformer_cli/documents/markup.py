@@ -10,6 +10,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 
 from transformer_cli.data.lines import has_letter
 from transformer_cli.data.reading import Held, gap, is_word, main_code
@@ -212,19 +214,16 @@ class _Parser:
         place = 0
         while token := _MARKUP.search(source, place):
             self.add(source[place : token.start()])
-            start, place = token.span()
-            if not token["name"]:
-                self.raw.append(token[0])
-                self.point([token[0]])
+            start, place = token.start(), _end_of_tag(source, token)
+            tag, name = source[start:place], (token["name"] or "").lower()
+            if not name:
+                self.raw.append(tag)
+                self.point([tag])
                 continue
-            has_values = not token[0].endswith(">")
-            if has_values:
-                place = _end_of_tag(source, place)
-            tag, name = source[start:place], token["name"].lower()
             if token["slash"]:
                 self.end_tag(tag, name)
                 continue
-            attributes = _attributes(tag, token.end("name") - start) if has_values else {}
+            attributes = _attributes(tag, token)
             wish = _wish(attributes)
             is_kept = name in RAW or wish is False or (name in KEPT and wish is None)
             if is_kept and name not in VOID and (name in RAW or not tag.endswith("/>")):
@@ -352,9 +351,10 @@ class _Parser:
             self.document.parts.append(tag)
 
 
-def _attributes(tag: str, place: int) -> dict[str, re.Match[str]]:
-    """Returns the attributes of a tag after its name; of two with one name, the first one counts."""
-    return {each[1].lower(): each for each in reversed([*_ATTRIBUTE.finditer(tag, place)])}
+def _attributes(tag: str, token: re.Match[str]) -> dict[str, re.Match[str]]:
+    """Returns the attributes of a tag with values; of two with one name, the first one counts."""
+    found = _ATTRIBUTE.finditer(tag, token.end("name") - token.start()) if not token[0].endswith(">") else ()
+    return {each[1].lower(): each for each in reversed([*found])}
 
 
 def _wish(attributes: "dict[str, re.Match[str]]") -> bool | None:
@@ -372,23 +372,21 @@ def _wish(attributes: "dict[str, re.Match[str]]") -> bool | None:
 def _translated(source: str, place: int, end: int) -> Iterator[Span]:
     """Yield where elements stand that are to be translated, within one that is not."""
     while place < end and (token := _MARKUP.search(source, place, end)):
-        start, place = token.span()
-        if not token["name"] or token["slash"]:
+        start, place, name = token.start(), _end_of_tag(source, token), (token["name"] or "").lower()
+        if not name or token["slash"]:
             continue
-        name = token["name"].lower()
-        if not token[0].endswith(">"):
-            place = _end_of_tag(source, place)
-            if _wish(_attributes(source[start:place], token.end("name") - start)) and name not in VOID | RAW:
-                place = min(end, _end_of_element(source, place, name))
-                yield start, place
-                continue
         if name in RAW:
             place = _end_of_element(source, place, name)
+        elif name not in VOID and _wish(_attributes(source[start:place], token)):
+            place = min(end, _end_of_element(source, place, name))
+            yield start, place
 
 
-def _end_of_tag(source: str, place: int) -> int:
-    """Returns where a tag ends; a > between quotation marks does not end it, if these stand behind a "="."""
-    return next((part.end() for part in _IN_TAG.finditer(source, place) if part["end"]), len(source))
+def _end_of_tag(source: str, token: re.Match[str]) -> int:
+    """Returns where a tag or a comment ends; in a tag, a > between quotation marks behind a "=" does not end it."""
+    if not token["name"] or token[0].endswith(">"):
+        return token.end()
+    return next((part.end() for part in _IN_TAG.finditer(source, token.end()) if part["end"]), len(source))
 
 
 def _end_of_element(source: str, place: int, name: str) -> int:
@@ -398,15 +396,11 @@ def _end_of_element(source: str, place: int, name: str) -> int:
         return found.end() if found else len(source)
     n_open = 1
     while n_open and (token := _MARKUP.search(source, place)):
-        place = token.end()
-        if token["name"]:
-            if not token[0].endswith(">"):
-                place = _end_of_tag(source, place)
-            inner = token["name"].lower()
-            if not token["slash"] and inner in RAW:
-                place = _end_of_element(source, place, inner)
-            elif inner == name:
-                n_open += -1 if token["slash"] else 1
+        place, inner = _end_of_tag(source, token), (token["name"] or "").lower()
+        if inner in RAW and not token["slash"]:
+            place = _end_of_element(source, place, inner)
+        elif inner == name:
+            n_open += -1 if token["slash"] else 1
     return len(source) if n_open else place
 
 
@@ -439,22 +433,20 @@ def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
         start, end = max(first, word_start(text, runs[index][0])), min(last, word_end(text, runs[index][1]))
         if (each.start, each.end) == (parent.start, parent.end):
             start, end = first, last  # around all that its parent is around
-        found = range(bisect_left(starts, start), bisect_left(starts, end))
-        own = [number for number in found if number not in taken[each.parent]]
+        found = {*range(bisect_left(starts, start), bisect_left(starts, end))}
+        own = found - taken[each.parent]
         if not own:
             near, inside = bisect_left(starts, beside), range(bisect_left(starts, first), bisect_left(starts, last))
-            free = range(max(near - NEAR, inside.start), min(near + NEAR, inside.stop))
-            own = sorted(set(free) - taken[each.parent], key=lambda number: (abs(number - near), number))[:1]
-        if own != [*found]:
-            start, end = (all_words[own[0]][0], all_words[_last_in_a_row(own)][1]) if own else (beside, beside)
+            free = {*range(max(near - NEAR, inside.start), min(near + NEAR, inside.stop))} - taken[each.parent]
+            own = {*sorted(free, key=lambda number: (abs(number - near), number))[:1]}
+        if found and not own:
+            start, end = beside, beside
+        elif own != found:  # of 4, 5 and 7, it goes round 4 and 5
+            last_own = next(number for number in count(min(own)) if number + 1 not in own)
+            start, end = all_words[min(own)][0], all_words[last_own][1]
         taken[each.parent].update(range(bisect_left(starts, start), bisect_left(starts, end)))
         places.append((start, end))
     return places
-
-
-def _last_in_a_row(numbers: Sequence[int]) -> int:
-    """Returns the last of the first numbers that follow each other: 5 of 4, 5, 7."""
-    return next(one for one, other in zip(numbers, [*numbers[1:], -1], strict=True) if other != one + 1)
 
 
 def _runs(block: Block, links: Sequence[Link]) -> list[Span]:
@@ -480,14 +472,13 @@ def _filled(block: Block, text: str, places: Sequence[Span]) -> str:
     for index, each in enumerate(block.elements[1:], start=1):
         children[each.parent].append(index)
     written = [""] * len(places)
+    escaped = partial(html.escape, quote=block.is_attribute)
     for index in reversed(range(len(places))):
         place, end = places[index]
-        each = block.elements[index]
+        each, inside, is_behind_point = block.elements[index], list[str](), False
         if place == end and each.start < each.end:  # no word is left for it: its text stays as it was
-            inside = [html.escape(block.text[each.start : each.end], quote=block.is_attribute)]
-            written[index] = "".join([*_written(each.opening), *inside, each.closing])
-            continue
-        inside, is_behind_point = [], False
+            inside.append(escaped(block.text[each.start : each.end]))
+            children[index] = []
         for child in sorted(children[index], key=lambda child: (places[child], child)):
             start = max(place, places[child][0])  # one that would stand inside its sister stands behind her
             left, right = "", ""
@@ -497,9 +488,9 @@ def _filled(block: Block, text: str, places: Sequence[Span]) -> str:
                 held = element.held if element.is_point else Held(element.start, "", " ", " ")
                 left, right = spaces(held, block.text, *beside)
                 left = "" if is_behind_point and place == start else left
-            inside += [html.escape(text[place:start], quote=block.is_attribute), left, written[child], right]
+            inside += [escaped(text[place:start]), left, written[child], right]
             place, is_behind_point = max(start, places[child][1]), element.is_point
-        inside.append(html.escape(text[place:end], quote=block.is_attribute))
+        inside.append(escaped(text[place:end]))
         written[index] = "".join([*_written(each.opening), *inside, each.closing])
     return written[0]
 

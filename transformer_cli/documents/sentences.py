@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import sentencex
 
 from transformer_cli.data.lines import LONGEST_LINE
-
-Span = tuple[int, int]
-"""Where a sentence begins in its line and where it ends, without the white space around it"""
+from transformer_cli.documents.held import Span
 
 ORDINALS = re.compile("cs|da|de|et|fi|hr|hsb|hu|is|lb|lv|nb|nn|no|pl|sk|sl|sr|tr")  # they write "am 3. Oktober"
 BEFORE_NAMES = re.compile("dr|mr|mrs|ms|prof")
@@ -30,7 +28,7 @@ _CUTS = (re.compile(r"[;:,](?=\s)|[；：，、،؛]"), re.compile(r"(?<!\s)(?=\
 
 
 def sentences(line: str, language: str) -> list[Span]:
-    """Returns where the sentences of a line stand; a blank line has none.
+    """Returns where the sentences of a line stand, without the white space around them; a blank line has none.
 
     language: a code such as de; one that sentencex does not know is cut by common rules.
     """

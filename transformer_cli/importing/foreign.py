@@ -1,17 +1,22 @@
 """What a reader of another program's models returns, and how it says that something cannot be held. Knows no format."""
 
+import re
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
+from transformer_cli.data.subwords import Pieces
 from transformer_cli.errors import DataError, FileError
-from transformer_cli.system.reading import read_json, shown
+from transformer_cli.system.reading import read_bytes, read_json, shown
 
 UNK, EOS = "<unk>", "</s>"  # as Marian and its converters call them
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,12 +39,12 @@ class Foreign:
     """the settings under `model`, but for tie_embeddings, which follows from the weights"""
     decoding: Mapping[str, Any]
     """the settings under `decoding`"""
-    source: Vocabulary
-    target: Vocabulary
+    sides: tuple[Vocabulary, Vocabulary]
+    """source and target"""
     tensors: dict[str, Tensor]
     """the weights under our names, matrices (out, in); queries, keys and values apart, as …attention.q.weight"""
-    start: int | None = None
-    """the row with which the target begins, which is no token (None: zeros)"""
+    start: int = -1
+    """the row with which the target begins, which is no token (-1: zeros)"""
     pad: int | None = None
     """the row of <pad>, if there is one"""
     languages: tuple[str | None, str | None] = (None, None)
@@ -66,12 +71,46 @@ def refuse_packed(path: Path) -> None:
         raise DataError(f"{path}: its entries are compressed, or overlap: no trainer writes such files")
 
 
+@contextmanager
+def refusing_damage(path: Path) -> Iterator[None]:
+    """What a library raises for a damaged file, which may be anything, becomes a DataError."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0]
+        raise DataError(f"{path}: cannot be read: {reason}; download it again") from None
+
+
+def read(path: Path, reader: Callable[[Path], T], remedy: str = "download the whole folder again") -> T:
+    """Returns what a reader of `system.reading` finds in a file of the model. Raises DataError."""
+    try:
+        return reader(path)
+    except FileError as error:
+        raise DataError(f"{error}; {remedy}") from None
+
+
+def vocabulary(path: Path, tokens: list[str] | None = None) -> Vocabulary:
+    """Returns the SentencePiece model in a file, and tokens in the order of their rows (None: its own).
+
+    Raises DataError.
+    """
+    model = read(path, read_bytes, "text is cut by SentencePiece models: vocab.spm, or source.spm and target.spm")
+    pieces = Pieces.of_file(model, path)
+    return Vocabulary(model, pieces.names() if tokens is None else tokens)
+
+
+def renamed(name: str, names: Sequence[tuple[str, str]]) -> str:
+    """Returns our name of a weight: each pattern in the name is replaced, one after the other."""
+    for pattern, replacement in names:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
 def object_in(path: Path) -> dict[str, Any]:
     """Returns the object in a JSON file. Raises DataError."""
-    try:
-        value = read_json(path)
-    except FileError as error:
-        raise DataError(f"{error}; download the whole folder again") from None
+    value = read(path, read_json)
     if not isinstance(value, dict):
         raise DataError(f"{path}: not a JSON object, but {shown(value)}")
     return value

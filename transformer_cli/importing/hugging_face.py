@@ -8,23 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
 from transformer_cli.config.schema import LANGUAGE
-from transformer_cli.data.subwords import Pieces
-from transformer_cli.errors import DataError, FileError
-from transformer_cli.importing.foreign import (
-    Foreign,
-    Vocabulary,
-    in_order,
-    object_in,
-    refuse,
-    refuse_others,
-    refuse_packed,
-)
-from transformer_cli.system.reading import read_bytes
+from transformer_cli.errors import DataError
+from transformer_cli.importing import foreign
+from transformer_cli.importing.foreign import Foreign, Vocabulary, object_in, refuse, refuse_others
 
 HELD: dict[str, tuple[object, ...]] = {
     "model_type": ("marian",),
@@ -72,14 +62,13 @@ def read_hugging_face(folder: Path) -> Foreign:
     source = _vocabulary(folder, "source", "vocab.json")
     separate = (folder / "target_vocab.json").exists() and not config.get("share_encoder_decoder_embeddings", True)
     target = _vocabulary(folder, "target", "target_vocab.json" if separate else "vocab.json")
-    start, pad = config.get("decoder_start_token_id"), config.get("pad_token_id")
-    for key, value in (("decoder_start_token_id", start), ("pad_token_id", pad)):
-        if type(value) is not int or not 0 <= value < len(target.tokens):
+    for key in ("decoder_start_token_id", "pad_token_id"):
+        if type(value := config.get(key)) is not int or not 0 <= value < len(target.tokens):
             raise refuse(path, key, value, "it is not the id of a token")
     about = folder / "tokenizer_config.json"
     codes = object_in(about) if about.exists() else {}
     weights, tensors = _tensors(folder)
-    names = {name: _ours(name) for name in tensors if not COMPUTED.fullmatch(name)}
+    names = {name: foreign.renamed(name, NAMES) for name in tensors if not COMPUTED.fullmatch(name)}
     activation = config.get("activation_function")
     return Foreign(
         weights,
@@ -103,54 +92,35 @@ def read_hugging_face(folder: Path) -> Foreign:
             "sample": bool(searching.get("do_sample")),
             "no_repeat_ngram": searching.get("no_repeat_ngram_size") or 0,
         },
-        source,
-        target,
+        (source, target),
         {ours: tensors[name].squeeze(0) if ours == "output.bias" else tensors[name] for name, ours in names.items()},
-        start,
-        pad,
+        config["decoder_start_token_id"],
+        config["pad_token_id"],
         (_code(codes.get("source_lang")), _code(codes.get("target_lang"))),
     )
 
 
 def _vocabulary(folder: Path, side: str, name: str) -> Vocabulary:
-    path = folder / f"{side}.spm"
-    try:
-        model = read_bytes(path)
-    except FileError as error:
-        raise DataError(f"{error}; download the whole folder") from None
-    Pieces.of_file(model, path)
-    return Vocabulary(model, in_order(folder / name, object_in(folder / name).items()))
+    tokens = foreign.in_order(folder / name, object_in(folder / name).items())
+    return foreign.vocabulary(folder / f"{side}.spm", tokens)
 
 
 def _tensors(folder: Path) -> tuple[Path, dict[str, Tensor]]:
     """Returns the file with the weights, and what is in it."""
     path = folder / "model.safetensors"
     if path.exists():
-        try:
+        with foreign.refusing_damage(path):
             return path, load_file(path)
-        except (SafetensorError, OSError) as error:
-            raise DataError(f"{path}: cannot be read: {' '.join(str(error).split())}; download it again") from None
     path = folder / "pytorch_model.bin"
     if not path.is_file():
         raise DataError(f"{folder}: no weights: neither model.safetensors nor pytorch_model.bin; download one of them")
-    try:
+    with foreign.refusing_damage(path):
         if path.read_bytes()[:4] == b"PK\3\4":
-            refuse_packed(path)
+            foreign.refuse_packed(path)
         found: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except DataError:
-        raise
-    except Exception as error:  # what a damaged pickle raises is anything
-        reason = str(error).strip().split("\n")[0]
-        raise DataError(f"{path}: torch reads no weights in it ({reason}); take model.safetensors") from None
     if not isinstance(found, dict) or not all(isinstance(each, Tensor) for each in found.values()):
         raise DataError(f"{path}: not named tensors; download it again")
     return path, found
-
-
-def _ours(name: str) -> str:
-    for pattern, replacement in NAMES:
-        name = re.sub(pattern, replacement, name)
-    return name
 
 
 def _code(value: object) -> str | None:

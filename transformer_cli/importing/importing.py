@@ -73,16 +73,17 @@ def import_run(
         log.warning(
             "%s does not say the codes of its languages; --source and --target name them, such as de and en", folder
         )
-    vocabularies, rows = zip(*(_arranged(found, side) for side in (found.source, found.target)), strict=True)
+    vocabularies, rows = zip(*(_arranged(found, side) for side in found.sides), strict=True)
     tensors = found.tensors
     if (shared := tensors.pop("tokens.weight", None)) is not None:
         for each in ("source_embedding.tokens.weight", "target_embedding.tokens.weight"):
             tensors.setdefault(each, shared)
-    config = _config(found, name, [code or "xx" for code in codes], vocabularies, positions)
+    languages = [code or "xx" for code in codes]
+    config = _config(found, name, languages, vocabularies, positions)
     model = _model(found, config.model, rows)
     codecs = (
-        ImportedCodec(side.model, algorithm="imported", language=code or "xx", vocabulary=vocabulary)
-        for side, vocabulary, code in zip((found.source, found.target), vocabularies, codes, strict=True)
+        ImportedCodec(side.model, algorithm="imported", language=language, vocabulary=vocabulary)
+        for side, vocabulary, language in zip(found.sides, vocabularies, languages, strict=True)
     )
     tokenizer = {"library": "sentencepiece", "version": SENTENCEPIECE_VERSION}
     run = Run.create(place, config, Dataset(folder, {"tokenizer": tokenizer}, Codecs(*codecs)))
@@ -92,8 +93,8 @@ def import_run(
     return run
 
 
-def _arranged(found: Foreign, side: foreign.Vocabulary) -> tuple[Vocabulary, list[int | None]]:
-    """Returns a side's vocabulary in our order, and for each of its tokens the row that it has had (None: none)."""
+def _arranged(found: Foreign, side: foreign.Vocabulary) -> tuple[Vocabulary, list[int]]:
+    """Returns a side's vocabulary in our order, and for each of its tokens the row that it has had (-1: none)."""
     tokens = side.tokens
     for token in (foreign.UNK, foreign.EOS):
         if token not in tokens:
@@ -102,7 +103,7 @@ def _arranged(found: Foreign, side: foreign.Vocabulary) -> tuple[Vocabulary, lis
     others = [row for row in range(len(tokens)) if row not in (unk, eos, found.start, found.pad)]
     if taken := {tokens[row] for row in others} & set(SPECIALS):
         raise DataError(f"{found.path}: its vocabulary has {min(taken)}, which tfm keeps for itself")
-    return Vocabulary((*SPECIALS, *(tokens[row] for row in others))), [unk, None, found.start, eos, *others]
+    return Vocabulary((*SPECIALS, *(tokens[row] for row in others))), [unk, -1, found.start, eos, *others]
 
 
 def _config(
@@ -110,10 +111,9 @@ def _config(
 ) -> Config:
     """Returns the settings of the run."""
     tensors = found.tensors
-    matrices = [
+    source, target, output = (
         tensors.get(f"{part}.weight") for part in ("source_embedding.tokens", "target_embedding.tokens", "output")
-    ]
-    source, target, output = matrices
+    )
     is_joint, tie = vocabularies[0] == vocabularies[1], "none"
     if target is not None and (output is None or torch.equal(output, target)):
         tie = "target+output"
@@ -135,7 +135,7 @@ def _config(
     return validated(tree, str(found.path), given=options)
 
 
-def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int | None]]) -> Transformer:
+def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int]]) -> Transformer:
     """Returns our model with the weights that were found, all of them."""
     refuse_without_room(config, (len(rows[0]), len(rows[1])), whose=f"{found.path}: ")
     with UninitializedWeights():
@@ -159,11 +159,8 @@ def _model(found: Foreign, config: ModelConfig, rows: Sequence[Sequence[int | No
         for name, parameter in model.named_parameters():
             shape = [*parameter.shape]
             if (side := OF_SIDE.get(name)) is not None:
-                vocabulary = (found.source, found.target)[side]
-                value = taken(name, [len(vocabulary.tokens), *shape[1:]])
-                value = torch.cat((value, torch.zeros_like(value[:1])))[
-                    [-1 if row is None else row for row in rows[side]]
-                ]
+                value = taken(name, [len(found.sides[side].tokens), *shape[1:]])
+                value = torch.cat((value, torch.zeros_like(value[:1])))[[*rows[side]]]
             elif ".qkv." in name:
                 parts = [name.replace(".qkv.", f".{part}.") for part in "qkv"]
                 value = torch.cat([taken(part, [shape[0] // 3, *shape[1:]]) for part in parts])

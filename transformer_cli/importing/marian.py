@@ -15,10 +15,10 @@ import torch
 
 from transformer_cli.config.configfile import MOST_BYTES
 from transformer_cli.config.yamltext import parse
-from transformer_cli.data.subwords import Pieces
-from transformer_cli.errors import DataError, FileError
-from transformer_cli.importing.foreign import Foreign, Vocabulary, in_order, refuse, refuse_others, refuse_packed
-from transformer_cli.system.reading import read_bytes, read_text
+from transformer_cli.errors import DataError
+from transformer_cli.importing import foreign
+from transformer_cli.importing.foreign import Foreign, Vocabulary, refuse, refuse_others
+from transformer_cli.system.reading import read_text
 
 SETTINGS = "special:model.yml"
 HELD: Mapping[str, tuple[object, ...]] = {
@@ -72,7 +72,7 @@ NAMES: tuple[tuple[str, str], ...] = (
 def read_marian(folder: Path) -> Foreign:
     """Read the model in a folder. Raises DataError."""
     path, searching = _find(folder)
-    decoder = _mapping(_text(searching), str(searching)) if searching.is_file() else {}
+    decoder = _mapping(foreign.read(searching, read_text), str(searching)) if searching.is_file() else {}
     arrays = read_npz(path)
     if SETTINGS not in arrays:
         raise DataError(f"{path}: {SETTINGS} is missing, so it is not a model that Marian has saved")
@@ -114,22 +114,17 @@ def read_marian(folder: Path) -> Foreign:
             "scale_embeddings": not has_table,
         },
         {"beam_size": beam, "length_penalty": float(alpha) if isinstance(alpha, int) else alpha},
-        source,
-        target,
+        (source, target),
         tensors,
     )
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     """Returns the arrays in a file of NumPy's. Raises DataError for one that is damaged, packed, or has a pickle."""
-    try:
-        refuse_packed(path)
+    with foreign.refusing_damage(path):
+        foreign.refuse_packed(path)
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except DataError:
-        raise
-    except Exception as error:  # what a damaged archive raises is anything
-        raise DataError(f"{path}: cannot be read: {' '.join(str(error).split())}; download it again") from None
 
 
 def _find(folder: Path) -> tuple[Path, Path]:
@@ -157,10 +152,10 @@ def _vocabularies(folder: Path, decoder: Mapping[str, Any]) -> Iterator[Vocabula
     for side, name in zip(("source", "target"), names, strict=True):
         path = folder / name
         if path.suffix == ".spm":
-            model = _bytes(path)
-            yield Vocabulary(model, Pieces.of_file(model, path).names())
+            yield foreign.vocabulary(path)
         else:
-            yield Vocabulary(_bytes(folder / f"{side}.spm"), in_order(path, _entries(_text(path))))
+            tokens = foreign.in_order(path, _entries(foreign.read(path, read_text)))
+            yield foreign.vocabulary(folder / f"{side}.spm", tokens)
 
 
 def _entries(text: str) -> Iterator[tuple[str, object]]:
@@ -190,9 +185,7 @@ def _norm(path: Path, settings: Mapping[str, Any]) -> str:
 
 
 def _ours(name: str) -> str:
-    for pattern, replacement in NAMES:
-        name = re.sub(pattern, replacement, name)
-    return re.sub(r"\.layers\.(\d+)\.", lambda found: f".layers.{int(found[1]) - 1}.", name)
+    return re.sub(r"\.layers\.(\d+)\.", lambda found: f".layers.{int(found[1]) - 1}.", foreign.renamed(name, NAMES))
 
 
 def _mapping(text: str, where: str) -> dict[str, Any]:
@@ -205,19 +198,3 @@ def _mapping(text: str, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataError(f"{where}: no settings in it; download the model again")
     return value
-
-
-def _text(path: Path) -> str:
-    try:
-        return read_text(path)
-    except FileError as error:
-        raise DataError(f"{error}; it belongs to the model") from None
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        return read_bytes(path)
-    except FileError as error:
-        raise DataError(
-            f"{error}; text is cut by SentencePiece models: vocab.spm, or source.spm and target.spm"
-        ) from None

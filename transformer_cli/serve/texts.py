@@ -8,10 +8,10 @@ from typing import Any
 
 from transformer_cli.config.load import changed_decoding
 from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.documents.held import Holder
+from transformer_cli.documents.held import Holder, Span
 from transformer_cli.documents.long_lines import readable
 from transformer_cli.documents.markup import Document
-from transformer_cli.documents.sentences import Span, join
+from transformer_cli.documents.sentences import join
 from transformer_cli.errors import DataError
 from transformer_cli.serve.languages import AUTO, Directions
 from transformer_cli.serve.questions import Limits, TranslateQuestion, refuse_beyond

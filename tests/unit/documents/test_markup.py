@@ -159,6 +159,10 @@ def test_what_has_no_linked_words_is_kept() -> None:
     assert sorted(MARKUP.findall(result)) == ["</b>", "</p>", "<b>", "<img>", "<p>"]
 
 
+def test_values_of_an_end_tag_in_what_is_not_translated_are_no_markup() -> None:
+    assert texts("""<div translate=no>Ein</b x="<i translate=yes>">Hund</i></div>""") == []
+
+
 @pytest.mark.parametrize(
     "html",
     [
