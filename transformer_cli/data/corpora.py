@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from transformer_cli.config.schema import DataConfig, FilePair
+from transformer_cli.config.schema import DataConfig
 from transformer_cli.data import multi30k
 from transformer_cli.data.cleaning import shaped_by
 from transformer_cli.data.formats import LeaveOut, read_texts, require_files
@@ -50,21 +50,14 @@ def open_corpus(data: DataConfig, *, source_dir: Path | None = None) -> Corpus:
     """
     if data.corpus == "imported":
         raise DataError("data.corpus: imported has no text here; prepare your own, as in `tfm prepare FILE --like RUN`")
-    if data.corpus == "multi30k":
-        return _open_multi30k(data, source_dir)
-    if source_dir is not None:
+    if source_dir is not None and data.corpus != "multi30k":
         log.warning("--source-dir %s is ignored: it applies to corpus multi30k, not to %s", source_dir, data.corpus)
-    return {"files": _open_files, "captions": _open_captions}[data.corpus](data)
-
-
-def _open_multi30k(data: DataConfig, source_dir: Path | None) -> Corpus:
-    files = multi30k.find_files(data.source, data.target, source_dir)
-    sums = {path.name: multi30k.sums()[path.name] for pair in files.values() for path in pair}
-    texts = {split: FilePair(source=source, target=target) for split, (source, target) in files.items()}
-    return Corpus(sums, {split: partial(read_texts, [pair], data) for split, pair in texts.items()})
-
-
-def _open_files(data: DataConfig) -> Corpus:
+    if data.corpus == "captions":
+        return _open_captions(data)
+    if data.corpus == "multi30k":
+        pairs = multi30k.find_files(data.source, data.target, source_dir)
+        sums = {path.name: multi30k.sums()[path.name] for pair in pairs.values() for path in (pair.source, pair.target)}
+        return Corpus(sums, {split: partial(read_texts, [pair], data) for split, pair in pairs.items()})
     assert data.files is not None  # the config ensures it
     require_files((f"data.files.{name}", path) for name, path in data.texts)
     sums = {name: sha256(path) for name, path in data.texts}

@@ -14,7 +14,7 @@ from transformer_cli.config.schema import DataConfig, HeldOutConfig
 from transformer_cli.data.cleaning import RULES, cleaned, fingerprint, without
 from transformer_cli.data.codec import SIDES
 from transformer_cli.data.formats import LeaveOut
-from transformer_cli.data.lines import Pairs, Place, Placed, is_too_long
+from transformer_cli.data.lines import TOO_LONG, Pairs, Place, Placed, is_too_long
 from transformer_cli.errors import DataError
 from transformer_cli.system import progress
 
@@ -52,10 +52,12 @@ def gather(
             left_out.write(("\t".join(cell.replace("\t", " ") for cell in cells) + "\n").encode())
 
         def add(split: str, source: str, target: str, place: Place) -> None:
-            if is_too_long(source) or is_too_long(target):
-                raise place.of_long_side(source)
-            if not source.strip() or not target.strip():
-                raise place.of_empty_side(source)
+            for side, path in ((source, place.source), (target, place.target)):
+                if is_too_long(side):
+                    raise DataError(f"{place._replace(source=path)} has {TOO_LONG}; split it, or take the pair out")
+                if not side.strip():
+                    remedy = "mend it, or set data.skip_empty: true to leave such pairs out"
+                    raise DataError(f"{place._replace(source=path)} is empty; {remedy}")
             splits[split] += 1
             for file, side in zip(files[split], (source, target), strict=True):
                 file.write(f"{side}\n".encode())
@@ -65,9 +67,9 @@ def gather(
 
         for split in [split for split in corpus if split != "train"]:
             pairs = corpus[split](leave_out)
-            for source, target, place in (
-                without("empty", RULES["empty"], pairs, leave_out) if data.skip_empty else pairs
-            ):
+            if data.skip_empty:
+                pairs = without("empty", RULES["empty"], pairs, leave_out)
+            for source, target, place in pairs:
                 add(split, source, target, place)
                 if "held_out" in data.clean:
                     held_out.add(fingerprint(source, data.source))

@@ -14,7 +14,7 @@ import lzma
 import re
 import zlib
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -69,16 +69,6 @@ class Place(NamedTuple):
     def __str__(self) -> str:
         return f"{self.source}: {self.unit} {self.number}"
 
-    def of_empty_side(self, source: str) -> DataError:
-        """Returns the error for a pair with an empty side. source: that side."""
-        where = self._replace(source=self.target if source.strip() else self.source)
-        return DataError(f"{where} is empty; mend it, or set data.skip_empty: true to leave such pairs out")
-
-    def of_long_side(self, source: str) -> DataError:
-        """Returns the error for a pair with a side that is too long. source: that side."""
-        where = self._replace(source=self.source if is_too_long(source) else self.target)
-        return DataError(f"{where} has {TOO_LONG}; split it, or take the pair out")
-
 
 Placed = tuple[str, str, Place]
 """A pair, and where it stands"""
@@ -86,11 +76,10 @@ Placed = tuple[str, str, Place]
 
 def aligned(source: Path, target: Path) -> Iterator[Placed]:
     """Yield the lines of two files side by side, whatever is in them. Raises DataError if one of them ends first."""
-    with closing(byte_lines(source)) as source_lines, closing(byte_lines(target)) as target_lines:
-        for number, (one, other) in enumerate(zip_longest(source_lines, target_lines), start=1):
-            if one is None or other is None:
-                raise out_of_step(source, target)
-            yield decode_line(one, source, number), decode_line(other, target, number), Place(source, target, number)
+    for number, (one, other) in enumerate(zip_longest(cut_lines(source), cut_lines(target)), start=1):
+        if one is None or other is None:
+            raise out_of_step(source, target)
+        yield one, other, Place(source, target, number)
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -103,14 +92,16 @@ def read_lines(path: Path) -> Iterator[str]:
 
 def cut_lines(path: Path) -> Iterator[str]:
     """Like `read_lines`, but a line that is too long comes as its beginning, of which `is_too_long` is true."""
-    for number, line in enumerate(byte_lines(path), start=1):
-        yield decode_line(line, path, number)
+    with unpacked(path) as file:
+        yield from lines_of(file, str(path))
 
 
 def lines_of(file: BinaryIO, name: str) -> Iterator[str]:
     """Like `cut_lines`, for a file that is open. name: what errors call it."""
     for number, line in enumerate(_bounded(file, name), start=1):
-        yield decode_line(line, name, number)
+        is_whole = len(line) < MOST_BYTES or line.endswith(b"\n")
+        text = _decoded(line, name, number, is_whole)  # else the last character may be cut, and is left out
+        yield text.removesuffix("\n").removesuffix("\r")[: LONGEST_LINE + 1]
 
 
 def count_lines(path: Path) -> int:
@@ -168,7 +159,8 @@ def unpacked(path: Path) -> Iterator[io.BufferedReader]:
         ) from None
     except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         if packing is None or getattr(error, "errno", None) is not None:
-            raise unreadable(path, error) from None
+            reason = getattr(error, "strerror", None) or error
+            raise DataError(f"{path}: cannot be read: {reason}; correct the path or the permissions") from None
         raise DataError(f"{path}: not a whole {packing[0]} file ({error}); {remedy}") from None
 
 
@@ -185,12 +177,6 @@ def refuse_no_text(beginning: bytes, name: Path | str) -> None:
     for pattern, what in NO_TEXT:
         if pattern.match(beginning):
             raise DataError(f"{name}: {what}")
-
-
-def is_packed(path: Path) -> bool:
-    """Whether a file is packed, so that it takes time to count its lines. Raises DataError."""
-    with unpacked(path) as file:
-        return not isinstance(file.raw, io.FileIO)
 
 
 def byte_lines(path: Path, most: int = MOST_BYTES) -> Generator[bytes, None, None]:
@@ -210,30 +196,19 @@ def wide_lines(path: Path) -> Iterator[tuple[int, str]]:
             raise DataError(
                 f"{path}: line {number} has more than {WIDEST:,} bytes; break it into lines of one pair each"
             )
-        text = _as_utf8(line, path, number)
-        yield number, text.removeprefix("\ufeff") if number == 1 else text
+        yield number, _decoded(line, path, number)
 
 
-def decode_line(line: bytes, path: Path | str, number: int) -> str:
-    """Decode one line of UTF-8 and take off its line end. Raises DataError, which names `path` and `number`.
-
-    Of a line that is too long, only the beginning is returned: LONGEST_LINE characters and one more.
-    """
-    is_whole = len(line) < MOST_BYTES or line.endswith(b"\n")
-    text = _as_utf8(line, path, number, is_whole)  # else the last character may be cut, and is left out
-    text = text.removesuffix("\n").removesuffix("\r")
-    text = text.removeprefix("\ufeff") if number == 1 else text  # the byte order mark that some editors write
-    return text[: LONGEST_LINE + 1]
-
-
-def _as_utf8(line: bytes, path: Path | str, number: int, is_whole: bool = True) -> str:
+def _decoded(line: bytes, name: Path | str, number: int, is_whole: bool = True) -> str:
+    """Decode a line without the byte order mark that some editors write. Raises DataError, with `name` and `number`."""
     try:
-        return codecs.utf_8_decode(line, "strict", is_whole)[0]
+        text = codecs.utf_8_decode(line, "strict", is_whole)[0]
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path}: line {number}: byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not "
+            f"{name}: line {number}: byte {error.start + 1} of the line is 0x{line[error.start]:02x}, which is not "
             "UTF-8; convert the file to UTF-8"
         ) from None
+    return text.removeprefix("\ufeff") if number == 1 else text
 
 
 def has_letter(text: Iterable[str]) -> bool:
@@ -244,12 +219,6 @@ def has_letter(text: Iterable[str]) -> bool:
 def is_too_long(text: str) -> bool:
     """Whether a line has more than LONGEST_LINE characters."""
     return len(text) > LONGEST_LINE
-
-
-def unreadable(path: Path, error: Exception) -> DataError:
-    """Returns the error for a file that the system does not let us read."""
-    reason = getattr(error, "strerror", None) or error
-    return DataError(f"{path}: cannot be read: {reason}; correct the path or the permissions")
 
 
 def out_of_step(source: Path, target: Path) -> DataError:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import platformdirs
 
+from transformer_cli.config.schema import FilePair
 from transformer_cli.errors import DataError, DownloadError
 from transformer_cli.system.files import new_file, sha256
 from transformer_cli.system.progress import bar
@@ -29,13 +30,13 @@ TESTS = ("test_2016_flickr", "test_2017_flickr", "test_2017_mscoco", "test_2018_
 log = logging.getLogger(__name__)
 
 
-def find_files(source: str, target: str, source_dir: Path | None = None) -> dict[str, tuple[Path, Path]]:
+def find_files(source: str, target: str, source_dir: Path | None = None) -> dict[str, FilePair]:
     """Find Multi30k in two languages, in a folder or in the user's cache, and compare its files with their sums.
 
     The folder is `source_dir`, else the value of the environment variable TFM_MULTI30K_DIR; test sets may be missing
     there. If neither is given, files that are missing in the cache are downloaded.
 
-    Returns split → (source file, target file); a warning names test sets that the folder lacks. Raises DataError for a
+    Returns the files of each split; a warning names test sets that the folder lacks. Raises DataError for a
     folder without the files of train and valid, or with others, and DownloadError.
     """
     folder = _named_folder(source_dir)
@@ -47,7 +48,7 @@ def find_files(source: str, target: str, source_dir: Path | None = None) -> dict
         if folder and split in TESTS and not all((folder / name).exists() for name in names):
             left_out.append(split)
             continue
-        files[split] = _verified(names[0], folder), _verified(names[1], folder)
+        files[split] = FilePair(source=_verified(names[0], folder), target=_verified(names[1], folder))
     if left_out:
         log.warning("%s lacks %s: left out", folder, ", ".join(left_out))
     return files

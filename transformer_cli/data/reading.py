@@ -230,10 +230,6 @@ def is_in_capitals(text: str) -> bool:
     return len(words) > 1 and 2 * sum(map(len, words)) > sum(map(str.isalpha, text))
 
 
-def _has_case(char: str) -> bool:
-    return char.upper() != char.lower()
-
-
 def lower(text: str, language: str) -> str:
     """Returns a text in lower case, by the rules of Unicode's SpecialCasing.txt for Turkish, Azeri and Lithuanian."""
     code = main_code(language)

@@ -47,7 +47,8 @@ def read_vectors(where: str, words: Collection[str], *, lowercase: bool) -> Vect
     with closing(byte_lines(path, LINE_BYTES)) as lines:
         for number, line in enumerate(lines, start=1):
             if number == 1:
-                header = line.removeprefix(b"\xef\xbb\xbf").split()
+                line = line.removeprefix(b"\xef\xbb\xbf")
+                header = line.split()
                 if len(header) == 2 and all(field.isdigit() for field in header):
                     dimension = int(header[1])
                     continue

@@ -1,6 +1,7 @@
 """Lines of text: where they end, what is taken off them, and what cannot be read."""
 
 import gzip
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from transformer_cli.data.lines import (
     aligned,
     count_lines,
     cut_lines,
-    decode_line,
     is_too_long,
     lines_of,
     read_lines,
@@ -54,10 +54,9 @@ def test_a_byte_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path, name: s
 
 
 def test_a_line_from_elsewhere_is_named_as_told() -> None:
-    assert decode_line(b"\xef\xbb\xbfa\r\n", "standard input", 1) == "a"
-    assert decode_line(b"\xef\xbb\xbfa\r\n", "standard input", 2) == "\ufeffa"
-    with pytest.raises(DataError, match=r"^standard input: line 7: byte 1 of the line is 0xff"):
-        decode_line(b"\xff\n", "standard input", 7)
+    assert list(lines_of(BytesIO(b"\xef\xbb\xbfa\r\n\xef\xbb\xbfa"), "standard input")) == ["a", "\ufeffa"]
+    with pytest.raises(DataError, match=r"^standard input: line 2: byte 1 of the line is 0xff"):
+        list(lines_of(BytesIO(b"\n\xff\n"), "standard input"))
 
 
 @pytest.mark.parametrize(
