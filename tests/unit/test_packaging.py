@@ -41,7 +41,9 @@ def test_every_library_that_is_imported_is_declared_and_the_other_way_round(proj
     extras = project["optional-dependencies"]
     needed = {_name(requirement) for requirement in project["dependencies"]}
     on_request = {
-        _name(requirement) for extra in ("tensorboard", "ctranslate2", "serve") for requirement in extras[extra]
+        _name(requirement)
+        for extra in ("vectors", "tensorboard", "ctranslate2", "serve")
+        for requirement in extras[extra]
     }
     assert used | {"python-multipart"} == needed | on_request  # which Starlette imports, to read forms
 
@@ -52,7 +54,7 @@ def test_errors_ask_for_the_versions_that_the_extras_declare(project: dict[str, 
     commands = re.findall(r"run `pip install ((?:'[^']+>=[^']+' ?)+)`", source)
     asked = {requirement for command in commands for requirement in re.findall(r"'([^']+)'", command)}
     extras = project["optional-dependencies"]
-    assert asked == {one for extra in ("tensorboard", "ctranslate2", "serve") for one in extras[extra]}
+    assert asked == {one for extra in ("vectors", "tensorboard", "ctranslate2", "serve") for one in extras[extra]}
 
 
 def test_files_that_the_metadata_names_are_there(project: dict[str, Any]) -> None:

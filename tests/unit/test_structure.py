@@ -27,6 +27,7 @@ GROUPS = (
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests
     "ctranslate2": ("decoding.ctranslate2", "runs.export"),  # one runs models, one writes them
     "fastapi": "serve",
+    "gensim": "data.vectors",
     "matplotlib": "inspection",
     "platformdirs": ("data.multi30k", "system.keyboard"),
     "prometheus_client": "serve.metrics",

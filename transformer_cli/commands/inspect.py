@@ -44,8 +44,9 @@ def inspect(
     vectors: Annotated[
         str | None,
         option(
-            "Use no model: show the attention of this file's word vectors over themselves. Words are split at white "
-            "space; each word gets the vector of its own spelling, or else the vector of its lower-case form.",
+            "Use no model: show the attention of these word vectors over themselves. Give a file, or a name that "
+            "gensim knows. Words are split at white space; each word gets the vector of its own spelling, or else the "
+            "vector of its lower-case form.",
             metavar="FILE",
         ),
     ] = None,

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from transformer_cli.config.configfile import find_config, read_config_text
 from transformer_cli.config.mistakes import Given, first_mistake
-from transformer_cli.config.schema import Config, DecodingConfig, leaves
+from transformer_cli.config.schema import Config, DecodingConfig, is_file, leaves
 from transformer_cli.config.yamltext import as_line, as_text, parse
 from transformer_cli.errors import ConfigError
 from transformer_cli.system.files import is_stream
@@ -166,10 +166,13 @@ def _make_paths_absolute(tree: dict[str, Any], folder: Path) -> None:
         except (RuntimeError, ValueError) as error:  # ~nobody/…; a NUL
             raise ConfigError(f"{path!r}: not a path: {error}") from None
 
-    for section, key in (("data", "files"), ("model", "vectors")):
+    def absolute_if_file(where: str) -> str:
+        return absolute(where) if is_file(where) else where
+
+    for section, key, change in (("data", "files", absolute), ("model", "vectors", absolute_if_file)):
         parent = tree.get(section)
         if isinstance(parent, dict) and isinstance(parent.get(key), dict):
-            parent[key] = {name: _each_path(value, absolute) for name, value in parent[key].items()}
+            parent[key] = {name: _each_path(value, change) for name, value in parent[key].items()}
 
 
 def _each_path(value: Any, change: Callable[[str], str]) -> Any:
@@ -178,7 +181,7 @@ def _each_path(value: Any, change: Callable[[str], str]) -> Any:
         return [each if isinstance(each, list) else _each_path(each, change) for each in value]
     if isinstance(value, dict):
         return {side: change(path) if isinstance(path, str) else path for side, path in value.items()}
-    return change(value) if isinstance(value, str) and value else value
+    return change(value) if isinstance(value, str) else value
 
 
 def _apply(tree: dict[str, Any], override: str) -> Given:

@@ -242,11 +242,11 @@ class DataConfig(Section, shapes=Shapes.DATASET):
 
 
 class VectorsConfig(Section, shapes=Shapes.TRAINING):
-    """Pretrained word vectors for the embeddings."""
+    """Pretrained word vectors for the embeddings: files, or names that gensim's downloader knows."""
 
     source: Annotated[Place | None, Shapes.PLACE] = None
-    """vectors for the source embedding: a text file of GloVe's, word2vec's or fastText's form, from the config's own
-    folder on"""
+    """vectors for the source embedding: a path (with a "/" or a ".", from the config's own folder on), or a
+    name such as glove-wiki-gigaword-100"""
     target: Annotated[Place | None, Shapes.PLACE] = None
     """vectors for the target embedding, likewise"""
     freeze: bool = False
@@ -534,3 +534,8 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield from leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+def is_file(where: str) -> bool:
+    """Whether `where` is a path, which has a "/" or a ".", and not a name for gensim's downloader."""
+    return "/" in where or "." in where

@@ -283,7 +283,7 @@ def attend_over_words(sentence: str, where: str, *, is_scaled: bool = True, quer
     Words are separated by white space. A word gets the vector of its own spelling, else of its lower-case form, else of
     any spelling that differs only in case; a word without a vector is left out with a warning.
 
-    where: a file, as in `read_vectors`. query: a word, in upper or lower case, to return only its rows.
+    where: a file or a name, as in `read_vectors`. query: a word, in upper or lower case, to return only its rows.
     Raises DataError if there is no word, no word with a vector, or no vector for the
     query; otherwise as `read_vectors` does.
     """

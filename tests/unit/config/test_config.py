@@ -173,17 +173,15 @@ def test_load_config_home_that_nobody_has_is_an_error(path: Path) -> None:
         load(path, "model: {vectors: {source: ~nobody-at-all/v.vec}}")
 
 
-def test_load_config_vectors_paths_become_absolute(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_load_config_vectors_paths_become_absolute_and_names_stay(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    text = "model: {vectors: {source: my.vec, target: sub/vectors, freeze: true}}"
+    text = "model: {vectors: {source: my.vec, target: glove-twitter-25, freeze: true}}"
     vectors = load(path, text).model.vectors
-    assert (vectors.source, vectors.target, vectors.freeze) == (
-        str(tmp_path / "my.vec"),
-        str(tmp_path / "sub/vectors"),
-        True,
-    )
+    assert (vectors.source, vectors.target, vectors.freeze) == (str(tmp_path / "my.vec"), "glove-twitter-25", True)
     vectors = load(path, text, "model.vectors.target=sub/vectors").model.vectors
     assert (vectors.source, vectors.target) == (str(tmp_path / "my.vec"), str(here / "sub/vectors"))
 
@@ -192,16 +190,16 @@ def test_load_config_vectors_paths_become_absolute(path: Path, tmp_path: Path, m
     ("vectors", "pretrained"),
     [
         ("", {}),
-        ("source: /name", {"source": "/name"}),
-        ("target: /name", {"target": "/name"}),
-        ("source: /name, target: /name", {"source": "/name"}),
+        ("source: name", {"source": "name"}),
+        ("target: name", {"target": "name"}),
+        ("source: name, target: name", {"source": "name"}),
     ],
 )
 def test_pretrained_of_one_matrix_is_one_sides_vectors(path: Path, vectors: str, pretrained: dict[str, str]) -> None:
     text = f"data: {{joint_vocabulary: true}}\nmodel: {{tie_embeddings: all, vectors: {{{vectors}}}}}"
     assert load(path, text).model.pretrained == pretrained
     untied = load(path, text, "model.tie_embeddings=target+output").model.pretrained
-    assert untied == {**pretrained, **({"target": "/name"} if "target" in vectors else {})}
+    assert untied == {**pretrained, **({"target": "name"} if "target" in vectors else {})}
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,20 @@
-"""Word vectors: every kind of file, which words are taken, and what is wrong with a file."""
+"""Word vectors: every kind of file, which words are taken, what is wrong with a file, and what needs gensim."""
 
 import gzip
+import hashlib
+import json
+import sys
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.error import URLError
 
 import numpy as np
 import pytest
 
 from transformer_cli.data import vectors as module
 from transformer_cli.data.vectors import Vectors, read_vectors
-from transformer_cli.errors import DataError
+from transformer_cli.errors import DataError, DownloadError
 
 WORDS = ("hund", "läuft", "der", "katze")
 PLAIN = "der 0.5 -1 2e-1\nläuft 1 2 3\nDer 7 7 7\nHund 4 5 6\nHUND 8 8 8\n"
@@ -37,6 +41,15 @@ def test_numbers_may_have_many_digits(tmp_path: Path) -> None:
     text = (tmp_path / "long.vec").read_text("utf-8").replace("\n", " ")
     assert len(text) > 20_000
     assert read(write(tmp_path / "long.vec", text)).dimension == 1000
+
+
+def write_binary(path: Path, words: dict[str, list[float]]) -> Path:
+    from gensim.models import KeyedVectors
+
+    vectors = KeyedVectors(3)
+    vectors.add_vectors(list(words), np.array(list(words.values()), np.float32))
+    vectors.save_word2vec_format(str(path), binary=True)
+    return path
 
 
 @pytest.mark.parametrize(
@@ -137,8 +150,106 @@ def test_memory_holds_only_the_wanted_words(tmp_path: Path, monkeypatch: pytest.
     assert peak < 1_000_000  # bytes, of the 10 million that went by
 
 
-def test_binary_vectors_are_refused(tmp_path: Path) -> None:
-    content = b"1 3\nhund " + np.array([1, 2, 3], np.float32).tobytes() + b"\n"
-    for name in ("v.bin", "v.bin.gz"):
-        with pytest.raises(DataError, match=rf"^{tmp_path / name}: binary vectors; write them as text"):
-            read(write(tmp_path / name, content))
+@pytest.mark.parametrize("name", ["v.bin", "v.bin.gz"])
+def test_a_binary_file_gives_what_gensim_wrote(tmp_path: Path, name: str) -> None:
+    words = {"der": [0.5, -1.0, 0.25], "Hund": [4.0, 5.0, 6.0], "HUND": [1.0, 1.0, 1.0], "läuft": [1.0, 2.0, 3.0]}
+    path = write_binary(tmp_path / name, words)
+    vectors = read(path, lowercase=True)
+    assert numbers(vectors) == {"hund": words["Hund"], "läuft": words["läuft"], "der": words["der"]}
+    assert (vectors.dimension, vectors.n_other_case) == (3, 1)
+    assert list(read(path).found) == ["läuft", "der"]
+    assert all(vector.base is None for vector in vectors.found.values())  # the whole matrix can go
+
+
+@pytest.mark.parametrize("content", [b"", b"hund 1 2 3\n", b"4 3\nhund 1234", b"99999999999999 300\n", b"\xff\xff\0"])
+def test_a_binary_file_that_is_none(tmp_path: Path, content: bytes) -> None:
+    path = write(tmp_path / "v.bin", content)
+    with pytest.raises(DataError, match=rf"^{path}: not a complete binary word2vec file \(.+\); fetch it again"):
+        read(path)
+
+
+def test_a_binary_vector_that_is_not_finite(tmp_path: Path) -> None:
+    path = write_binary(tmp_path / "v.bin", {"haus": [np.nan, 0, 0], "hund": [0, np.inf, 0]})
+    with pytest.raises(DataError, match=rf"^{path}: the vector of 'hund' has a value that is not a finite number"):
+        read(path)
+    assert list(read_vectors(str(path), ["weg"], lowercase=False).found) == []
+
+
+@pytest.mark.parametrize("where", ["v.bin", "glove-twitter-25"])
+def test_without_gensim_binary_files_and_names_say_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    where = str(write(tmp_path / where, "")) if "." in where else where
+    monkeypatch.setitem(sys.modules, "gensim", None)
+    message = rf"^{where}: binary files and names need gensim; run `pip install 'gensim>=4\.3\.3'`$"
+    with pytest.raises(DataError, match=message):
+        read_vectors(where, WORDS, lowercase=False)
+
+
+def test_text_files_do_without_gensim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gensim", None)
+    assert list(read(write(tmp_path / "v.vec", PLAIN)).found) == ["läuft", "der"]
+
+
+class TestNames:
+    """gensim's downloader without a network: what it has fetched before lies in a folder."""
+
+    @pytest.fixture(autouse=True)
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        from gensim import downloader
+
+        def fail(*_: object) -> None:
+            raise URLError("no network")
+
+        monkeypatch.setattr(downloader, "BASE_DIR", str(tmp_path))
+        monkeypatch.setattr(downloader, "urlopen", fail)
+        monkeypatch.setattr(downloader.urllib, "urlretrieve", fail)
+        models = {name: {"file_name": f"{name}.gz"} for name in ("glove-tiny-3", "word2vec-tiny-3", "glove-absent-3")}
+        known = {"models": models, "corpora": {"text8": {"file_name": "text8.gz"}}}
+        (tmp_path / "information.json").write_text(json.dumps(known), encoding="utf-8")
+        return tmp_path
+
+    def test_text_and_binary_files_both_called_gz(self, folder: Path) -> None:
+        for name in ("glove-tiny-3", "word2vec-tiny-3"):
+            (folder / name).mkdir()
+            (folder / name / "__init__.py").write_text("raise AssertionError('downloaded code was run')")
+        write(folder / "glove-tiny-3/glove-tiny-3.gz", f"5 3\n{PLAIN}")
+        write_binary(folder / "word2vec-tiny-3/word2vec-tiny-3.gz", {"der": [0, 0, 1], "hund": [1, 2, 3]})
+        assert list(read_vectors("glove-tiny-3", WORDS, lowercase=False).found) == ["läuft", "der"]
+        assert numbers(read_vectors("word2vec-tiny-3", WORDS, lowercase=False)) == {"hund": [1, 2, 3], "der": [0, 0, 1]}
+
+    def test_a_download_leaves_standard_output_alone(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        from gensim import downloader
+
+        content = gzip.compress(PLAIN.encode())
+        known = {"file_name": "glove-far-3.gz", "parts": 1, "checksum": hashlib.md5(content).hexdigest()}
+        list_of_names = json.dumps({"models": {"glove-far-3": known}, "corpora": {}})
+        (folder / "information.json").write_text(list_of_names, encoding="utf-8")
+
+        def fetch(address: str, path: str, reporthook: Callable[[int, int, int], None] | None = None) -> None:
+            Path(path).write_bytes(content)
+            if reporthook:
+                reporthook(1, len(content), len(content))
+
+        monkeypatch.setattr(downloader.urllib, "urlretrieve", fetch)
+        for _ in range(2):  # fetched, and found where it was put
+            assert list(read_vectors("glove-far-3", WORDS, lowercase=False).found) == ["läuft", "der"]
+            monkeypatch.delattr(downloader.urllib, "urlretrieve", raising=False)
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "100.0%" in err
+
+    @pytest.mark.parametrize("name", ["glove-tiny-4", "text8"])
+    def test_an_unknown_name(self, name: str) -> None:
+        message = f"^{name}: gensim's downloader has no vectors of this name; it has glove-.*word2vec-tiny-3; to "
+        with pytest.raises(DownloadError, match=message):
+            read_vectors(name, WORDS, lowercase=False)
+
+    @pytest.mark.parametrize("list_is_there", [True, False])
+    def test_no_network(self, folder: Path, list_is_there: bool) -> None:
+        if not list_is_there:
+            (folder / "information.json").unlink()
+        with pytest.raises(DownloadError, match=r"^glove-absent-3: gensim could not fetch these vectors \(.+\); try"):
+            read_vectors("glove-absent-3", WORDS, lowercase=False)

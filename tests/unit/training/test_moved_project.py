@@ -99,6 +99,7 @@ def test_moved_text_is_the_same_dataset(moved: Path) -> None:
         ("old/a.vec", "new/a.vec", True, False),
         ("old/a.vec", "new/b.vec", False, False),
         ("old/a.vec", None, False, False),
+        ("glove-100", "glove-200", False, False),
     ],
 )
 def test_moved_vectors_are_the_same_file_unless_the_old_one_is_left(
