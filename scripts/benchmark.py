@@ -26,11 +26,11 @@ from measure.decoding import beam_speed, greedy_speed, open_run
 from measure.exported import ours_and_exported_speed
 from measure.feeding import feeding_speed
 from measure.figures import Figure, Unavailable, table
+from measure.marian import marian_speed
 from measure.padding import padding
 from measure.serving import serving_speed
-from measure.training import training_profile, training_speed
+from measure.training import precisions, training_profile, training_speed
 from measure.zipf import large_corpus
-from transformer_cli.compute.devices import choose_precision
 from transformer_cli.config.load import load_config
 from transformer_cli.data.make_dataset import make_dataset
 from transformer_cli.errors import TfmError
@@ -39,6 +39,7 @@ from transformer_cli.runs.run import find_run
 DATA = Path("data")
 SECTIONS = (
     "train",
+    "marian",
     "greedy",
     "beam",
     "ctranslate2",
@@ -132,6 +133,8 @@ def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
     make_dataset(config, data_dir=DATA)
     if section == "busy":
         return busy_speed(_works(find_run(run)))
+    if section == "marian":
+        return marian_speed(config, DATA)
     if section in ("train", "profile"):
         return (training_speed if section == "train" else training_profile)(config, DATA)
     figures = prepare_speed(config) if section == "prepare" else training_memory(config.run_name, DATA)
@@ -148,9 +151,9 @@ def _works(run: Path) -> list[Work]:
     """What is measured beside other programs: threads meet rarely in training, often in small, hardly in greedy."""
     make_dataset(load_config(SMALL), data_dir=DATA)
     default, bfloat16, small, greedy = WORKS
-    works = [Work(default, ("train", str(DATA), "float32"))]
-    if choose_precision("auto", torch.device("cpu")) == "bfloat16":
-        works.append(Work(bfloat16, ("train", str(DATA), "bfloat16")))
+    works = [
+        Work(name, ("train", str(DATA), each)) for name, each in zip((default, bfloat16), precisions(), strict=False)
+    ]
     works.append(Work(small, ("train", str(DATA), "float32", str(SMALL))))
     return [*works, Work(greedy, ("greedy", str(DATA), str(run)))]
 

@@ -18,6 +18,7 @@ import torch
 
 from measure.decoding import open_run
 from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import Config
 from transformer_cli.data.batching import plan_epoch, target_tokens
 from transformer_cli.data.dataset import Dataset, find_dataset
 from transformer_cli.runs.run import Run
@@ -32,11 +33,16 @@ def main(arguments: Sequence[str]) -> None:
     """Warm up, then work whenever asked to, until standard input ends."""
     kind, data_dir, *rest = arguments
     work = (train if kind == "train" else greedy)(Path(data_dir), *rest)
-    for _ in range(WARM_UP):
-        next(work)
+    warm_up(work)
     print(flush=True)
     for line in sys.stdin:
         print(speed(work, float(line)), flush=True)
+
+
+def warm_up(work: Iterator[int]) -> None:
+    """Do some of the work, which is slower at first."""
+    for _ in range(WARM_UP):
+        next(work)
 
 
 def speed(work: Iterator[int], seconds: float) -> float:
@@ -50,8 +56,14 @@ def speed(work: Iterator[int], seconds: float) -> float:
 
 
 def train(data_dir: Path, precision: str, config_file: str | None = None) -> Iterator[int]:
+    """Take the steps of a config file (None: the default)."""
+    return steps(load_config(config_file, ["training.device=cpu"]), data_dir, precision)
+
+
+def steps(config: Config, data_dir: Path, precision: str) -> Iterator[int]:
     """Take step after step on random batches; yields each one's target tokens, <eos> included."""
-    config = load_config(config_file, [f"training.precision={precision}", "training.device=cpu"])
+    training = config.training.model_copy(update={"precision": precision})
+    config = config.model_copy(update={"training": training})
     dataset = Dataset.open(find_dataset(config.data, data_dir))
     with TemporaryDirectory() as folder:
         trainer = Trainer.begin(Run.create(Path(folder) / "run", config, dataset), dataset, torch.device("cpu"))

@@ -41,10 +41,7 @@ class Contest:
 def training_speed(config: Config, data_dir: Path, *, rounds: int = 5, batches: int = 8) -> list[Figure]:
     """Measure target tokens/s in float32, and in bfloat16 if `precision: auto` picks it; the plain loop is float32."""
     figures = []
-    precisions: list[Precision] = ["float32"]
-    if choose_precision("auto", CPU) == "bfloat16":
-        precisions.append("bfloat16")
-    for precision in precisions:
+    for precision in precisions():
         with beside_plain(config, data_dir, precision, batches) as contest:
             say(f"train, {precision}: {batches} batches by ours, then by the plain loop")
             seconds, plain_seconds = alternate((contest.ours, contest.plain), rounds=rounds)
@@ -54,6 +51,11 @@ def training_speed(config: Config, data_dir: Path, *, rounds: int = 5, batches: 
             speeds = (contest.tokens / seconds, contest.tokens / plain_seconds)
             figures.append(Figure("train", precision, "target tokens/s", *speeds, speeds[0] * work / rate))
     return figures
+
+
+def precisions() -> list[Precision]:
+    """Returns the precisions that are measured on this machine."""
+    return ["float32", "bfloat16"] if choose_precision("auto", CPU) == "bfloat16" else ["float32"]
 
 
 def flop_per_target_token(model: Transformer, split: EncodedSplit) -> float:

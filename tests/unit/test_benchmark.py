@@ -1,20 +1,25 @@
 """scripts/benchmark.py: what it counts, and that each kind of section still runs. No figure is judged."""
 
 import json
+import subprocess
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import benchmark
-from measure import busy, commands, feeding, figures, padding, steady, training, work, zipf
-from measure.figures import Figure, alternate
+from measure import busy, commands, feeding, figures, marian, padding, steady, training, work, zipf
+from measure.figures import Figure, Unavailable, alternate
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.data.dataset import EncodedSplit, Side
+from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.data.lines import read_lines
+from transformer_cli.data.vocabulary import UNK
 from transformer_cli.model.transformer import Transformer
+
+HAS_MARIAN = find_spec("pymarian") is not None
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +73,40 @@ def test_a_section_that_cannot_be_measured_says_why(
     assert capsys.readouterr().out.endswith(f"greedy: not measured: {reason}\nstart: not measured: {reason}\n")
 
 
+def test_marian_is_given_our_ids_and_timed_from_the_second_line_of_its_log(
+    corpus: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, found = load_config(corpus / "tiny.yaml"), dict[str, list[str]]()
+    log = (
+        "Up. 8 : Cost 9.1 * 900 @ 16 after 900 : Time 9.00s : 100\nUp. 16 : Cost 9.0 * 500 @ 9 after 1,400 : Time 0.25s"
+    )
+
+    def pretended(*command: str) -> "subprocess.CompletedProcess[str]":
+        at = command.index("--train-sets")
+        found["lines"] = list(read_lines(Path(command[at + 2])))
+        found["words"] = [line.split('"')[1] for line in read_lines(Path(command[at + 5]))]
+        found["command"] = list(command)
+        return subprocess.CompletedProcess(command, 0, "", log)
+
+    monkeypatch.setattr(marian, "pymarian", pretended)
+    monkeypatch.setattr(marian, "SECONDS", 0.01)
+    (figure,) = marian.marian_speed(config, project / "data", rounds=1, lines=2)
+    assert (figure.name, figure.reference) == ("float32", 2000)
+    dataset = Dataset.open(find_dataset(config.data, project / "data"))
+    side = dataset.split("train").target
+    assert [line.split() for line in found["lines"]] == [
+        ["<unk>" if index == UNK else str(index) for index in side[row]] for row in range(len(side))
+    ]
+    assert found["words"] == ["</s>", "<unk>", *map(str, range(4, len(dataset.codecs.target)))]
+    assert found["command"][found["command"].index("--mini-batch") + 1] == "16"
+
+
+def test_marian_that_is_not_installed_is_named_with_the_way_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marian, "find_spec", lambda _: None)
+    with pytest.raises(Unavailable, match=r"^Marian is not installed: .* -m pip install pymarian==1\.12\.42$"):
+        marian.pymarian("train")
+
+
 def test_padding_and_logits_are_those_of_the_plan(corpus: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(padding, "PAIRS", 40)
     found = padding.padding([corpus / "tiny.yaml"], project / "data")
@@ -102,7 +141,7 @@ def test_each_kind_of_section_still_runs(
 ) -> None:
     """With configs of our own in place of Multi30k's."""
     tiny = str(corpus / "tiny.yaml")
-    sections = ["greedy", "ctranslate2", "train", "profile", "memory", "feeding", "busy"]
+    sections = ["greedy", "ctranslate2", "train", "profile", "memory", "feeding", "busy", *["marian"] * HAS_MARIAN]
     small = busy.Work("tiny", ("train", "data", "float32", tiny))
     monkeypatch.chdir(workspace)
     monkeypatch.setattr(benchmark, "SMALL", corpus / "subwords.yaml")
@@ -112,6 +151,7 @@ def test_each_kind_of_section_still_runs(
     )
     monkeypatch.setattr(benchmark, "busy_speed", lambda _: busy.busy_speed([small], rounds=1, seconds=0.01))
     monkeypatch.setattr(commands, "STEPS", 3)
+    monkeypatch.setattr(marian, "SECONDS", 0.01)
     monkeypatch.setattr(feeding, "SETTINGS", (*feeding.SETTINGS, "training.batch_size=200"))
     benchmark.main(["--json", *(word for section in sections for word in ("--only", section))])
     found = json.loads(capsys.readouterr().out)
