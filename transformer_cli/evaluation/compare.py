@@ -17,12 +17,12 @@ from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation.evaluate import ParallelText, read_splits, read_text
 from transformer_cli.evaluation.metrics import METRICS, sentence_chrf, text_metrics, warn_of_form
 from transformer_cli.evaluation.statistics import (
+    ByMetric,
     Difference,
     PairedScore,
     RecipeDifference,
     RecipeScore,
     Score,
-    Tested,
     paired_tests,
     recipe_scores,
     verdicts,
@@ -162,7 +162,7 @@ def compare_recipes(recipes: Sequence[Sequence[str]], terms: Terms = Terms()) ->
         for name, metric in metrics.items():
             scores = iter([float(metric.corpus_score(lines, None).score) for lines in written.systems])
             found = recipe_scores([list(islice(scores, len(runs))) for runs in recipes])
-            tests[name] = Tested([str(metric.get_signature())], found)
+            tests[name] = ByMetric([str(metric.get_signature())], found)
         joined = [",".join(runs) for runs in recipes]
         judges = [f"{len(recipes[0])} and {len(runs)} runs" for runs in recipes[1:]]
         comparisons.append(_comparison(written.text, joined, tests, judges=judges))
@@ -172,7 +172,7 @@ def compare_recipes(recipes: Sequence[Sequence[str]], terms: Terms = Terms()) ->
 def _comparison(
     text: ParallelText,
     names: Sequence[str],
-    tests: Mapping[str, Tested[Score]],
+    tests: Mapping[str, ByMetric[Score]],
     *,
     judges: Sequence[str],
     least_p: float = 0.0,

@@ -79,7 +79,7 @@ Score = TypeVar("Score", PairedScore, RecipeScore)
 
 
 @dataclass(frozen=True)
-class Tested(Generic[Score]):
+class ByMetric(Generic[Score]):
     """What was found by one metric."""
 
     signatures: list[str]
@@ -94,7 +94,7 @@ def paired_tests(
     language: str,
     lowercase: bool,
     further: Sequence[str] = (),
-) -> dict[str, Tested[PairedScore]]:
+) -> dict[str, ByMetric[PairedScore]]:
     """Compare the first system's text with each other's, by both tests. Returns what they find by each metric.
 
     systems: for each system its lines. references, language, lowercase, further: as in `score_text`.
@@ -123,7 +123,7 @@ def paired_tests(
                 difference = Difference(points, *((resampled.p_value, shuffled.p_value) if points else (None, None)))
             interval = Interval(float(resampled.mean), float(resampled.ci))
             scores.append(PairedScore(resampled.score, interval, difference))
-        found[name] = Tested([str(each[theirs]) for each in signatures], scores)
+        found[name] = ByMetric([str(each[theirs]) for each in signatures], scores)
     return found
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from transformer_cli.evaluation import statistics
 from transformer_cli.evaluation.statistics import (
+    ByMetric,
     Difference,
     PairedScore,
     RecipeDifference,
-    Tested,
     paired_tests,
     surely,
     verdicts,
@@ -45,7 +45,7 @@ def folder(texts: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-def tested(texts: dict[str, list[str]]) -> list[Tested[PairedScore]]:
+def tested(texts: dict[str, list[str]]) -> list[ByMetric[PairedScore]]:
     """What our tests find about the three systems, by BLEU and by chrF, with fewer shuffles."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(statistics, "SHUFFLES", SHUFFLES)
@@ -61,7 +61,7 @@ def sacrebleu(folder: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_paired_tests_bootstrap_equals_sacrebleu(tested: list[Tested[PairedScore]], folder: Path) -> None:
+def test_paired_tests_bootstrap_equals_sacrebleu(tested: list[ByMetric[PairedScore]], folder: Path) -> None:
     # as text, because sacreBLEU 2.6 cannot print its intervals of chrF as JSON
     printed = sacrebleu(folder, "-m", "bleu", "chrf", "--paired-bs", "--paired-bs-n", "1000", "-f", "text", "-w", "9")
     printed_scores = re.findall(r"(\d+\.\d{9}) \((\d+\.\d{9}) ± (\d+\.\d{9})\)", printed)
@@ -73,7 +73,7 @@ def test_paired_tests_bootstrap_equals_sacrebleu(tested: list[Tested[PairedScore
     assert len(p_values) == 4
 
 
-def test_paired_tests_randomisation_equals_sacrebleu(tested: list[Tested[PairedScore]], folder: Path) -> None:
+def test_paired_tests_randomisation_equals_sacrebleu(tested: list[ByMetric[PairedScore]], folder: Path) -> None:
     printed = json.loads(
         sacrebleu(folder, "-m", "bleu", "chrf", "--paired-ar", "--paired-ar-n", str(SHUFFLES), "-f", "json")
     )
