@@ -206,7 +206,8 @@ def marian(folder: Path, *, text: Sequence[tuple[str, str]], name: str) -> Compa
     vocabularies = [str(place / file) for file in files]
     sizes = "--type transformer --dim-emb 32 --enc-depth 2 --dec-depth 2 --transformer-heads 4 --transformer-dim-ffn 48"
     steps = f"--mini-batch 32 --after-batches {60 if name in MARIAN else 1} --learn-rate 0.003 --seed 1 --workspace 256"
-    training = [*sizes.split(), *steps.split(), *(options := (MARIAN | REFUSED)[name])]
+    options = (MARIAN | REFUSED)[name]
+    training = [*sizes.split(), *steps.split(), *options]
     model = [str(place / "model.npz"), "--vocabs", *vocabularies, "--cpu-threads", "1", "--quiet"]
     pymarian("train", "--model", *model, *training, "--train-sets", *(str(folder / each) for each in SIDES))
     (place / "model.npz.decoder.yml").write_text(json.dumps({"vocabs": vocabularies, "normalize": 1, "beam-size": 6}))

@@ -138,10 +138,8 @@ def _cells(found: "PairedScore | RecipeScore") -> list[str]:
         if paired is None:
             return [score, "", "", ""]
         return [score, f"{paired.points:+.2f}", _p(paired.p_bootstrap), _p(paired.p_randomization)]
-    scores, spread = (
-        " ".join(f"{each:.2f}" for each in found.scores),
-        f"{found.mean:.2f} ± {found.standard_deviation:.2f}",
-    )
+    scores = " ".join(f"{each:.2f}" for each in found.scores)
+    spread = f"{found.mean:.2f} ± {found.standard_deviation:.2f}"
     difference = found.difference
     if difference is None:
         return [scores, spread, "", ""]

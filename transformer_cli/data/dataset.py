@@ -224,7 +224,7 @@ def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None
         raise DataError(f"an imported run has no dataset: {remedy}")
     if not found:
         which = f"these settings{' and this text' if data.files else ''}"
-        remedy = "the same --config and --set" + f", and --like {data.codec}" * bool(data.codec)
+        remedy = f"the same --config and --set{f', and --like {data.codec}' if data.codec else ''}"
         if data.fingerprint:
             which, remedy = f"fingerprint {data.fingerprint}", "the run's config.yaml as --config"
         left_out = f" (left out: {'; '.join(damaged)})" if damaged else ""
