@@ -32,7 +32,7 @@ from measure.serving import serving_speed
 from measure.training import precisions, training_profile, training_speed
 from measure.zipf import large_corpus
 from transformer_cli.config.load import load_config
-from transformer_cli.data.make_dataset import make_dataset
+from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import TfmError
 from transformer_cli.runs.run import find_run
 

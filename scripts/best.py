@@ -31,14 +31,14 @@ from measure.steady import speed
 from transformer_cli.compute.devices import choose_device, choose_precision
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config, DecodingConfig
-from transformer_cli.data.dataset import Dataset, find_dataset
-from transformer_cli.data.lengths import Rows
-from transformer_cli.data.make_dataset import make_dataset
+from transformer_cli.datasets.dataset import Dataset, find_dataset
+from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import Judged, ParallelText, judge, read_splits
 from transformer_cli.evaluation.metrics import bleu_of_text, bleu_of_tokens, sentence_chrf
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_state
+from transformer_cli.text.lengths import Rows
 from transformer_cli.training.trainer import Trainer, train
 from transformer_cli.translator import Translator
 

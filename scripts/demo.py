@@ -11,7 +11,7 @@ import sys
 import time
 
 from transformer_cli.config.load import load_config
-from transformer_cli.data.corpora import open_corpus
+from transformer_cli.corpora.corpora import open_corpus
 from transformer_cli.errors import DownloadError, TfmError
 
 SENTENCES = {

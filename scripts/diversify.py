@@ -19,12 +19,12 @@ from best import CONFIGS, SHARE, TESTS, diverse, judged_texts, rows, trained
 from measure.figures import as_program
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.data.codec import SIDES
-from transformer_cli.data.dataset import Dataset, find_dataset
-from transformer_cli.data.make_dataset import make_dataset
+from transformer_cli.datasets.dataset import Dataset, find_dataset
+from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.runs.export import export
 from transformer_cli.runs.run import Run
 from transformer_cli.system.files import write_text
+from transformer_cli.text.codec import SIDES
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 

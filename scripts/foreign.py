@@ -21,12 +21,12 @@ import torch
 
 from measure.figures import as_program
 from measure.marian import pymarian, write_vocabulary
-from transformer_cli.data.batching import pad_ids
-from transformer_cli.data.corpora import read_captions
-from transformer_cli.data.vocabulary import EOS, SPECIALS, UNK
+from transformer_cli.corpora.corpora import read_captions
+from transformer_cli.datasets.batching import pad_ids
 from transformer_cli.errors import DataError
 from transformer_cli.importing.importing import import_run
 from transformer_cli.model.loss import token_losses
+from transformer_cli.text.vocabulary import EOS, SPECIALS, UNK
 from transformer_cli.translator import Translator
 
 HUGGING_FACE: dict[str, dict[str, Any]] = {

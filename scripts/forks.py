@@ -12,7 +12,7 @@ from unittest import mock
 
 from disturb import Disturbance, disturbed
 from transformer_cli.commands.app import main
-from transformer_cli.data import word_corpus
+from transformer_cli.datasets import word_corpus
 
 PATIENCE_S = 900.0  # for a process that is not killed
 

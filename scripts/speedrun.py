@@ -24,9 +24,9 @@ from measure.figures import alternate, as_program, say
 from measure.training import CPU, beside_plain, each
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.data.batching import target_tokens
-from transformer_cli.data.dataset import Dataset, find_dataset
-from transformer_cli.data.make_dataset import make_dataset
+from transformer_cli.datasets.batching import target_tokens
+from transformer_cli.datasets.dataset import Dataset, find_dataset
+from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.evaluation.sentence_losses import corpus_losses
 from transformer_cli.evaluation.statistics import p_of_t
 from transformer_cli.runs.run import Run

@@ -29,13 +29,13 @@ from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"
 
-import transformer_cli.data.make_dataset
+import transformer_cli.datasets.make_dataset
 import transformer_cli.inspection.plots
 import transformer_cli.training.trainer  # noqa: F401  # all of it before the first fork
 from disturb import Disturbance, is_of_time, small_disk, stop_at
 from forks import PATIENCE_S, end_of, is_left, kill, last_line, run, start
 from measure.figures import table
-from transformer_cli.data.corpora import read_captions
+from transformer_cli.corpora.corpora import read_captions
 
 CONFIG = """\
 name: run

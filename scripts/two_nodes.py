@@ -20,7 +20,7 @@ from typing import Any
 
 from safetensors.torch import load_file
 
-from transformer_cli.data.corpora import read_captions
+from transformer_cli.corpora.corpora import read_captions
 
 CONFIG = """\
 name: nodes

@@ -94,7 +94,7 @@ def nothing_outside_is_touched() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def tokenizers_are_shared() -> Iterator[None]:
     """spaCy takes half a second to make a tokeniser, and what one splits depends on no other text."""
-    from transformer_cli.data import words
+    from transformer_cli.text import words
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "_blank_tokenizer", cache(words._blank_tokenizer))

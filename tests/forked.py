@@ -19,7 +19,7 @@ for module in json.loads(sys.argv[1]):
     __import__(module)
 import torch
 from functools import cache
-from transformer_cli.data import words
+from transformer_cli.text import words
 from transformer_cli.inspection import plots
 from transformer_cli.commands.app import main
 weight = torch.nn.Parameter(torch.ones(1))

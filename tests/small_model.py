@@ -3,7 +3,7 @@
 import torch
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.data.vocabulary import PAD
+from transformer_cli.text.vocabulary import PAD
 
 SMALL = ModelConfig(
     d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, d_ff=24, dropout=0.0, max_length=8

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from transformer_cli.config.schema import Config, DataConfig, ModelConfig
-from transformer_cli.data.codec import Codecs, WordCodec
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.vocabulary import SPECIALS, Vocabulary
-from transformer_cli.data.words import Joins
+from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.runs.run import Run
+from transformer_cli.text.codec import Codecs, WordCodec
+from transformer_cli.text.vocabulary import SPECIALS, Vocabulary
+from transformer_cli.text.words import Joins
 
 SOURCE, TARGET = Vocabulary((*SPECIALS, "ä", "\u2028")), Vocabulary((*SPECIALS, "a"))
 JOINS = Joins(frozenset({"."}), frozenset({"("}), frozenset({("t", "-")}), frozenset({("ä", ".")}))

@@ -14,10 +14,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from transformer_cli.config.load import changed_decoding, checked, plain
 from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.data.codec import Encoded
-from transformer_cli.data.lines import TOO_LONG, is_too_long
-from transformer_cli.data.reading import Held, ends, is_spaceless, is_word, upper
-from transformer_cli.data.vocabulary import EOS, UNK, UNWRITTEN
 from transformer_cli.decoding.engine import Engine
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredTerms, nothing
 from transformer_cli.decoding.settings import SearchSettings
@@ -31,6 +27,10 @@ from transformer_cli.errors import ConfigError, DataError, TfmError
 from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.run import Run, differing_codecs, find_run
 from transformer_cli.system import progress
+from transformer_cli.text.codec import Encoded
+from transformer_cli.text.lines import TOO_LONG, is_too_long
+from transformer_cli.text.reading import Held, ends, is_spaceless, is_word, upper
+from transformer_cli.text.vocabulary import EOS, UNK, UNWRITTEN
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from measure.figures import Figure, Unavailable, alternate, say
 from transformer_cli.config.schema import Config
-from transformer_cli.data.dataset import find_dataset
+from transformer_cli.datasets.dataset import find_dataset
 
 PYTHON = (sys.executable, "-c")
 TFM = (sys.executable, "-m", "transformer_cli")
@@ -45,11 +45,11 @@ def counted_step(self, rows):
 Trainer.step = counted_step
 main(["train", *sys.argv[2:]])
 """
-IDLE = "import transformer_cli.data.make_dataset, spacy, torchtext.vocab; print(flush=True); input()"
+IDLE = "import transformer_cli.datasets.make_dataset, spacy, torchtext.vocab; print(flush=True); input()"
 IDLE_WORKER = """\
 import sys
 sys.modules["torch"] = None  # as the workers of `tfm prepare` do
-import transformer_cli.data.word_cutting, spacy
+import transformer_cli.datasets.word_cutting, spacy
 print(flush=True)
 input()
 """

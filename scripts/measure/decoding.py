@@ -12,12 +12,12 @@ from measure.figures import Figure, Unavailable, alternate, say
 from measure.work import forward_flop, matrix_rate
 from oracles.plain import PlainTransformer, is_plain, plain_greedy
 from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.data.dataset import Dataset, find_dataset
-from transformer_cli.data.vocabulary import EOS, MARKERS, SOS
+from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.export import write_model
 from transformer_cli.runs.run import find_run
+from transformer_cli.text.vocabulary import EOS, MARKERS, SOS
 from transformer_cli.translator import Translation, Translator
 
 SENTENCES = 1000

@@ -8,12 +8,12 @@ import numpy as np
 
 from measure.figures import Figure, say
 from transformer_cli.config.load import load_config
-from transformer_cli.data.batching import collate, plan_epoch, target_tokens
-from transformer_cli.data.codec import SIDES, Codecs, SubwordCodec
-from transformer_cli.data.dataset import Dataset, EncodedSplit
-from transformer_cli.data.lengths import Rows
-from transformer_cli.data.make_dataset import make_dataset
-from transformer_cli.data.sampled_text import CutAhead, SampledText
+from transformer_cli.datasets.batching import collate, plan_epoch, target_tokens
+from transformer_cli.datasets.dataset import Dataset, EncodedSplit
+from transformer_cli.datasets.make_dataset import make_dataset
+from transformer_cli.datasets.sampled_text import CutAhead, SampledText
+from transformer_cli.text.codec import SIDES, Codecs, SubwordCodec
+from transformer_cli.text.lengths import Rows
 
 SETTINGS = ("training.batch_by=tokens", "training.batch_size=25000", "data.subwords.dropout=0.1")
 

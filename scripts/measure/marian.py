@@ -17,8 +17,8 @@ from measure.figures import Figure, Unavailable, say, take_turns
 from measure.training import precisions
 from transformer_cli.compute.devices import MOST_LANES
 from transformer_cli.config.schema import Config
-from transformer_cli.data.dataset import Dataset, EncodedSplit, find_dataset
-from transformer_cli.data.vocabulary import SPECIALS, UNK
+from transformer_cli.datasets.dataset import Dataset, EncodedSplit, find_dataset
+from transformer_cli.text.vocabulary import SPECIALS, UNK
 
 VERSION = "1.12.42"
 SHOWN_AFTER = 8  # updates: from one line of Marian's log to the next

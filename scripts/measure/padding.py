@@ -17,13 +17,13 @@ from measure.figures import Figure, say
 from pretended import PretendedDevice
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
-from transformer_cli.data.batching import plan_epoch
-from transformer_cli.data.dataset import Dataset, EncodedSplit, Side
-from transformer_cli.data.lengths import Rows
-from transformer_cli.data.make_dataset import make_dataset
-from transformer_cli.data.vocabulary import MARKERS, PAD
+from transformer_cli.datasets.batching import plan_epoch
+from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Side
+from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.model.layers import FeedForward
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.text.lengths import Rows
+from transformer_cli.text.vocabulary import MARKERS, PAD
 from transformer_cli.training.learner import Learner
 
 BATCHES = 2

@@ -19,8 +19,8 @@ import torch
 from measure.decoding import open_run
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.data.batching import plan_epoch, target_tokens
-from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.datasets.batching import plan_epoch, target_tokens
+from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.runs.run import Run
 from transformer_cli.training.trainer import Trainer
 

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.data.vocabulary import PAD
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.text.vocabulary import PAD
 
 VOCABULARY = 12
 

@@ -8,14 +8,14 @@ import torch
 
 from oracles.small import make_model
 from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.data.vocabulary import EOS, SOS
+from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.decoding import engine as module
 from transformer_cli.decoding.decoder import TransformerEngine, decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.sentence_losses import sentence_losses
 from transformer_cli.model.attention import AttentionRecord
+from transformer_cli.text.vocabulary import EOS, SOS
 from transformer_cli.translator import PARTS
 
 SENTENCES = [[a, b, 11, a][: 1 + a % 4] for a in range(4, 12) for b in (4, 9)]

@@ -14,13 +14,13 @@ from safetensors.torch import load_file
 
 from pretended import PretendedDevice, is_moved
 from transformer_cli.config.load import load_config
-from transformer_cli.data.vocabulary import EOS, PAD, SOS
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.inspection.numbers import inspect_sentence
 from transformer_cli.model.fast import fused_loss
 from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.runs.run import Run
+from transformer_cli.text.vocabulary import EOS, PAD, SOS
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from transformer_cli.commands.translate import translation_as_json
-from transformer_cli.data.lines import LONGEST_LINE, lines_of
-from transformer_cli.data.words import Joins, Tokenizer
+from transformer_cli.text.lines import LONGEST_LINE, lines_of
+from transformer_cli.text.words import Joins, Tokenizer
 from transformer_cli.translator import Translator
 
 pytestmark = pytest.mark.no_cover  # other tests run the same lines; counting them is slow

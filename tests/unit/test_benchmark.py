@@ -14,10 +14,10 @@ from measure import busy, commands, feeding, figures, marian, padding, steady, t
 from measure.figures import Figure, Unavailable, alternate
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
-from transformer_cli.data.lines import read_lines
-from transformer_cli.data.vocabulary import UNK
+from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.text.lines import read_lines
+from transformer_cli.text.vocabulary import UNK
 
 HAS_MARIAN = find_spec("pymarian") is not None
 

@@ -11,7 +11,7 @@ import pytest
 
 import transformer_cli
 from transformer_cli.config.configfile import SHIPPED
-from transformer_cli.data.corpora import CAPTIONS
+from transformer_cli.corpora.corpora import CAPTIONS
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -15,7 +15,9 @@ GROUPS = (
     {"system"},
     {"config"},
     {"compute"},
-    {"data", "model"},
+    {"text"},
+    {"corpora"},
+    {"datasets", "model"},
     {"documents"},
     {"decoding"},
     {"runs", "translator"},
@@ -27,23 +29,23 @@ GROUPS = (
 OWNERS = {  # each library has one; typer the two that make the command line, sacreBLEU one for scores, one for tests
     "ctranslate2": ("decoding.ctranslate2", "runs.export"),  # one runs models, one writes them
     "fastapi": "serve",
-    "gensim": "data.vectors",
+    "gensim": "text.vectors",
     "matplotlib": "inspection",
-    "platformdirs": ("data.multi30k", "system.keyboard"),
+    "platformdirs": ("corpora.multi30k", "system.keyboard"),
     "prometheus_client": "serve.metrics",
-    "py3langid": ("data.cleaning", "serve.languages"),
+    "py3langid": ("corpora.cleaning", "serve.languages"),
     "pydantic": ("config", "serve"),
     "readline": "system.keyboard",
-    "requests": "data.multi30k",
+    "requests": "corpora.multi30k",
     "sacrebleu": ("evaluation.metrics", "evaluation.statistics"),
     "starlette": "serve",
     "safetensors": ("runs.checkpoints", "runs.listing", "importing.hugging_face"),
-    "sentencepiece": "data.subwords",
+    "sentencepiece": "text.subwords",
     "sentencex": "documents.sentences",
-    "spacy": "data.words",
+    "spacy": "text.words",
     "tensorboard": "training.record",
     "torch.distributed": "compute.world",
-    "torchtext": "data.vocabulary",
+    "torchtext": "text.vocabulary",
     "tqdm": "system.progress",
     "typer": "commands",
     "uvicorn": "serve.server",
@@ -62,7 +64,7 @@ def _imports(path: Path) -> Iterator[str]:
 
 
 def _module(path: Path) -> str:
-    """data/lines.py → data.lines, data/__init__.py → data, __init__.py → __init__."""
+    """text/lines.py → text.lines, text/__init__.py → text, __init__.py → __init__."""
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -70,7 +72,7 @@ IMPORTS = {_module(path): sorted(_imports(path)) for path in sorted(PACKAGE.rglo
 
 
 def _ours(module: str) -> set[str]:
-    """The modules of the package that one of them imports: transformer_cli.data.lines.read_pairs → data.lines."""
+    """The modules of the package that one of them imports: transformer_cli.text.lines.read_pairs → text.lines."""
     found = set()
     for name in IMPORTS[module]:
         first, _, inner = name.partition(".")
@@ -94,13 +96,13 @@ def test_imports_come_from_the_own_group_or_one_above() -> None:
     imports = [(module, name) for module in IMPORTS for name in sorted(_ours(module))]
     assert [pair for pair in imports if _group(pair[1]) > _group(pair[0])] == []
     rooms = [{name.split(".")[0] for name in pair} for pair in imports]
-    assert {"data", "model"} not in rooms  # which never import each other
-    assert {"data", "config"} in rooms
+    assert {"datasets", "model"} not in rooms  # which never import each other
+    assert {"datasets", "config"} in rooms
 
 
 def test_imports_run_in_no_circle() -> None:
     graph = {module: _ours(module) - {module} for module in IMPORTS}
-    assert graph["training.trainer"] >= {"runs.run", "config.schema", "system.progress", "data.batching"}
+    assert graph["training.trainer"] >= {"runs.run", "config.schema", "system.progress", "datasets.batching"}
     TopologicalSorter(graph).prepare()
 
 

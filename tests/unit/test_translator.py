@@ -16,7 +16,6 @@ from transformer_cli import translator as module
 from transformer_cli.compute import devices
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.data.vocabulary import EOS
 from transformer_cli.decoding import decoder
 from transformer_cli.decoding.decoder import decode
 from transformer_cli.decoding.interface import Hypothesis
@@ -25,6 +24,7 @@ from transformer_cli.documents.long_lines import LongLines, readable
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.inspection.numbers import inspect_sentence
 from transformer_cli.runs.run import Run
+from transformer_cli.text.vocabulary import EOS
 from transformer_cli.translator import Options, Translation, Translator, whole
 
 log = logging.getLogger(__name__)  # pytest --log-cli-level=INFO shows what is said here

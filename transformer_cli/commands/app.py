@@ -215,7 +215,7 @@ def _is_users(error: OSError, arguments: Sequence[str]) -> bool:
         return True
     if not isinstance(error.filename, str | bytes):
         return False
-    from transformer_cli.data.multi30k import cache_folder
+    from transformer_cli.corpora.multi30k import cache_folder
 
     path = Path(os.path.abspath(os.fsdecode(error.filename)))
     named = (Path(os.path.abspath(each.partition("=")[2] if each.startswith("-") else each)) for each in arguments)

@@ -34,7 +34,7 @@ def doctor() -> None:
 
 def _facts() -> Iterator[tuple[str, object]]:
     """Yield what can be known, each with its label. Raises DeviceError if torch cannot be imported."""
-    from transformer_cli.data.multi30k import cache_folder
+    from transformer_cli.corpora.multi30k import cache_folder
 
     yield "tfm", _version(PACKAGE)
     yield "folder", Path(__file__).parents[1]

@@ -161,7 +161,7 @@ def refuse_repeated(source: Path | None, references: Sequence[Path]) -> None:
 
 def check_text(*paths: Path | None) -> None:
     """Warn of files of lines that are not plain text. Raises DataError for one that cannot be read, or is no text."""
-    from transformer_cli.data.lines import unpacked
+    from transformer_cli.text.lines import unpacked
 
     for path in paths:
         if path is not None and path != STANDARD and not is_stream(path):

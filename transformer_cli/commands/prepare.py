@@ -13,7 +13,7 @@ from transformer_cli.commands.options import ConfigOption, JsonOption, LikeOptio
 from transformer_cli.system.tables import table
 
 if TYPE_CHECKING:
-    from transformer_cli.data.make_dataset import Prepared
+    from transformer_cli.datasets.make_dataset import Prepared
 
 log = logging.getLogger(__name__)
 

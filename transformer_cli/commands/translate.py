@@ -296,8 +296,8 @@ def translation_as_json(translation: "Translation") -> str:
 def _say_if_misread(sentences: Sequence[str], language: str) -> None:
     """Warn of arguments that seem to be the words of one sentence, or the name of a file. language: of the source."""
     if len(sentences) > 1 and all(len(each.split()) == 1 for each in sentences):
-        from transformer_cli.data.reading import main_code
         from transformer_cli.evaluation.evaluate import WITHOUT_SPACES
+        from transformer_cli.text.reading import main_code
 
         if main_code(language) not in WITHOUT_SPACES:
             what = '%d arguments are %d sentences; if they are one, put quotes around it: "%s"'
@@ -312,7 +312,7 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
 
     They are the sentences given as arguments, else the lines of the file, else those of standard input.
     """
-    from transformer_cli.data.lines import count_lines, cut_lines, lines_of, refuse_no_text
+    from transformer_cli.text.lines import count_lines, cut_lines, lines_of, refuse_no_text
 
     if sentences:
         lines = [options.as_text(text, f"argument: line {number}") for number, text in enumerate(sentences, start=1)]
@@ -337,7 +337,7 @@ def _named_lines(sentences: Sequence[str] | None, path: Path | None) -> tuple[st
 
 def _document(path: Path) -> str:
     """Returns the text of a file, plain or .gz. Raises DataError if it cannot be read, or is not UTF-8."""
-    from transformer_cli.data.lines import byte_lines
+    from transformer_cli.text.lines import byte_lines
 
     try:
         return b"".join(byte_lines(path, sys.maxsize)).decode("utf-8-sig")

@@ -21,11 +21,11 @@ from transformer_cli.compute.devices import parse_device, saturates_int8
 from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import count_threads
 from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.data.vocabulary import UNWRITTEN
 from transformer_cli.decoding.engine import BATCH_POSITIONS, MOST_ROWS, Translated, longest_first
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredTerms, nothing, score
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
+from transformer_cli.text.vocabulary import UNWRITTEN
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer

@@ -13,8 +13,7 @@ from transformer_cli.compute.devices import Precision, autocast, choose_precisio
 from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.data.batching import pad_ids
-from transformer_cli.data.vocabulary import EOS, PAD, SOS, UNWRITTEN
+from transformer_cli.datasets.batching import pad_ids
 from transformer_cli.decoding.beam import beam_search
 from transformer_cli.decoding.constraints import Constraints
 from transformer_cli.decoding.engine import BATCH_POSITIONS, Translated, longest_first
@@ -26,6 +25,7 @@ from transformer_cli.decoding.terms import beam_search_with_terms
 from transformer_cli.model.attention import RecordedAttention
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNWRITTEN
 
 LARGE_BATCH_POSITIONS = 16_384  # on other devices than CPUs
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.data.lengths import groups_by_length
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredTerms, nothing
 from transformer_cli.decoding.settings import SearchSettings
+from transformer_cli.text.lengths import groups_by_length
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer

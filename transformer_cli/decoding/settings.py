@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.data.vocabulary import MARKERS
 from transformer_cli.errors import ConfigError
+from transformer_cli.text.vocabulary import MARKERS
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from transformer_cli.data.lines import read_lines
-from transformer_cli.data.reading import is_inside_word
 from transformer_cli.documents.held import Link, Span, overlap, word_end, word_start, words, words_and_signs
 from transformer_cli.errors import DataError
+from transformer_cli.text.lines import read_lines
+from transformer_cli.text.reading import is_inside_word
 
 log = logging.getLogger(__name__)
 

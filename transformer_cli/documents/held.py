@@ -11,8 +11,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from transformer_cli.data.reading import STAND_IN, Held, is_ignored, is_inside_word, is_spaceless, is_word
 from transformer_cli.errors import ConfigError
+from transformer_cli.text.reading import STAND_IN, Held, is_ignored, is_inside_word, is_spaceless, is_word
 
 Span = tuple[int, int]
 """Where something begins in a text and where it ends, in characters"""

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
-from transformer_cli.data.codec import Codec, Encoded
-from transformer_cli.data.lines import LONGEST_LINE, TOO_LONG, has_letter, is_too_long
-from transformer_cli.data.vocabulary import MARKERS
 from transformer_cli.documents.held import BUILT_IN, Holder, Span
 from transformer_cli.documents.sentences import pieces, sentences
 from transformer_cli.errors import DataError
+from transformer_cli.text.codec import Codec, Encoded
+from transformer_cli.text.lines import LONGEST_LINE, TOO_LONG, has_letter, is_too_long
+from transformer_cli.text.vocabulary import MARKERS
 
 OnError = Literal["stop", "blank", "copy", "truncate"]
 """What becomes of a line that is too long: an error, an empty line, the line itself, or its beginning's translation"""

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
-from transformer_cli.data.lines import has_letter
-from transformer_cli.data.reading import Held, gap, is_word, main_code
 from transformer_cli.documents.held import Link, Span, place_of, spaces, word_end, word_start, words
+from transformer_cli.text.lines import has_letter
+from transformer_cli.text.reading import Held, gap, is_word, main_code
 
 
 def _names(of_elements: str) -> frozenset[str]:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import sentencex
 
-from transformer_cli.data.lines import LONGEST_LINE
 from transformer_cli.documents.held import Span
+from transformer_cli.text.lines import LONGEST_LINE
 
 ORDINALS = re.compile("cs|da|de|et|fi|hr|hsb|hu|is|lb|lv|nb|nn|no|pl|sk|sl|sr|tr")  # they write "am 3. Oktober"
 BEFORE_NAMES = re.compile("dr|mr|mrs|ms|prof")

@@ -12,7 +12,6 @@ from itertools import islice, product
 from pathlib import Path
 from typing import Generic, Literal
 
-from transformer_cli.data.lines import read_lines
 from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation.evaluate import ParallelText, read_splits, read_text
 from transformer_cli.evaluation.metrics import METRICS, sentence_chrf, text_metrics, warn_of_form
@@ -30,6 +29,7 @@ from transformer_cli.evaluation.statistics import (
 from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.system.terminal import counted, note
+from transformer_cli.text.lines import read_lines
 from transformer_cli.translator import Translator
 
 log = logging.getLogger(__name__)

@@ -13,11 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transformer_cli.config.schema import DataConfig
-from transformer_cli.data.dataset import Dataset, EncodedSplit, Side, find_dataset
-from transformer_cli.data.lengths import Rows
-from transformer_cli.data.lines import out_of_step, read_lines
-from transformer_cli.data.reading import main_code
-from transformer_cli.data.words import nearest_tokenizer
+from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Side, find_dataset
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
@@ -37,6 +33,10 @@ from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.provenance import text_sum
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.system.terminal import counted, note
+from transformer_cli.text.lengths import Rows
+from transformer_cli.text.lines import out_of_step, read_lines
+from transformer_cli.text.reading import main_code
+from transformer_cli.text.words import nearest_tokenizer
 from transformer_cli.translator import Translation, Translator
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from transformer_cli.data.dataset import EncodedSplit
-from transformer_cli.data.lengths import Rows
+from transformer_cli.datasets.dataset import EncodedSplit
+from transformer_cli.text.lengths import Rows
 
 TUTORIAL_BATCH = 128  # the mean of batch means depends on the batches; the tutorials use this size
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transformer_cli.data.reading import main_code
 from transformer_cli.system.terminal import note
+from transformer_cli.text.reading import main_code
 
 log = logging.getLogger(__name__)
 

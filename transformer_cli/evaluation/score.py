@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.data.lengths import fits
-from transformer_cli.data.lines import out_of_step, read_lines
-from transformer_cli.data.vocabulary import MARKERS, UNK
+from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.evaluate import is_judged, losses_by
 from transformer_cli.evaluation.losses import perplexity, perplexity_text
 from transformer_cli.system.terminal import counted
+from transformer_cli.text.lengths import fits
+from transformer_cli.text.lines import out_of_step, read_lines
+from transformer_cli.text.vocabulary import MARKERS, UNK
 from transformer_cli.translator import Translator
 
 log = logging.getLogger(__name__)

@@ -15,12 +15,12 @@ from torch import Tensor
 from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
-from transformer_cli.data.batching import PaddedBatch, collate
-from transformer_cli.data.dataset import EncodedSplit
-from transformer_cli.data.lengths import Rows, groups_by_length
+from transformer_cli.datasets.batching import PaddedBatch, collate
+from transformer_cli.datasets.dataset import EncodedSplit
 from transformer_cli.evaluation.losses import Losses, SentenceLosses, corpus_losses_of
 from transformer_cli.model.loss import sum_by_row, token_losses
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.text.lengths import Rows, groups_by_length
 
 LOSS_POSITIONS = 2048  # padded positions whose losses are computed together
 MOST_GROUPS = 4  # so many times that many positions at a time, to bound memory

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from torch import Tensor
 
-from transformer_cli.data.subwords import Pieces
 from transformer_cli.errors import DataError, FileError
 from transformer_cli.system.reading import read_bytes, read_json, shown
+from transformer_cli.text.subwords import Pieces
 
 UNK, EOS = "<unk>", "</s>"  # as Marian and its converters call them
 

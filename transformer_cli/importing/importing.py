@@ -15,10 +15,7 @@ from torch import Tensor
 
 from transformer_cli.config.load import validated
 from transformer_cli.config.schema import MOST_OF_A_NAME, Config, ModelConfig
-from transformer_cli.data.codec import Codecs, ImportedCodec
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
-from transformer_cli.data.vocabulary import PAD, SPECIALS, Vocabulary
+from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.importing import foreign
 from transformer_cli.importing.foreign import Foreign
@@ -29,6 +26,9 @@ from transformer_cli.model.size import refuse_without_room
 from transformer_cli.model.transformer import Transformer, count_parameters
 from transformer_cli.runs.checkpoints import keep_imported
 from transformer_cli.runs.run import EXPORTED, Run, is_new
+from transformer_cli.text.codec import Codecs, ImportedCodec
+from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
+from transformer_cli.text.vocabulary import PAD, SPECIALS, Vocabulary
 
 BY_COLUMN = re.compile(r"(qkv|inner|tokens|positions)\.weight$|^output\.weight$")  # whose columns are the width
 BY_ROW = re.compile(r"(attention\.output|outer|norm)\.(weight|bias)$")  # likewise rows

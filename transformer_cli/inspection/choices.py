@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from transformer_cli.compute.memory import room_for
-from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
 from transformer_cli.decoding.decoder import mean_log_probs
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord
+from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
 from transformer_cli.translator import Translation, Translator
 
 N_CANDIDATES = 10

@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from transformer_cli.data.vectors import read_vectors
-from transformer_cli.data.vocabulary import EOS, SOS, SPECIALS
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord, MultiHeadAttention, RecordedAttention
 from transformer_cli.model.layers import FeedForward, Residual
 from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Output, Transformer
 from transformer_cli.system.tables import table
+from transformer_cli.text.vectors import read_vectors
+from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS
 from transformer_cli.translator import Translation, Translator
 
 Kind = Literal["encoder", "decoder", "cross"]

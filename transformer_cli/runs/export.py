@@ -16,9 +16,6 @@ import torch
 
 from transformer_cli.compute.memory import in_words
 from transformer_cli.config.schema import Config, ModelConfig
-from transformer_cli.data.codec import Codecs, WordCodec
-from transformer_cli.data.lines import LONGEST_LINE
-from transformer_cli.data.vocabulary import EOS, MARKERS, SOS, SPECIALS, UNK
 from transformer_cli.decoding.ctranslate2 import import_ctranslate2
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
@@ -26,6 +23,9 @@ from transformer_cli.runs.checkpoints import load_named_best
 from transformer_cli.runs.exported import Exported, Facts, is_exported, write_export
 from transformer_cli.runs.run import Run, find_run, write_config
 from transformer_cli.system.files import new_folder, write_text
+from transformer_cli.text.codec import Codecs, WordCodec
+from transformer_cli.text.lines import LONGEST_LINE
+from transformer_cli.text.vocabulary import EOS, MARKERS, SOS, SPECIALS, UNK
 
 log = logging.getLogger(__name__)
 

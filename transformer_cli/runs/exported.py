@@ -15,12 +15,12 @@ Knows nothing of how the weights are written or used.
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from transformer_cli.data.codec import Codecs
 from transformer_cli.errors import CheckpointError, DataError, FileError
 from transformer_cli.runs.run import EXPORTED, Identity, Run, Translatable, read_config
 from transformer_cli.system.files import write_json
 from transformer_cli.system.reading import read_json
 from transformer_cli.system.sums import check_files, write_sums
+from transformer_cli.text.codec import Codecs
 
 FORMAT_VERSION = 2
 AGAIN = "delete the folder and export the run again"

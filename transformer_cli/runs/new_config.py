@@ -8,11 +8,11 @@ from typing import Any, get_args
 from transformer_cli.config.commented import as_commented_yaml
 from transformer_cli.config.load import load_config, with_paths_from
 from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Rule, Shapes, fields_that_shape
-from transformer_cli.data.codec import SIDES
-from transformer_cli.data.formats import count_pairs, paired, require_files, unpacked_name
-from transformer_cli.data.gathering import shares_for
+from transformer_cli.corpora.formats import count_pairs, paired, require_files, unpacked_name
+from transformer_cli.corpora.gathering import shares_for
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, find_run
+from transformer_cli.text.codec import SIDES
 
 BASE = "demo"  # the config whose model a new translator has, unless another one is named
 PAIRS_SEEN = 300_000  # in all epochs of a new config, which has 3 to 30 of them

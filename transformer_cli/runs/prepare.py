@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from transformer_cli.config.schema import Config, DataConfig
-from transformer_cli.data.corpora import open_corpus
-from transformer_cli.data.gathering import gather
-from transformer_cli.data.make_dataset import Prepared, make_dataset
+from transformer_cli.corpora.corpora import open_corpus
+from transformer_cli.corpora.gathering import gather
+from transformer_cli.datasets.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, differing_codecs, find_run
 

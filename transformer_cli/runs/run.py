@@ -36,17 +36,17 @@ from transformer_cli.config.configfile import MOST_BYTES
 from transformer_cli.config.load import dump_config, parse_config, settings_by_key
 from transformer_cli.config.schema import MOST_OF_A_NAME, NAME, Config, DataConfig, Shapes, keys_that_shape
 from transformer_cli.config.yamltext import as_line
-from transformer_cli.data.codec import Codecs, codec_files
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.subwords import SENTENCEPIECE_VERSION
-from transformer_cli.data.vocabulary import PAD
-from transformer_cli.data.words import SPACY_VERSION
+from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.errors import CheckpointError, DataError, FileError, MissingFile
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.provenance import provenance
 from transformer_cli.system.files import write_json, write_text
 from transformer_cli.system.reading import read_text, shown
 from transformer_cli.system.sums import SUMS, check_file, read_checked_json, write_sums
+from transformer_cli.text.codec import Codecs, codec_files
+from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
+from transformer_cli.text.vocabulary import PAD
+from transformer_cli.text.words import SPACY_VERSION
 
 if TYPE_CHECKING:
     from transformer_cli.model.transformer import Transformer

@@ -1,6 +1,6 @@
 """Which languages a server's runs translate from and into, what they are called, and which one a text is in.
 
-Owns py3langid, with data/cleaning.py. Knows no HTTP.
+Owns py3langid, with corpora/cleaning.py. Knows no HTTP.
 """
 
 import math

@@ -7,7 +7,6 @@ from itertools import chain
 from typing import Any
 
 from transformer_cli.config.load import changed_decoding
-from transformer_cli.data.lines import TOO_LONG, is_too_long
 from transformer_cli.documents.held import Holder, Span
 from transformer_cli.documents.long_lines import readable
 from transformer_cli.documents.markup import Document
@@ -16,6 +15,7 @@ from transformer_cli.errors import DataError
 from transformer_cli.serve.languages import AUTO, Directions
 from transformer_cli.serve.questions import Limits, TranslateQuestion, refuse_beyond
 from transformer_cli.serve.waiting import SPLIT, Lines, Workers
+from transformer_cli.text.lines import TOO_LONG, is_too_long
 from transformer_cli.translator import PARTS, Translation, Translator, whole
 
 _Line = tuple[str, Sequence[Span], Sequence[Translation]]

@@ -31,14 +31,14 @@ from transformer_cli.compute.memory import room_for
 from transformer_cli.compute.threads import IN_CALLER, SideBySide
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
-from transformer_cli.data.batching import PaddedBatch, collate, parts_by_length, target_tokens
-from transformer_cli.data.dataset import EncodedSplit
-from transformer_cli.data.lengths import Rows
-from transformer_cli.data.sampled_text import mixed_seed
+from transformer_cli.datasets.batching import PaddedBatch, collate, parts_by_length, target_tokens
+from transformer_cli.datasets.dataset import EncodedSplit
+from transformer_cli.datasets.sampled_text import mixed_seed
 from transformer_cli.model.fast.dropout import FastDropout, drawing_from
 from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.text.lengths import Rows
 from transformer_cli.training.optimisers import make_optimizer
 
 PART = 4096  # how many target tokens of a batch a CPU computes at a time, in all lanes together, to bound memory

@@ -13,8 +13,7 @@ from transformer_cli.compute.devices import choose_lanes, choose_precision, devi
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences, settings_by_key
 from transformer_cli.config.schema import Config, DataConfig, Shapes, is_file, keys_that_shape
-from transformer_cli.data.codec import SIDES
-from transformer_cli.data.dataset import Dataset, find_dataset, is_text_of
+from transformer_cli.datasets.dataset import Dataset, find_dataset, is_text_of
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.checkpoints import Checkpoint, finish_save, load_last
@@ -24,6 +23,7 @@ from transformer_cli.runs.run import Run, follow_latest, free_name, is_new, trai
 from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import sweep
 from transformer_cli.system.locks import exclusive
+from transformer_cli.text.codec import SIDES
 from transformer_cli.training.pretrained import Initial, nothing_held, read_initial
 
 log = logging.getLogger(__name__)

@@ -14,13 +14,13 @@ from torch import Tensor
 
 from transformer_cli.config.load import differences
 from transformer_cli.config.schema import Config, Shapes, keys_that_shape
-from transformer_cli.data.dataset import Dataset
-from transformer_cli.data.vectors import Vectors, read_vectors
-from transformer_cli.data.vocabulary import SPECIALS
+from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import Checkpoint, load_named_best
 from transformer_cli.runs.run import Run, find_run, free_name
+from transformer_cli.text.vectors import Vectors, read_vectors
+from transformer_cli.text.vocabulary import SPECIALS
 
 EMBEDDING = "{}_embedding.tokens.weight"  # the name of a side's token vectors
 N_NAMED = 8  # how many missed words the log line about coverage names

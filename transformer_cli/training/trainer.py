@@ -25,11 +25,9 @@ import torch
 from transformer_cli.compute.devices import choose_device, describe
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
-from transformer_cli.data.batching import plan_epoch, target_tokens
-from transformer_cli.data.codec import SIDES, SubwordCodec
-from transformer_cli.data.dataset import Dataset, EncodedSplit
-from transformer_cli.data.lengths import Rows
-from transformer_cli.data.sampled_text import CutAhead, SampledText
+from transformer_cli.datasets.batching import plan_epoch, target_tokens
+from transformer_cli.datasets.dataset import Dataset, EncodedSplit
+from transformer_cli.datasets.sampled_text import CutAhead, SampledText
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
 from transformer_cli.evaluation.losses import perplexity_text
 from transformer_cli.evaluation.sentence_losses import corpus_losses
@@ -46,6 +44,8 @@ from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, is_averaged
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted, note
+from transformer_cli.text.codec import SIDES, SubwordCodec
+from transformer_cli.text.lengths import Rows
 from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
 from transformer_cli.training.learner import Learner
 from transformer_cli.training.opening import Here, ReadyToTrain, join_run, new_run, open_run

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from transformer_cli.commands import evaluate, prepare
-from transformer_cli.data.make_dataset import Prepared
+from transformer_cli.datasets.make_dataset import Prepared
 from transformer_cli.evaluation.evaluate import LengthScore, Result
 from transformer_cli.evaluation.metrics import Interval
 

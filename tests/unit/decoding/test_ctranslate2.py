@@ -16,8 +16,7 @@ from oracles.small import make_model as make_untrained
 from oracles.variants import VARIANTS
 from transformer_cli.compute import devices
 from transformer_cli.config.schema import DecodingConfig, ModelConfig
-from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.data.vocabulary import EOS, PAD, SOS, SPECIALS
+from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.decoding import engine as module
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.decoder import TransformerEngine
@@ -28,6 +27,7 @@ from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 from transformer_cli.evaluation.sentence_losses import sentence_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.export import WRITTEN, positions_of, write_model
+from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS
 
 CPU = torch.device("cpu")
 NAMES = [*SPECIALS, *(f"w{index}" for index in range(len(SPECIALS), VOCABULARY))]

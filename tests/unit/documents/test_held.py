@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_cli.data.reading import Held
 from transformer_cli.documents.held import Holder, Link, put_back
 from transformer_cli.errors import ConfigError
+from transformer_cli.text.reading import Held
 from transformer_cli.translator import Translator
 
 

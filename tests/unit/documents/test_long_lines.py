@@ -4,9 +4,9 @@ import unicodedata
 
 import pytest
 
-from transformer_cli.data.codec import SubwordCodec
-from transformer_cli.data.subwords import learn_pieces
 from transformer_cli.documents.long_lines import LongLines
+from transformer_cli.text.codec import SubwordCodec
+from transformer_cli.text.subwords import learn_pieces
 from transformer_cli.translator import Translator
 
 SENTENCE = "Der kleine Hund läuft im Park."

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from transformer_cli.data.corpora import CAPTIONS
+from transformer_cli.corpora.corpora import CAPTIONS
 from transformer_cli.documents.sentences import join, pieces, sentences
 
 Paragraph = tuple[str, list[str]]

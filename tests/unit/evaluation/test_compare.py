@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sealed import edit_sealed, reseal, set_config
-from transformer_cli.data.dataset import find_dataset
+from transformer_cli.datasets.dataset import find_dataset
 from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation import metrics, statistics
 from transformer_cli.evaluation.compare import Comparison, Example, Terms, compare, compare_recipes

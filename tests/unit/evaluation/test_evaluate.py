@@ -11,10 +11,7 @@ import sacrebleu
 from sealed import set_config
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import DataConfig, FilePair
-from transformer_cli.data.codec import WordCodec
-from transformer_cli.data.make_dataset import make_dataset
-from transformer_cli.data.vocabulary import UNK
-from transformer_cli.data.words import Tokenizer
+from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.evaluate import (
     LengthScore,
@@ -25,6 +22,9 @@ from transformer_cli.evaluation.evaluate import (
     source_length,
 )
 from transformer_cli.runs.run import Run
+from transformer_cli.text.codec import WordCodec
+from transformer_cli.text.vocabulary import UNK
+from transformer_cli.text.words import Tokenizer
 from transformer_cli.translator import Translator
 
 SOURCE = "Der alte Bado schläft zu Hause."

@@ -14,11 +14,11 @@ import torch
 import hostile
 from kinds import Tfm
 from oracles.marian import log_probs
-from transformer_cli.data.batching import pad_ids
-from transformer_cli.data.codec import ImportedCodec
+from transformer_cli.datasets.batching import pad_ids
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.importing.importing import import_run
 from transformer_cli.model.loss import token_losses
+from transformer_cli.text.codec import ImportedCodec
 from transformer_cli.translator import Translator
 
 D, HEADS, FF, LAYERS, VOCABULARY = 16, 2, 24, 2, 31

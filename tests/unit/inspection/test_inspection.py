@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from transformer_cli.data.vocabulary import EOS, SOS, UNK
 from transformer_cli.errors import DataError
 from transformer_cli.inspection.numbers import (
     KINDS,
@@ -19,6 +18,7 @@ from transformer_cli.inspection.numbers import (
     inspect_translation,
 )
 from transformer_cli.model.attention import AttentionRecord
+from transformer_cli.text.vocabulary import EOS, SOS, UNK
 from transformer_cli.translator import Translator
 
 SENTENCE = "Der alte Hund und der alte Mann und Babo."

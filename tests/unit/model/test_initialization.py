@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from oracles.draws import Draws
 from small_model import SMALL, SOURCE, TARGET
-from transformer_cli.data.vocabulary import PAD
 from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.text.vocabulary import PAD
 
 VARIANTS = [
     pytest.param({}, id="learned positions"),

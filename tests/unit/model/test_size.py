@@ -8,11 +8,11 @@ import torch
 
 from oracles.variants import choices
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.data.vocabulary import PAD
 from transformer_cli.errors import MemoryShortage
 from transformer_cli.model import size
 from transformer_cli.model.size import count_by_part, refuse_without_room
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.text.vocabulary import PAD
 
 CHOICES = {**choices(), "head_dim": [None, 6]}
 SHAPE = {"d_model": 8, "num_heads": 2, "num_encoder_layers": 2, "num_decoder_layers": 3, "d_ff": 5, "max_length": 7}

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from oracles.variants import VARIANTS
 from small_model import SMALL, SOURCE, TARGET
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
-from transformer_cli.data.vocabulary import PAD
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.fast.dropout import FastDropout, use_fast_dropout
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer, count_parameters
+from transformer_cli.text.vocabulary import PAD
 from transformer_cli.training.optimisers import make_optimizer
 
 TIES = ["none", "target+output", "all"]

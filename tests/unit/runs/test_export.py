@@ -11,13 +11,13 @@ import pytest
 
 from kinds import Refused, Tfm
 from transformer_cli.config.schema import DecodingConfig
-from transformer_cli.data.codec import SubwordCodec
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.runs.export import export, readme
 from transformer_cli.runs.exported import Exported, Facts
 from transformer_cli.runs.run import is_new
 from transformer_cli.system.files import write_text
+from transformer_cli.text.codec import SubwordCodec
 from transformer_cli.translator import Translator
 
 

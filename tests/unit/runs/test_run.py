@@ -10,11 +10,11 @@ import torch
 from outcomes import power_cut
 from sealed import edit_sealed
 from small_run import SOURCE, TARGET, make_run
-from transformer_cli.data.vocabulary import PAD, UNK
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.prepare import find_codec
 from transformer_cli.runs.run import Run, find_run, write_latest
+from transformer_cli.text.vocabulary import PAD, UNK
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
-from transformer_cli.data.dataset import EncodedSplit, Side
-from transformer_cli.data.lengths import Rows
-from transformer_cli.data.sampled_text import mixed_seed
-from transformer_cli.data.vocabulary import PAD
+from transformer_cli.datasets.dataset import EncodedSplit, Side
+from transformer_cli.datasets.sampled_text import mixed_seed
 from transformer_cli.model.fast.dropout import use_fast_dropout
 from transformer_cli.model.transformer import Transformer
+from transformer_cli.text.lengths import Rows
+from transformer_cli.text.vocabulary import PAD
 from transformer_cli.training.learner import BatchLoss, Learner
 
 SPLIT = EncodedSplit(Side.of([[4, 5, 6], [5], [6, 6, 4, 4]]), Side.of([[4, 4], [5, 6, 4], [6]]))

@@ -9,8 +9,8 @@ import torch
 
 from transformer_cli.config.load import dump_config, load_config
 from transformer_cli.config.schema import Config
-from transformer_cli.data.dataset import find_dataset
-from transformer_cli.data.make_dataset import make_dataset
+from transformer_cli.datasets.dataset import find_dataset
+from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run
 from transformer_cli.training.opening import Here, ReadyToTrain, open_run

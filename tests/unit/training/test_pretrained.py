@@ -14,13 +14,13 @@ from torch import Tensor
 from kinds import TrainTiny
 from outcomes import power_cut
 from transformer_cli.config.load import load_config
-from transformer_cli.data.codec import Codec
-from transformer_cli.data.dataset import Dataset, find_dataset
-from transformer_cli.data.make_dataset import make_dataset
-from transformer_cli.data.vocabulary import PAD, SPECIALS
+from transformer_cli.datasets.dataset import Dataset, find_dataset
+from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.checkpoints import load_weights
 from transformer_cli.runs.run import Run
+from transformer_cli.text.codec import Codec
+from transformer_cli.text.vocabulary import PAD, SPECIALS
 from transformer_cli.training.pretrained import N_NAMED, read_pretrained
 from transformer_cli.training.trainer import train
 

@@ -8,10 +8,10 @@ import torch
 
 from kinds import TrainTiny
 from transformer_cli.config.load import load_config
-from transformer_cli.data.dataset import Dataset, find_dataset
-from transformer_cli.data.lengths import Rows
+from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.runs.run import Run
 from transformer_cli.system import progress
+from transformer_cli.text.lengths import Rows
 from transformer_cli.training.trainer import Trainer
 
 SAMPLED = "data.subwords.dropout=0.1"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from kinds import TrainTiny
 from outcomes import outcome, power_cut
-from transformer_cli.data.dataset import Dataset, find_dataset
+from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.errors import ConfigError, DataError
 from transformer_cli.runs.run import Run
 from transformer_cli.training import learner as module

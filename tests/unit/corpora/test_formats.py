@@ -1,0 +1,305 @@
+"""Parallel text in every form that is read: which pairs come of it, where they stand, and what is refused."""
+
+import bz2
+import gzip
+import json
+import lzma
+import random
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transformer_cli.config.schema import DataConfig, FilePair
+from transformer_cli.corpora.formats import WITHOUT, paired, read_texts
+from transformer_cli.errors import DataError
+from transformer_cli.text.lines import Place
+
+PAIRS = [("Ein Hund.", "A dog."), ("Zwei  Männer 😀", "Two men, one dog")]
+TSV = "".join(f"{de}\t{en}\t0.5\n" for de, en in PAIRS)
+CSV = 'id;de;en\n1;Ein Hund.;"A dog."\n2;"Zwei  Männer 😀";Two men, one dog\n'
+NESTED = "".join(json.dumps({"id": 1, "translation": {"en": en, "de": de}}) + "\n" for de, en in PAIRS)
+FLAT = "".join(json.dumps({"source": de, "target": en}, ensure_ascii=False) + "\n\n" for de, en in PAIRS)
+UNITS = """<tu><tuv xml:lang="EN-us"><seg>A dog.</seg></tuv><tuv xml:lang="fr"><seg>x</seg></tuv>
+<tuv LANG="DE-DE"><prop type="p">y</prop>
+<seg>Ein <bpt i="1">&lt;b&gt;</bpt>Hund<ept i="1">&lt;/b&gt;</ept>.</seg></tuv></tu>
+<tu><tuv xml:lang="fr"><seg>x</seg></tuv><tuv xml:lang="de"><seg>y</seg></tuv></tu>
+<tu><tuv lang="de"><seg>Zwei  <hi>Männer</hi><ph>{0}<sub>z</sub></ph> &#x1F600;</seg></tuv>
+<tuv lang="en"><seg>Two men,
+   one dog</seg></tuv></tu>"""
+TMX = f"""<?xml version="1.0" encoding="ENC"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="de"><note>no &lt;seg&gt;</note></header><body>
+{UNITS}
+</body></tmx>"""
+
+Read = Callable[..., list[tuple[str, str, str]]]
+
+
+def settings(**more: Any) -> DataConfig:
+    return DataConfig.model_validate(
+        {"corpus": "files", "source": "de", "target": "en", "files": {"train": "x", "valid": "y"}, **more}
+    )
+
+
+def places(path: Path, left_out: list[tuple[str, str]] | None = None, **more: Any) -> Iterator[tuple[str, str, str]]:
+    def leave_out(rule: str, source: str, target: str, place: Place) -> None:
+        if left_out is not None:
+            left_out.append((rule, str(place)))
+
+    for source, target, place in read_texts([path], settings(**more), leave_out):
+        yield source, target, str(place).removeprefix(f"{path}: ")
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """read(content, name, **settings) → (source, target, place) of a file with this content."""
+
+    def of_content(content: str | bytes, name: str = "text", **more: Any) -> list[tuple[str, str, str]]:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return list(places(path, **more))
+
+    return of_content
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("content", [TSV, CSV, NESTED, FLAT, TMX.replace("ENC", "UTF-8")])
+def test_read_text_any_format_and_packing_gives_the_pairs(read: Read, content: str, pack: Any) -> None:
+    assert [pair for *pair, _ in read(pack(content.encode()))] == [list(pair) for pair in PAIRS]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("content", [TSV, CSV, NESTED, FLAT])
+def test_read_text_utf_16_of_any_format_gives_the_pairs(read: Read, content: str, encoding: str) -> None:
+    text = content.replace("\n", "\r\n").encode(encoding)
+    assert [pair for *pair, _ in read(text)] == [list(pair) for pair in PAIRS]
+    with pytest.raises(
+        DataError, match=r"not whole UTF-16 text \(truncated data\); copy it again, or .* \(\d pairs? bef"
+    ):
+        read(text[:-1])
+
+
+def test_read_text_unicode_text_of_excel_has_quoted_cells(read: Read) -> None:
+    content = 'de\ten\n"Ein ""Hund"", der"\t"a\nb"\n'
+    assert read(content.encode("utf-16")) == [('Ein "Hund", der', "a b", "line 2")]
+    assert read('"a" b\t"c"\n') == [('"a" b', '"c"', "line 1")]  # elsewhere, quotes between tabs are text
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-8-sig"])
+def test_read_text_tmx_encodings_give_the_pairs_and_count_other_units(tmp_path: Path, encoding: str) -> None:
+    path, left_out = tmp_path / "memory.xml", list[tuple[str, str]]()
+    path.write_bytes(TMX.replace("ENC", encoding.removesuffix("-sig")[:6]).encode(encoding))
+    found = list(places(path, left_out))
+    assert found == [(*PAIRS[0], "unit 1"), (*PAIRS[1], "unit 3")]
+    assert left_out == [(WITHOUT, f"{path}: unit 2")]
+
+
+def test_read_text_tmx_with_a_style_sheet_another_encoding_and_entities_gives_the_pairs(read: Read) -> None:
+    content = TMX.replace("ENC", "UTF-16").replace("?>\n", "?>\n<?xml-stylesheet href='a.xsl'?>\n", 1)
+    content = content.replace('"tmx14.dtd"', '"tmx14.dtd" [<!ENTITY quot2 "&#34;"><!ENTITY hund "Hund">]')
+    content = content.replace(">Hund<", ">&hund;<").replace("A dog.", "A &quot2;dog.")
+    assert read(content)[0] == ("Ein Hund.", 'A "dog.', "unit 1")
+
+
+@pytest.mark.parametrize(
+    ("declared", "encoding"),
+    [
+        ("utf-16", "utf-8-sig"),
+        ("latin-1", "utf-8-sig"),
+        ("ISO-8859-1", "utf-16"),
+        ("UCS-2", "utf-16"),
+        ("Unicode", "utf-8"),
+    ],
+)
+def test_read_text_tmx_byte_order_mark_goes_before_what_is_declared(read: Read, declared: str, encoding: str) -> None:
+    assert read(TMX.replace("ENC", declared).encode(encoding))[1][:2] == PAIRS[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "more"),
+    [
+        ("0.5\tde_AT\tEN\n0.5\tb\tc\n", {}),
+        ("target\tx\tsource\nc\ty\tb\n", {}),
+        ("English;German\nc;b\n", {}),
+        ("0.5\tb\tc\n", {"columns": [2, 3]}),
+        ("score\tsrc_text\ttext\n0.5\tb\tc\n", {"columns": ["src_text", "text"]}),
+        ("Source Text;x;target_text\nb;y;c\n", {}),
+        ("sep=;\r\nDE;EN\r\nb;c\r\n", {}),
+        ("b;c\n", {"name": "a.csv"}),
+        ("b,c\n", {"name": "a.csv"}),
+        ("b\n", {"name": "a.csv", "columns": [1, 1]}),
+        ('id, "de", "en"\n1, "b", "c"\n', {}),
+    ],
+)
+def test_read_text_columns_are_named_by_heading_or_option(read: Read, content: str, more: dict[str, Any]) -> None:
+    expected = [("b", "b" if more.get("columns") == [1, 1] else "c")]
+    assert [(source, target) for source, target, _ in read(content, **more)] == expected
+
+
+def test_read_text_json_translation_may_be_a_side(read: Read) -> None:
+    content = '{"source": "b", "translation": "c"}\n'
+    assert read(content, columns=["source", "translation"]) == [("b", "c", "line 1")]
+
+
+def test_read_text_csv_cells_with_quotes_and_line_breaks_come_on_one_line(read: Read) -> None:
+    content = '"a ""b""\r\n c",d\n\n"e","f\ng"\n'
+    assert read(content, "x.csv") == [('a "b" c', "d", "line 1"), ("", "", "line 3"), ("e", "f g", "line 4")]
+
+
+def test_read_text_table_may_begin_with_an_empty_cell_or_line(read: Read) -> None:
+    assert read("\tA dog.\nb\tc\n") == [("", "A dog.", "line 1"), ("b", "c", "line 2")]
+    assert read("\n\nid,de,en\n1,b,c\n") == [("", "", "line 1"), ("", "", "line 2"), ("b", "c", "line 4")]
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "said"),
+    [
+        (b"PK\x03\x04" + b"\0" * 30 + b"xl/workbook.xml", "a.tmx", "an Excel workbook (XLSX); export"),
+        (b"PK\x03\x04" + b"\0" * 30 + b"word/document.xml", "a.tsv", "a Word document (DOCX); export"),
+        (b"PK\x03\x04" + b"\0" * 30, "a", "a ZIP archive; unpack it"),
+        (b"%PDF-1.7", "a", "a PDF; export"),
+        (b"SQLite format 3\0", "a", "a database (SQLite), such as an SDLTM; export"),
+        (b"<?xml version='1.0'?><xliff/>", "a", "XML or HTML, but not TMX"),
+        (b"one column\n", "a", "text of one column"),
+        (b"a\tb\nc\n", "a", "line 2 has 1 column, but column 2 is wanted; mend the line, or name other"),
+        (b"a\tb\nc\td\xff\n", "a", "line 2: byte 4 of the line is 0xff, which is not UTF-8"),
+        (b"a\tb\n" + b"c" * 1_100_000, "a", "line 2 has more than 1,048,576 bytes"),
+        (b'de,en\na,b\n"c', "a", "line 3: not CSV: unexpected end of data; correct its quotes (1 pair before that)"),
+        (b"de,en\na,b,\nc, d,e\n", "a", "line 3 has 3 columns, but the first line has 2; put double quotes around"),
+        (b'{"de": "a", "en": "b"}\n{"de": "a"\n', "a", "line 2: not JSON: Expecting ',' delimiter: column 11 "),
+        (b'{"de": "a", "fr": "b"}\n', "a", "line 1: no keys de and en, or source and target; it has de, fr"),
+        (b'{"de": 1, "en": "b"}\n', "a", "line 1: a side is not text"),
+        (b'{"de": "\\ud83d", "en": "b"}\n', "a", "line 1: half a surrogate pair"),
+        (b'[{"de": "a"}]', "a", "line 1: not an object"),
+        (b'{"de": ' + b"[" * 100_000, "a", "line 1: not JSON: "),
+        (TMX.replace("ENC", "klingon").encode(), "a", "not XML: unknown encoding: klingon; mend it, or convert"),
+        (TMX.replace("ENC", "UTF-8").replace("A dog.", "A &dog;").encode(), "a", "not XML: undefined entity &dog;: li"),
+        (b"<tmx>" + b"<a>" * 1_000, "a", "more than 4,194,304 bytes in a unit, or 100 elements inside each other"),
+        (b"<tmx><tu>" + b"<a>" * 100 + b"</a>" * 100, "a", "more than 4,194,304 bytes in a unit, or 100 elements"),
+        (b"<tmx><!--" + b" " * (5 << 20), "a", "more than 4,194,304 bytes in a unit, or"),
+        (gzip.compress(TSV.encode() * 50, mtime=0)[:-9], "a", "not a whole gzip file (Compressed file ended"),
+        (b"not gzip", "a.tsv.gz", "not a whole gzip file (Not a gzipped file"),
+    ],
+)  # fmt: skip
+def test_read_text_what_cannot_be_read_is_one_line(read: Read, content: bytes, name: str, said: str) -> None:
+    with pytest.raises(DataError) as told:
+        read(content, name)
+    assert str(told.value).split(": ", 1)[1].startswith(said)
+    assert "\n" not in str(told.value)
+
+
+def test_read_text_entities_of_a_document_are_refused_before_they_grow(read: Read) -> None:
+    laughs = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 12))
+    unit = '<tu><tuv lang="de"><seg>&l11;</seg></tuv></tu>'
+    bomb = f'<!DOCTYPE tmx [<!ENTITY l0 "ha">{laughs}]><tmx><body>{unit}</body></tmx>'
+    with pytest.raises(DataError, match=r"text: declares an entity that is more than a short text; TMX needs none"):
+        read(bomb)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+def test_read_text_file_that_is_cut_off_tells_the_pairs_before(tmp_path: Path, pack: Any) -> None:
+    chance = random.Random(0)
+    units = "".join(
+        f'<tu><tuv lang="de"><seg>{chance.random()}</seg></tuv><tuv lang="en"><seg>b</seg></tuv></tu>\n'
+        for _ in range(3_000)
+    )
+    content = pack(f"<tmx><body>{units}</body></tmx>".encode())
+    path = tmp_path / "cut"
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(DataError) as told:
+        list(places(path))
+    assert "copy it again" in str(told.value)
+    if pack is not bz2.compress:  # which unpacks 900,000 bytes at a time
+        n_pairs = int(str(told.value).rpartition("(")[2].split()[0].replace(",", ""))
+        assert 1_000 < n_pairs < 2_000
+
+
+def test_read_text_tmx_takes_no_memory_for_what_has_been_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.tmx"
+    unit = (
+        f'<tu><note>{"n" * 500}</note><tuv lang="de"><seg>{"a" * 99}</seg></tuv><tuv lang="en"><seg>b</seg></tuv></tu>'
+    )
+    path.write_text(f"<tmx><body>{unit * 5_000}{'<x/>' * 50_000}</body></tmx>", encoding="utf-8")
+    list(places(tmp_path / path))
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in places(path)) == 5_000
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000  # bytes; the file has 3.8 million
+    finally:
+        tracemalloc.stop()
+
+
+def test_read_text_tmx_elements_that_hold_no_codes_give_their_text(read: Read) -> None:
+    content = TMX.replace("ENC", "UTF-8").replace("A dog.", "A <b>big <g id='1'>d<ut>{/i}</ut>og</g></b><x/>.")
+    assert read(content)[0][1] == "A big dog."
+
+
+def test_read_text_tmx_as_one_of_two_files_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.tmx"
+    path.write_text(TMX.replace("ENC", "UTF-8"), encoding="utf-8")
+    with pytest.raises(DataError, match=rf"^{path}: a TMX file has both sides; name it alone"):
+        list(read_texts([FilePair(source=path, target=path)], settings(), lambda *_: None))
+
+
+# Files of one side each
+
+
+def test_paired_files_are_found_by_languages_in_any_order() -> None:
+    names = "b.de-DE.txt a.en.xz c.tmx x/a.EN a.de.gz x/a.de b.en.txt en.txt de.txt c_en.txt.gz c_de.txt.gz"
+    assert paired([Path(name) for name in names.split()], settings()) == [
+        FilePair(source=Path("b.de-DE.txt"), target=Path("b.en.txt")),
+        FilePair(source=Path("a.de.gz"), target=Path("a.en.xz")),
+        Path("c.tmx"),
+        FilePair(source=Path("x/a.de"), target=Path("x/a.EN")),
+        FilePair(source=Path("de.txt"), target=Path("en.txt")),
+        FilePair(source=Path("c_de.txt.gz"), target=Path("c_en.txt.gz")),
+    ]
+
+
+@pytest.mark.parametrize("names", ["a.src.gz a.tgt.gz", "source.txt target.txt", "a.de.tok a.en.tok", "de.x en.x"])
+def test_paired_files_are_found_by_roles_and_before_a_suffix(names: str, tmp_path: Path) -> None:
+    source, target = (tmp_path / name for name in names.split())
+    for path in (source, target):
+        path.write_text("a\n", encoding="utf-8")
+    assert paired([target, source], settings()) == [FilePair(source=source, target=target)]
+
+
+def test_paired_two_tables_that_are_called_like_sides_are_two_texts(tmp_path: Path) -> None:
+    paths = [tmp_path / "a_de.tsv", tmp_path / "a_en.tsv"]
+    for path in paths:
+        path.write_text(TSV, encoding="utf-8")
+    assert paired(paths, settings()) == paths
+
+
+def test_paired_table_that_is_called_like_a_side_has_both(tmp_path: Path) -> None:
+    path = tmp_path / "corpus.de-en.txt"
+    path.write_text(TSV, encoding="utf-8")
+    assert paired([path], settings()) == [path]
+
+
+def test_paired_two_plain_files_without_languages_are_source_and_target(tmp_path: Path) -> None:
+    paths = [tmp_path / "one.txt", tmp_path / "other.txt"]
+    for path in paths:
+        path.write_text("a\n", encoding="utf-8")
+    assert paired(paths, settings()) == [FilePair(source=paths[0], target=paths[1])]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("a.de b.en", "a.de: the same text in en is not given; name it too"),
+        ("a.de a.de.gz", "is the same side of the"),
+        ("a.tmx b.tsv a.tmx", "^a.tmx is given twice; name it once"),
+    ],
+)
+def test_paired_a_side_without_the_other_or_a_file_given_twice_is_refused(
+    names: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in names.split():
+        Path(name).write_text("a\n", encoding="utf-8")
+    with pytest.raises(DataError, match=said):
+        paired([Path(name) for name in names.split()], settings())

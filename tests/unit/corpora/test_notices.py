@@ -1,0 +1,87 @@
+"""What looks wrong in text and is not surely wrong is one warning, and nothing of it an error."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli.corpora.corpora import read_captions
+from transformer_cli.datasets.make_dataset import make_dataset
+from transformer_cli.errors import DataError
+
+Sides = tuple[list[str], list[str]]
+Warned = Callable[..., list[str]]
+
+PAIRS = {split: (list(side) for side in zip(*pairs, strict=True)) for split, pairs in read_captions(600).items()}
+TRAIN, VALID = ((next(sides), next(sides)) for sides in (PAIRS["train"], PAIRS["valid"]))
+
+
+@pytest.fixture
+def warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Warned:
+    """Prepare words from these sides, and return the warnings."""
+
+    def run(train: Sides = TRAIN, valid: Sides = VALID) -> list[str]:
+        files = {}
+        for split, sides in (("train", train), ("valid", valid)):
+            files[split] = {side: tmp_path / f"{split}.{side}" for side in ("source", "target")}
+            for path, lines in zip(files[split].values(), sides, strict=True):
+                path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        data = DataConfig.model_validate({"corpus": "files", "files": files, "min_freq": 1})
+        caplog.clear()
+        make_dataset(Config(data=data), data_dir=tmp_path / "data")
+        return caplog.messages
+
+    return run
+
+
+def test_prepare_plain_text_warns_of_nothing(warned: Warned) -> None:
+    assert warned() == []
+
+
+def test_prepare_same_text_on_both_sides_warns(warned: Warned) -> None:
+    (message,) = (each for each in warned((TRAIN[0], TRAIN[0])) if "same text" in each)
+    assert message == "source and target are the same text: train; correct data.files"
+
+
+def test_prepare_swapped_sides_of_a_split_warns(warned: Warned) -> None:
+    assert warned(valid=VALID[::-1]) == [
+        "source and target seem to be swapped, beside train: valid; correct data.files"
+    ]
+
+
+def test_prepare_held_out_text_of_unknown_words_warns(warned: Warned) -> None:
+    odd = [f"{line} zwxq{number} vbnj{number} kjhg{number}" for number, line in enumerate(VALID[0])]
+    (message,) = warned(valid=(odd, VALID[1]))
+    assert message.startswith("valid, source: ")
+    assert message.endswith("is it text of the same kind?")
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ('    <tuv xml:lang="de-DE"><seg>{}</seg></tuv>', "TMX or other XML"),
+        ('{{"translation": {{"de": "{}", "en": "x"}}}}', "JSON"),
+        ("{}\tscore\t1.0", "TSV (columns between tabs)"),
+        ("<p>{}</p>", "HTML"),
+        ("Das ist <b>{}</b>", "HTML"),
+    ],
+)
+def test_prepare_lines_of_another_format_warn_once(line: str, name: str, warned: Warned) -> None:
+    marked = [line.format(text) for text in TRAIN[0]]
+    messages = [message for message in warned((marked, TRAIN[1])) if "looks like" in message]
+    assert len(messages) == 1
+    assert messages[0].startswith(f"text that looks like {name} (train, source: 600 of the first 600 lines); ")
+
+
+@pytest.mark.parametrize("n_lines", [1, 30, 3_000])
+def test_prepare_carriage_returns_without_a_newline_is_an_error(n_lines: int, warned: Warned, tmp_path: Path) -> None:
+    text = ["\r".join(TRAIN[0][:1] + TRAIN[0][1:2] * n_lines)]
+    warned()
+    (tmp_path / "train.source").write_text(text[0] + "\r", encoding="utf-8")
+    data = {
+        split: {side: tmp_path / f"{split}.{side}" for side in ("source", "target")} for split in ("train", "valid")
+    }
+    config = Config(data=DataConfig.model_validate({"corpus": "files", "files": data}))
+    with pytest.raises(DataError, match=r"train\.source: carriage returns \(CR\) and no newlines \(LF\)"):
+        make_dataset(config, data_dir=tmp_path / "data")

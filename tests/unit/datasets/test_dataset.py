@@ -1,0 +1,226 @@
+"""A prepared dataset: what it gives, what it refuses, and which one is found."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sealed import edit_sealed, reseal
+from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli.datasets.dataset import Dataset, find_dataset, read_manifest, shaping_settings
+from transformer_cli.datasets.make_dataset import make_dataset
+from transformer_cli.errors import DataError
+from transformer_cli.text.vocabulary import UNK
+
+TEXT = {"train": "a dog.\na dog, a man\n", "valid": "a man.\n", "test_b": "a\nb\n", "test_a": "b\n"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prepared dataset; not to be written to."""
+    folder = tmp_path_factory.mktemp("made")
+    files = {}
+    for split, text in TEXT.items():
+        (folder / split).write_text(text)
+        files[split] = {"source": folder / split, "target": folder / split}
+    data = DataConfig.model_validate({"corpus": "files", "source": "en", "min_freq": 1, "files": files})
+    return make_dataset(Config(data=data), data_dir=folder / "data").folder
+
+
+@pytest.fixture
+def folder(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(made, tmp_path / "data" / made.name))
+
+
+def data_config(folder: Path, **changes: Any) -> DataConfig:
+    return DataConfig.model_validate({**read_manifest(folder)["settings"], **changes})
+
+
+def cut(path: Path, n_bytes: int) -> None:
+    path.write_bytes(path.read_bytes()[:-n_bytes])
+
+
+def add_version(folder: Path, name: str, *, age_s: float, **changes: Any) -> Path:
+    """A copy of a dataset beside it, so many seconds old, with changes to its manifest."""
+    copy = Path(shutil.copytree(folder, folder.parent / name))
+    edit_sealed(copy / "manifest.json", lambda manifest: manifest.update(changes))
+    now = folder.stat().st_mtime
+    os.utime(copy, (now - age_s, now - age_s))
+    return copy
+
+
+# What it gives
+
+
+def test_a_split_is_mapped_sentence_by_sentence(made: Path) -> None:
+    dataset = Dataset.open(made)
+    split = dataset.split("train")
+    assert len(split) == len(split.source) == len(split.target) == 2
+    assert split.source.lengths.tolist() == [3, 5]
+    words = [dataset.codecs.source.tokens(split.source[row].tolist()) for row in range(2)]
+    assert words == [["a", "dog", "."], ["a", "dog", ",", "a", "man"]]
+    assert isinstance(split.source.ids, np.memmap)
+    assert not split.source.ids.flags.writeable
+
+
+def test_text_names_and_joins(made: Path) -> None:
+    dataset = Dataset.open(made)
+    assert dataset.text("train", "target") == ["a dog.", "a dog, a man"]
+    assert dataset.test_splits == ["test_b", "test_a"]
+    assert dataset.folder == made
+    assert made.name.endswith(f"-{dataset.fingerprint}")
+    codec = dataset.codecs.target
+    assert codec.text([UNK] * 5, instead=["b", ".", "b", ",", "b"]) == "b. b, b"
+
+
+def test_lines_are_the_text(made: Path) -> None:
+    dataset = Dataset.open(made)
+    lines = dataset.lines("train", "target")
+    assert [lines[1], lines[0]] == ["a dog, a man", "a dog."]
+    assert isinstance(lines.content.base, np.memmap)
+
+
+@pytest.mark.parametrize("corpus", ["multi30k", "captions"])
+@pytest.mark.parametrize(("tokens", "own"), [("words", {"min_freq"}), ("subwords", {"tokens", "subwords"})])
+def test_settings_are_those_of_the_chosen_corpus_and_tokens(corpus: str, tokens: str, own: set[str]) -> None:
+    asked = {"corpus": corpus, "tokens": tokens, "fingerprint": "12345678", "codec": "runs/other"}
+    found = shaping_settings(DataConfig.model_validate(asked))
+    common = {"corpus", "source", "target", "lowercase", "joint_vocabulary", "skip_empty"}
+    assert set(found) == common | own | ({corpus} - {"multi30k"})
+    assert found["lowercase"] is (tokens == "words")
+    assert found.get("subwords", {}).keys() == ({"size", "algorithm"} if tokens == "subwords" else set())
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda d: d.split("tset"), lambda d: d.text("tset", "source"), lambda d: d.lines("tset", "source")]
+)
+def test_an_unknown_split_lists_the_known(made: Path, ask: Callable[[Dataset], Any]) -> None:
+    with pytest.raises(DataError, match=f"^{made}: no split 'tset'; it has train, valid, test_b, test_a$"):
+        ask(Dataset.open(made))
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", "5"])
+def test_a_folder_that_is_no_dataset(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(DataError, match=rf"^{tmp_path}: not a dataset: .*run `tfm prepare`"):
+        Dataset.open(tmp_path)
+
+
+def test_another_format_version(folder: Path) -> None:
+    edit_sealed(folder / "manifest.json", lambda manifest: manifest.update(format_version=1))
+    with pytest.raises(DataError, match=rf"^{folder}: format version 1, this tfm reads 2; run `tfm prepare` again$"):
+        Dataset.open(folder)
+
+
+@pytest.mark.parametrize("settings", [{"source": 5}, {"corpus": "nowhere"}])
+def test_settings_in_the_manifest_that_are_none(folder: Path, settings: dict[str, Any] | None) -> None:
+    edit_sealed(folder / "manifest.json", lambda manifest: manifest.update(settings=settings))
+    with pytest.raises(DataError, match=rf"^{folder}.*; delete the folder and run `tfm prepare` again$") as caught:
+        Dataset.open(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.write_text(""), "cannot be mapped: .*; delete the folder and run `tfm prepare` again"),
+        (lambda path: cut(path, 3), "1 lines, but the manifest says 2; delete the folder and run"),
+    ],
+)
+def test_text_unlike_the_manifest_is_not_mapped(folder: Path, damage: Callable[[Path], Any], message: str) -> None:
+    path = folder / "train.source.txt"
+    damage(path)
+    reseal(folder)
+    with pytest.raises(DataError, match=f"^{path}: {message}"):
+        Dataset.open(folder).lines("train", "source")
+
+
+def test_a_flipped_bit_is_damage_in_every_file(folder: Path) -> None:
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        flipped = bytearray(content)
+        flipped[len(content) // 2] ^= 1
+        named = "" if path.name == "SHA256SUMS" else path.name  # damage to it is found in what it names
+        path.write_bytes(flipped)
+        with pytest.raises(DataError, match=rf"^{folder}.*{named}.*(prepare` again)$") as caught:
+            use_all(folder)
+        assert "\n" not in str(caught.value)
+        path.write_bytes(content)
+    use_all(folder)
+
+
+@pytest.mark.parametrize("name", ["target.vocab.txt", "train.source.ids.npy", "train.target.txt"])
+def test_a_file_that_is_gone_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(DataError, match=f"^{folder / name}: missing; delete the folder and run `tfm prepare` again$"):
+        use_all(folder)
+
+
+def test_a_damaged_manifest_stops_nobody_else(folder: Path) -> None:
+    data = data_config(folder)
+    other = add_version(folder, "files.en-en-00000000", age_s=-60)
+    (other / "manifest.json").write_text("{}")
+    assert find_dataset(data, folder.parent) == folder
+    shutil.rmtree(folder)
+    with pytest.raises(
+        DataError, match=rf"no dataset files en→en with these settings and this text \(left out: {other}: not a dataset"
+    ):
+        find_dataset(data, folder.parent)
+
+
+def use_all(folder: Path) -> None:
+    dataset = Dataset.open(folder)
+    for split in TEXT:
+        dataset.split(split)
+        for side in ("source", "target"):
+            dataset.text(split, side)
+
+
+# Which one is found
+
+
+def test_the_dataset_prepared_last_is_found(folder: Path) -> None:
+    os.utime(folder, (99, 99))
+    data = data_config(folder)
+    assert find_dataset(data, folder.parent) == folder
+    older = add_version(folder, "files.en-en-00000000", age_s=60, fingerprint="00000000")
+    newer = add_version(folder, "files.en-en-11111111", age_s=-60, fingerprint="11111111")
+    assert find_dataset(data, folder.parent) == newer
+    prepared = make_dataset(Config(data=data), data_dir=folder.parent)  # which makes it the newest
+    assert (prepared.folder, prepared.created) == (folder, False)
+    assert find_dataset(data, folder.parent) == folder
+    assert find_dataset(data_config(folder, fingerprint="00000000"), folder.parent) == older
+
+
+@pytest.mark.parametrize("changes", [{"min_freq": 2}, {"lowercase": False}, {"source": "de"}], ids=str)
+def test_other_settings_find_nothing(folder: Path, changes: dict[str, Any]) -> None:
+    data = data_config(folder, **changes)
+    message = (
+        f"^{folder.parent}/: no dataset files {data.source}→en with these settings and this text; "
+        "run `tfm prepare` with the same --config and --set$"
+    )
+    with pytest.raises(DataError, match=message):
+        find_dataset(data, folder.parent)
+
+
+def test_a_fingerprint_that_is_not_there(folder: Path) -> None:
+    with pytest.raises(DataError, match="no dataset files en→en with fingerprint 12345678; run `tfm prepare`"):
+        find_dataset(data_config(folder, fingerprint="12345678"), folder.parent)
+
+
+def test_datasets_of_another_format_and_other_folders_are_passed_over(folder: Path, tmp_path: Path) -> None:
+    data = data_config(folder)
+    add_version(folder, "files.en-en-00000000", age_s=-60, format_version=0)
+    (folder.parent / "files.en-en-empty").mkdir()
+    assert find_dataset(data, folder.parent) == folder
+    with pytest.raises(DataError, match="no dataset files en→en with these settings"):
+        find_dataset(data, tmp_path / "nowhere")

@@ -1,0 +1,312 @@
+"""From text to a dataset: what stands in the files, when they are made, and when not."""
+
+import logging
+from collections.abc import Sequence
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from transformer_cli.config.load import load_config
+from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli.datasets import make_dataset as module
+from transformer_cli.datasets import word_corpus, word_cutting, writer
+from transformer_cli.datasets.dataset import Dataset
+from transformer_cli.datasets.make_dataset import Prepared, make_dataset
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.system import progress
+from transformer_cli.text.vocabulary import SPECIALS, Vocabulary
+from transformer_cli.text.words import Tokenizer
+
+# fmt: off
+TEXT = {
+    "train": (["Ein Hund.", "Ein Mann", "Zwei Hunde."], ["A dog.", "A man, a dog", "Two dogs."]),
+    "valid": (["Ein Hund rennt."], ["A dog runs."]),  # "hund" would be frequent enough if validation counted
+    "test": (["Mann"], ["  Man\ra\u2028dog\x85"]),
+}
+IDS = {  # source: . 4, ein 5; target: a 4, . 5, dog 6; all else is seen once
+    "train": ([[5, 0, 4], [5, 0], [0, 0, 4]], [[4, 6, 5], [4, 0, 0, 4, 6], [0, 0, 5]]),
+    "valid": ([[5, 0, 0, 4]], [[4, 6, 0, 5]]),
+    "test": ([[0]], [[0, 4, 6]]),
+}
+# fmt: on
+MADE_ONCE = cache(Tokenizer)
+
+
+class Workshop:
+    """Own files in a folder, and the datasets made from them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data_dir = folder / "data"
+        for split, sides in TEXT.items():
+            self.write(split, *sides)
+
+    def write(self, split: str, source: Sequence[str], target: Sequence[str]) -> None:
+        for side, lines in (("source", source), ("target", target)):
+            self.path(split, side).write_bytes("".join(f"{line}\n" for line in lines).encode())
+
+    def path(self, split: str, side: str) -> Path:
+        return self.folder / f"{split}.{side}"
+
+    def config(self, **settings: Any) -> Config:
+        files = {split: {side: self.path(split, side) for side in ("source", "target")} for split in TEXT}
+        return Config(data=DataConfig.model_validate({"corpus": "files", "files": files, **settings}))
+
+    def prepare(self, **settings: Any) -> Prepared:
+        return make_dataset(self.config(**settings), data_dir=self.data_dir)
+
+    def datasets(self) -> list[str]:
+        return sorted(path.name for path in self.data_dir.iterdir())
+
+
+@pytest.fixture(autouse=True)
+def _tokenizers_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_cutting, "Tokenizer", MADE_ONCE)  # they keep nothing from one sentence to the next
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    return Workshop(tmp_path)
+
+
+def sentences(folder: Path) -> dict[str, tuple[list[list[int]], list[list[int]]]]:
+    """The ids of all splits, read without `Dataset`."""
+    found = {}
+    for split in TEXT:
+        sides = []
+        for side in ("source", "target"):
+            ids = np.load(folder / f"{split}.{side}.ids.npy")
+            offsets = np.load(folder / f"{split}.{side}.offsets.npy")
+            assert (ids.dtype, offsets.dtype) == (np.int32, np.int64)
+            assert (offsets[0], offsets[-1]) == (0, len(ids))
+            sides.append([ids[a:b].tolist() for a, b in pairwise(offsets)])
+        found[split] = (sides[0], sides[1])
+    return found
+
+
+def interrupt(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+# What stands in the files
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 1 << 20])
+def test_ids_are_those_of_the_training_splits_vocabulary(
+    workshop: Workshop, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "BLOCK", chunk)
+    prepared = workshop.prepare()
+    dataset = Dataset.open(prepared.folder)
+    assert prepared.created
+    codecs = dataset.codecs
+    assert codecs.source.tokens(range(len(codecs.source))) == [*SPECIALS, ".", "ein"]
+    assert codecs.target.tokens(range(len(codecs.target))) == [*SPECIALS, "a", ".", "dog"]
+    assert sentences(prepared.folder) == IDS
+
+
+def test_the_manifest_counts(workshop: Workshop) -> None:
+    prepared = workshop.prepare()
+    manifest = prepared.manifest
+    assert prepared.folder.name == f"files.de-en-{manifest['fingerprint']}"
+    assert manifest["vocabulary"] == {"source": 6, "target": 7}
+    assert manifest["splits"] == {
+        "train": {
+            "sentences": 3,
+            "source": {"tokens": 8, "unknown_rate": 4 / 8, "longest": 3},
+            "target": {"tokens": 11, "unknown_rate": 4 / 11, "longest": 5},
+        },
+        "valid": {
+            "sentences": 1,
+            "source": {"tokens": 4, "unknown_rate": 2 / 4, "longest": 4},
+            "target": {"tokens": 4, "unknown_rate": 1 / 4, "longest": 4},
+        },
+        "test": {
+            "sentences": 1,
+            "source": {"tokens": 1, "unknown_rate": 1.0, "longest": 1},
+            "target": {"tokens": 3, "unknown_rate": 1 / 3, "longest": 3},
+        },
+    }
+    assert manifest["joins"] == {"valid_restored": 1.0}
+    assert manifest["overlap"] == {"valid": {"pairs": 0, "sources": 0}, "test": {"pairs": 0, "sources": 0}}
+    assert set(manifest["sources"]) == {f"{split}.{side}" for split in TEXT for side in ("source", "target")}
+
+
+def test_a_pinned_dataset_is_made_again_from_the_same_text_only(workshop: Workshop) -> None:
+    fingerprint = workshop.prepare().manifest["fingerprint"]
+    assert not workshop.prepare(fingerprint=fingerprint).created
+    workshop.write("test", ["Zwei Hunde."], ["Two dogs."])
+    with pytest.raises(DataError, match=rf"^data.fingerprint is {fingerprint}, but this text .* makes [0-9a-f]{{8}};"):
+        workshop.prepare(fingerprint=fingerprint)
+    assert len(workshop.datasets()) == 1
+
+
+def test_a_dataset_of_somebody_elses_is_left_as_it_is(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = workshop.prepare()
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(path)
+
+    monkeypatch.setattr("os.utime", refuse)
+    assert workshop.prepare() == Prepared(made.folder, made.manifest, created=False)
+
+
+def test_raw_text_is_kept_verbatim(workshop: Workshop) -> None:
+    dataset = Dataset.open(workshop.prepare().folder)
+    kept = {split: (dataset.text(split, "source"), dataset.text(split, "target")) for split in TEXT}
+    assert kept == TEXT
+
+
+def test_a_joint_vocabulary_counts_both_sides_together(workshop: Workshop) -> None:
+    workshop.write("train", ["a b b", "x"], ["a c", "y y"])
+    prepared = workshop.prepare(joint_vocabulary=True)
+    contents = {(prepared.folder / f"{side}.vocab.txt").read_text() for side in ("source", "target")}
+    assert contents == {"".join(f"{token}\n" for token in (*SPECIALS, "a", "b", "y"))}
+    assert sentences(prepared.folder)["train"] == ([[4, 5, 5], [0]], [[4, 0], [6, 6]])
+
+
+def test_any_number_of_processes_makes_the_same_files(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(word_cutting, "CHUNK", 9)
+    monkeypatch.setattr(word_corpus, "FEW", 20)
+    config = load_config(corpus / "tiny.yaml")
+    made = {}
+    for cores in (1, 2):
+        monkeypatch.setattr(word_corpus, "available_cores", lambda cores=cores: cores)
+        folder = make_dataset(config, data_dir=tmp_path / str(cores)).folder
+        made[cores] = {path.relative_to(tmp_path / str(cores)): path.read_bytes() for path in folder.iterdir()}
+    assert made[1] == made[2]
+
+
+def test_a_vocabulary_without_words_is_warned_of(workshop: Workshop, caplog: pytest.LogCaptureFixture) -> None:
+    workshop.prepare(min_freq=3)
+    message = "the source vocabulary is empty: no word occurs 3 times; lower data.min_freq"
+    assert caplog.record_tuples == [("transformer_cli.datasets.word_corpus", logging.WARNING, message)]
+
+
+def test_max_words_limits_both_vocabularies_and_makes_another_dataset(workshop: Workshop) -> None:
+    unlimited, limited = workshop.prepare(min_freq=1), workshop.prepare(min_freq=1, max_words=2)
+    assert limited.created
+    assert "max_words" not in unlimited.manifest["settings"]
+    assert limited.manifest["settings"]["max_words"] == 2
+    assert limited.manifest["vocabulary"] == {"source": len(SPECIALS) + 2, "target": len(SPECIALS) + 2}
+
+
+@pytest.mark.parametrize(("joint", "named"), [(False, ["source", "target"]), (True, ["joint"])])
+def test_a_huge_vocabulary_of_words_is_warned_of(
+    workshop: Workshop,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    joint: bool,
+    named: list[str],
+) -> None:
+    monkeypatch.setattr(word_corpus, "MANY_WORDS", 3)
+    workshop.prepare(min_freq=1, joint_vocabulary=joint)
+    said = [message for message in caplog.messages if "data.tokens: subwords" in message]
+    assert [message.split()[1] for message in said] == named
+    caplog.clear()
+    workshop.prepare(min_freq=1, joint_vocabulary=joint, max_words=3)
+    assert caplog.messages == []
+
+
+def test_held_out_text_in_the_training_text_is_warned_of_at_every_call(
+    workshop: Workshop, caplog: pytest.LogCaptureFixture
+) -> None:
+    workshop.write("test", ["Mann", "Ein Hund."], ["man", "A dog."])
+    message = (
+        "also in the training text: test 1 of 2 pairs (1 sources); a model can learn them by heart, so scores there "
+        "say less about new text; leave them out of the training text, and prepare again"
+    )
+    for created in (True, False):
+        assert workshop.prepare().created is created
+        assert caplog.record_tuples == [("transformer_cli.datasets.make_dataset", logging.WARNING, message)]
+        caplog.clear()
+
+
+# When they are made
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"lowercase": False}, {"min_freq": 1}, {"joint_vocabulary": True}, {"skip_empty": True}, {"source": "xx"}],
+    ids=str,
+)
+def test_another_setting_makes_a_dataset_beside(workshop: Workshop, settings: dict[str, Any]) -> None:
+    first, second = workshop.prepare(), workshop.prepare(**settings)
+    assert second.created
+    assert workshop.datasets() == sorted([first.folder.name, second.folder.name])
+    assert first.manifest["fingerprint"] != second.manifest["fingerprint"]
+
+
+def test_what_shapes_no_file_makes_no_dataset(workshop: Workshop) -> None:
+    workshop.prepare()
+    assert not workshop.prepare(captions={"sentences": 500}).created
+
+
+@pytest.mark.parametrize(("split", "side"), [("train", "source"), ("test", "target")])
+def test_another_text_makes_a_dataset_beside(workshop: Workshop, split: str, side: str) -> None:
+    first = workshop.prepare()
+    path = workshop.path(split, side)
+    path.write_bytes(path.read_bytes().replace(b"an", b"on"))
+    second = workshop.prepare()
+    assert second.created
+    assert workshop.datasets() == sorted([first.folder.name, second.folder.name])
+
+
+# When they are not
+
+
+@pytest.mark.parametrize(
+    ("of", "step"),
+    [(word_corpus, "learn_joins"), (Vocabulary, "build"), (progress, "bar"), (module, "write_sums")],
+)
+def test_an_interruption_leaves_no_folder(
+    workshop: Workshop, of: object, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(of, step, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            workshop.prepare()
+    assert workshop.datasets() == []
+    assert workshop.prepare().created
+
+
+@pytest.mark.parametrize(
+    ("settings", "source", "error"),
+    [({}, "one\ntwo\n", DataError), ({}, b"\xff\n", DataError), ({"target": "qq"}, "one\n", ConfigError)],
+)
+def test_a_mistake_leaves_no_folder(
+    workshop: Workshop, settings: dict[str, Any], source: str | bytes, error: type[Exception]
+) -> None:
+    workshop.path("test", "source").write_bytes(source if isinstance(source, bytes) else source.encode())
+    with pytest.raises(error):
+        workshop.prepare(**settings)
+    assert workshop.datasets() == []
+
+
+def test_the_slower_of_two_at_once_takes_what_the_other_made(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = word_corpus.encode_by_words
+
+    def overtaken(*arguments: Any) -> Any:
+        monkeypatch.setattr(module, "encode_by_words", encode)
+        assert workshop.prepare().created
+        return encode(*arguments)
+
+    monkeypatch.setattr(module, "encode_by_words", overtaken)
+    prepared = workshop.prepare()
+    assert not prepared.created
+    assert workshop.datasets() == [prepared.folder.name]
+
+
+def test_a_folder_without_its_manifest_is_to_be_deleted(workshop: Workshop) -> None:
+    folder = workshop.prepare().folder
+    (folder / "manifest.json").unlink()
+    with pytest.raises(DataError, match=f"^{folder}: not a dataset: .*; delete it and run `tfm prepare` again$"):
+        workshop.prepare()

@@ -1,0 +1,22 @@
+"""A codec of words: text to tokens and ids."""
+
+from transformer_cli.text.codec import Encoded, WordCodec
+from transformer_cli.text.reading import Reading
+from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
+from transformer_cli.text.words import Joins
+
+
+def word_codec(*words: str, lowercase: bool = True) -> WordCodec:
+    return WordCodec("en", lowercase, Vocabulary((*SPECIALS, *words)), Joins())
+
+
+def test_a_line_becomes_words_and_ids_and_an_unknown_word_keeps_its_form() -> None:
+    codec = word_codec("a", "dog", ".")
+    text = "A Dog  barks."
+    assert codec.encode(f" {text}") == Encoded(["a", "dog", "barks", "."], [4, 5, UNK, 6], Reading(text))
+    assert codec.encode(" ") == Encoded([], [])
+    assert len(codec) == len(codec.tokens(range(len(codec)))) == 7
+
+
+def test_case_is_kept_where_the_codec_keeps_it() -> None:
+    assert word_codec("A", lowercase=False).encode("A a") == Encoded(["A", "a"], [4, UNK], Reading("A a"))

@@ -1,0 +1,30 @@
+"""Lengths: what fits, and how sentences of similar length are put together."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from transformer_cli.text.lengths import fits, groups_by_length
+from transformer_cli.text.vocabulary import MARKERS
+
+LENGTHS = st.lists(st.integers(0, 60), max_size=80).map(np.array)
+
+
+@pytest.mark.parametrize(("length", "max_length", "fit"), [(14, 16, True), (15, 16, False), (10**6, None, True)])
+def test_markers_take_positions_too(length: int, max_length: int | None, fit: bool) -> None:
+    assert fits(length, max_length) is fit
+
+
+@given(lengths=LENGTHS, most=st.integers(1, 200))
+def test_every_sentence_is_in_one_group_and_no_group_could_take_the_next(lengths: NDArray[np.int64], most: int) -> None:
+    groups = groups_by_length(lengths, most)
+    order = [index for group in groups for index in group.tolist()]
+    assert sorted(order) == list(range(len(lengths)))
+    assert [lengths[index] for index in order] == sorted(lengths)
+    assert all(len(group) == 1 or len(group) * (lengths[group].max() + MARKERS) <= most for group in groups)
+    for group, following in pairwise(groups):
+        assert (len(group) + 1) * (lengths[following[0]] + MARKERS) > most

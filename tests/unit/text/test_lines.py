@@ -1,0 +1,124 @@
+"""Lines of text: where they end, what is taken off them, and what cannot be read."""
+
+import gzip
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.errors import DataError
+from transformer_cli.text.lines import (
+    LONGEST_LINE,
+    MOST_BYTES,
+    aligned,
+    count_lines,
+    cut_lines,
+    is_too_long,
+    lines_of,
+    read_lines,
+)
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("", []),
+        ("\n", [""]),
+        ("a\nb\n", ["a", "b"]),
+        ("a\nb", ["a", "b"]),
+        ("a\r\nb\r", ["a", "b"]),
+        ("a\r\r\n b\rc ", ["a\r", " b\rc "]),
+        ("a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\n", ["a\u2028b\u2029c\x85d\x0be\x0cf\x1cg"]),
+        ("\ufeffa\n\ufeffb\n", ["a", "\ufeffb"]),
+        ("\ufeff\ufeffa", ["\ufeffa"]),
+    ],
+)
+def test_lines_end_at_line_feeds_alone(tmp_path: Path, name: str, text: str, lines: list[str]) -> None:
+    path = write(tmp_path / name, text.encode())
+    assert list(read_lines(path)) == lines
+    assert path.suffix == ".gz" or count_lines(path) == len(lines)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
+def test_a_byte_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path / name, "ä\nbä".encode() + b"\xe4\n")
+    message = rf"^{path}: line 2: byte 4 of the line is 0xe4, which is not UTF-8; convert the file to UTF-8"
+    with pytest.raises(DataError, match=message):
+        list(read_lines(path))
+
+
+def test_a_line_from_elsewhere_is_named_as_told() -> None:
+    assert list(lines_of(BytesIO(b"\xef\xbb\xbfa\r\n\xef\xbb\xbfa"), "standard input")) == ["a", "\ufeffa"]
+    with pytest.raises(DataError, match=r"^standard input: line 2: byte 1 of the line is 0xff"):
+        list(lines_of(BytesIO(b"\n\xff\n"), "standard input"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("none.txt", None, "cannot be read: No such file or directory; correct the path or the permissions"),
+        ("plain.gz", b"plain", r"not a whole gzip file \(Not a gzipped file.*\); copy it again, or take \.gz off"),
+        ("half.gz", gzip.compress(b"text", mtime=0)[:-3], r"not a whole gzip file \(Compressed file ended"),
+    ],
+)
+def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=f"^{tmp_path / name}: {message}"):
+        list(read_lines(tmp_path / name))
+
+
+@pytest.mark.parametrize(("n_source", "n_target"), [(2, 3), (3, 2), (0, 1)])
+def test_sides_out_of_step_are_counted(tmp_path: Path, n_source: int, n_target: int) -> None:
+    source, target = write(tmp_path / "s", b"a\n" * n_source), write(tmp_path / "t", b"b\n" * n_target)
+    message = rf"^{source} has {n_source} lines, {target} has {n_target}; line n must translate line n$"
+    with pytest.raises(DataError, match=message):
+        list(aligned(source, target))
+
+
+# Lines that are too long
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+@pytest.mark.parametrize("letter", ["a", "ä", "犬", "🐕"])
+def test_a_line_of_the_most_characters_is_read_and_one_more_is_too_long(
+    tmp_path: Path, name: str, end: str, letter: str
+) -> None:
+    longest = letter * LONGEST_LINE
+    path = write(tmp_path / name, f"\ufeff{longest}\r\nb\n{longest}{end}".encode())
+    assert list(read_lines(path)) == [longest, "b", longest]
+    path = write(tmp_path / name, f"\ufeff{longest}b\r\nb\n{longest}{letter}{end}".encode())
+    assert list(cut_lines(path)) == [f"{longest}b", "b", longest + letter]
+    with pytest.raises(DataError, match=rf"^{path}: line 1 has more than 4,000 characters; split it$"):
+        list(read_lines(path))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.gz"])
+@pytest.mark.parametrize("letter", ["a", "🐕"])
+@pytest.mark.parametrize("excess", [0, 3 * MOST_BYTES - 1, 1 << 20])
+def test_of_a_longer_line_only_the_beginning_comes(tmp_path: Path, name: str, letter: str, excess: int) -> None:
+    long = letter * (MOST_BYTES // len(letter.encode()) + excess)
+    path = write(tmp_path / name, f"a\n{long}\n\n{long}".encode())
+    lines = list(cut_lines(path))
+    assert lines == ["a", letter * (LONGEST_LINE + 1), "", letter * (LONGEST_LINE + 1)]
+    assert [is_too_long(line) for line in lines] == [False, True, False, True]
+
+
+def test_whoever_stops_at_a_line_without_an_end_does_not_wait_for_it() -> None:
+    class Endless:
+        n_read = 0
+
+        def readline(self, limit: int) -> bytes:
+            self.n_read += limit
+            return b"a" * limit
+
+    file = Endless()
+    assert is_too_long(next(lines_of(file, "standard input")))  # type: ignore[arg-type]
+    assert file.n_read == MOST_BYTES

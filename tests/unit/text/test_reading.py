@@ -1,0 +1,196 @@
+"""One reading of every text: what is read of a line, by a codec of words and by codecs of subwords."""
+
+import unicodedata
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transformer_cli.text.codec import Codec, SubwordCodec, WordCodec
+from transformer_cli.text.reading import Held, Reading, is_in_capitals, lower, upper
+from transformer_cli.text.subwords import learn_pieces
+from transformer_cli.text.vocabulary import SPECIALS, Vocabulary
+from transformer_cli.text.words import Joins
+
+TEXT = ["Der kleine Hund läuft im Park.", "Ein Mann trägt einen Hut.", "die USA sind groß"] * 30
+PERSIAN = ["می\u200cخواهم کتاب", "کتاب می\u200cخوانم"] * 30
+
+
+def subwords(text: list[str], *, size: int = 300, language: str = "de", lowercase: bool = False) -> SubwordCodec:
+    model = learn_pieces([lower(line, language) if lowercase else line for line in text], size=size, algorithm="bpe")
+    return SubwordCodec(model, lowercase, language=language)
+
+
+def words(text: list[str], *, language: str = "de", lowercase: bool = False) -> WordCodec:
+    empty = WordCodec(language, lowercase, Vocabulary(tuple(SPECIALS)), Joins())
+    found = dict.fromkeys(word for line in text for word in empty.tokenizer.tokens(line))
+    return WordCodec(language, lowercase, Vocabulary((*SPECIALS, *found)), Joins())
+
+
+CODECS: dict[str, Codec] = {
+    "words": words(TEXT),
+    "lower-cased words": words(TEXT, lowercase=True),
+    "subwords": subwords(TEXT, size=360),
+    "lower-cased subwords": subwords(TEXT, size=360, lowercase=True),
+}
+
+IGNORABLE = [  # DerivedCoreProperties.txt, Unicode 16: Default_Ignorable_Code_Point
+    *(
+        0xAD,
+        0x34F,
+        0x61C,
+        *range(0x115F, 0x1161),
+        *range(0x17B4, 0x17B6),
+        *range(0x180B, 0x1810),
+        *range(0x200B, 0x2010),
+    ),
+    *(*range(0x202A, 0x202F), *range(0x2060, 0x2070), 0x3164, *range(0xFE00, 0xFE10), 0xFEFF, 0xFFA0),
+    *(*range(0xFFF0, 0xFFF9), *range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000)),
+]
+CONTROLS = [code for code in range(0xA0) if unicodedata.category(chr(code)) == "Cc" and not chr(code).isspace()]
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys())
+def test_read_unknown_ignorable_or_control_character_is_left_out(codec: Codec) -> None:
+    for line in TEXT[:2]:
+        wanted = codec.encode(line)
+        for code in [*IGNORABLE, *CONTROLS]:
+            assert codec.encode(chr(code) + line) == wanted, hex(code)
+            assert codec.encode(line.replace("n", f"n{chr(code)}", 1)) == wanted, hex(code)
+
+
+def test_read_every_character_that_is_neither_ignorable_nor_control_is_not_dropped_in_silence() -> None:
+    codec = CODECS["words"]
+    dropped = {*IGNORABLE, *CONTROLS, *range(0xD800, 0xE000)}
+    for code in {*range(0xA1, 0x3000, 7), 0x600, 0x6DD, 0x70F, 0x110BD, 0xFFF9, 0x13430} - dropped:
+        if not (char := chr(code)).isspace():
+            reading = codec.encode(f"Hund {char} Hund").reading
+            assert reading.held or len(reading.text.split()) == 3, hex(code)
+
+
+@given(st.text(), st.sampled_from(sorted(CODECS)))
+def test_read_is_stable_and_normalised_for_any_text(text: str, name: str) -> None:
+    reading = CODECS[name].encode(text).reading
+    assert reading.text == unicodedata.normalize("NFC", reading.text.strip())
+    assert all(0 <= each.place <= len(reading.text) for each in reading.held)
+    if not reading.in_capitals:
+        assert CODECS[name].encode(reading.text).ids == CODECS[name].encode(text).ids
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys())
+def test_read_decomposed_text_is_that_of_composed_text(codec: Codec) -> None:
+    for line in TEXT[:3]:
+        assert codec.encode(unicodedata.normalize("NFD", line)) == codec.encode(line)
+        assert codec.encode(f"\u3000 {line}\t\n") == codec.encode(line)
+
+
+def test_read_joiner_that_the_codec_knows_is_kept() -> None:
+    codec = subwords(PERSIAN, language="fa")
+    assert codec.encode(PERSIAN[0]).reading.text == PERSIAN[0]
+    assert CODECS["subwords"].encode("می\u200cخواهم").reading.text == "میخواهم"
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("ខ្ញុំ\u200bស្រឡាញ់", "ខ្ញុំ ស្រឡាញ់"),  # Khmer writes its words apart so
+        ("แมว\u200bกิน", "แมว กิน"),
+        ("Hunde\u200bhütte", "Hundehütte"),
+        ("\u0600 12", "\u0600 12"),  # a sign that is seen
+    ],
+)
+def test_read_zero_width_space_is_a_boundary_only_in_scripts_without_spaces(line: str, text: str) -> None:
+    assert CODECS["subwords"].encode(line).reading.text == text
+
+
+# Capitals and lower case
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "small", "large"),
+    [
+        ("tr", "IŞIK YANDI. İSTANBUL", "ışık yandı. istanbul", "IŞIK YANDI. İSTANBUL"),
+        ("az-Latn", "I\u0307KI", "ikı", "İKI"),
+        ("lt", "J\u0301 Ì Į\u0303", "j\u0307\u0301 i\u0307\u0300 į\u0307\u0303", "J\u0301 Ì Į\u0303"),
+        ("de", "IST ÄRGER", "ist ärger", "IST ÄRGER"),
+        ("el", "ΟΔΟΣ", "οδος", "ΟΔΟΣ"),
+    ],
+)
+def test_lower_and_upper_follow_the_language(language: str, text: str, small: str, large: str) -> None:
+    assert unicodedata.normalize("NFC", lower(text, language)) == unicodedata.normalize("NFC", small)
+    assert upper(lower(text, language), language) == unicodedata.normalize("NFC", large)
+
+
+@pytest.mark.parametrize("make", [words, subwords])
+def test_encode_turkish_capitals_gives_the_ids_of_small_letters(make: Callable[..., Codec]) -> None:
+    codec = make(["ışık yandı istanbul", "ılık iyi"] * 40, language="tr", lowercase=True)
+    assert codec.encode("IŞIK YANDI İSTANBUL").ids == codec.encode("ışık yandı istanbul").ids
+
+
+@pytest.mark.parametrize(
+    ("text", "is_so"),
+    [
+        ("EIN HUND LÄUFT.", True),
+        ("STRAßE UND HAUS", True),
+        ("NATO", False),
+        ("A B", False),
+        ("NHKは放送 JR です", False),
+        ("Der NATO GIPFEL", False),
+        ("12 %", False),
+    ],
+)
+def test_is_in_capitals_needs_several_words_of_cased_letters(text: str, is_so: bool) -> None:
+    assert is_in_capitals(text) is is_so
+
+
+@pytest.mark.parametrize("name", ["words", "subwords"])
+def test_read_line_in_capitals_is_cased_as_the_codec_knows_its_words(name: str) -> None:
+    reading = CODECS[name].encode("DER KLEINE HUND LÄUFT.").reading
+    assert (reading.text, reading.in_capitals) == ("Der kleine Hund läuft.", True)
+    assert CODECS[name].encode("DIE USA SIND GROSS").reading.text.startswith("die USA sind")
+    assert not CODECS[f"lower-cased {name}"].encode("DER KLEINE HUND").reading.in_capitals
+
+
+def test_read_capitals_stay_where_the_codec_knows_no_small_letters() -> None:
+    codec = subwords([line.upper().replace("ß", "SS") for line in TEXT])
+    assert codec.encode("DER KLEINE HUND").reading.text == "DER KLEINE HUND"
+
+
+# Symbols
+
+FAMILY, FLAG, KEYCAP, HEART = "👨\u200d👩\u200d👧", "🇩🇪", "1\ufe0f\u20e3", "❤\ufe0f"
+SYMBOLS = ["😀", "👍🏽", FAMILY, FLAG, KEYCAP, HEART, "•", "→", "☎", "①", "🎉🎉", "🏴\U000e0067\U000e007f", "‼️"]
+
+
+@pytest.mark.parametrize("symbol", SYMBOLS)
+@pytest.mark.parametrize(
+    ("line", "text", "place"),
+    [
+        ("{} Ein Hund", "Ein Hund", 0),
+        ("Ein Hund {}", "Ein Hund", 8),
+        ("Ein {} Hund", "Ein Hund", 4),
+        ("Ein Hund {}.", "Ein Hund.", 8),
+        ("Ein{} Hund", "Ein Hund", 3),
+        ("Ein {}Hund", "Ein Hund", 4),
+        ("犬{}が", "犬が", 1),
+        ("Ein{}Hund", "Ein Hund", 3),
+    ],
+)
+def test_read_unknown_symbol_is_held_out_with_its_place(symbol: str, line: str, text: str, place: int) -> None:
+    reading = CODECS["subwords"].encode(line.format(symbol)).reading
+    assert reading.text == text
+    assert [(each.text, each.place) for each in reading.held] == [(symbol, place)]
+
+
+def test_read_symbol_that_the_codec_knows_stays_in_the_text() -> None:
+    codec = subwords([*TEXT, *["Hund 😀 → Park"] * 30])
+    assert codec.encode("Hund 😀 → Park").reading.held == ()
+    assert codec.encode("Hund 👍 Park").reading.held == (Held(5, "👍", " ", " "),)
+
+
+def test_read_signs_that_are_written_like_letters_are_no_symbols() -> None:
+    assert CODECS["words"].encode("20 °C © 2020 €5 ™").reading.held == ()
+    assert len(CODECS["words"].encode("a\U0001fae8b").reading.held) == 1
+    assert CODECS["words"].encode("col·lecció").reading.text == "col·lecció"
+    assert CODECS["words"].encode("· Ein Hund").reading == Reading("Ein Hund", (Held(0, "·", "", " "),))

@@ -1,0 +1,175 @@
+"""Subwords: any text comes back exactly, learning and sampling repeat, and what a bad size or a damaged model says."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.config.schema import DataConfig, SubwordsConfig
+from transformer_cli.corpora.corpora import read_captions
+from transformer_cli.errors import ConfigError
+from transformer_cli.text.codec import Codec, Codecs, SubwordCodec, codec_files
+from transformer_cli.text.subwords import Pieces, learn_pieces
+from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
+
+TEXT = [line for pair in read_captions(300)["train"] for line in pair]
+SIZE = 400
+MODELS = {algorithm: learn_pieces(TEXT, size=SIZE, algorithm=algorithm) for algorithm in ("bpe", "unigram")}
+CODEC = SubwordCodec(MODELS["bpe"])
+HOSTILE = [
+    *("<unk>", "a <sos> b<eos>", "<pad><pad>", "<0x0A>", "<s></s>", "▁", "a▁b ▁▁", "\ue000", "\ue000_\ue000\ue000▁"),
+    *(" a", "a ", "  a   b  ", "\ta", "a\u2028b\x85c", "a\rb", "a\x00b", "\x00", "▅ a", "\ufeffa", "a\u200bb", "ﬁ Ⅳ ①"),
+    *("e\u0301 é", "漢字かな交じり文", "שלום", "ชาวบ้าน", "👩‍👩‍👧‍👦 🏳️‍🌈", "\U0010ffff", "\ufffd", "x" * 5_000),
+]
+
+
+def arbitrary_line(chance: random.Random) -> str:
+    """Up to 30 characters from all of Unicode, many of them from the text that the pieces were learned from."""
+    kinds = ("aäo kleine Hund", " \t▁_\ue000<>", "\x00\x01\r\x85\u2028\xa0")
+    chars = []
+    for _ in range(chance.randint(1, 30)):
+        kind = chance.randrange(6)
+        chars.append(
+            chance.choice(kinds[kind]) if kind < 3 else chr(chance.randrange((0x250, 0x10000, 0x110000)[kind - 3]))
+        )
+    return "".join(char for char in chars if char != "\n" and not "\ud800" <= char <= "\udfff")
+
+
+def comes_back(codec: Codec, line: str) -> bool:
+    encoded = codec.encode_as_it_is(line)
+    assert UNK not in encoded.ids
+    assert len(encoded.tokens) == len(encoded.ids)
+    return codec.text(encoded.ids) == (line if line.strip() else "")
+
+
+# Any text comes back
+
+
+@pytest.mark.parametrize("algorithm", MODELS)
+def test_two_thousand_arbitrary_lines_come_back(algorithm: str) -> None:
+    codec = SubwordCodec(MODELS[algorithm])
+    chance = random.Random(0)
+    lines = [arbitrary_line(chance) for _ in range(2_000)]
+    assert len({char for line in lines for char in line}) > 8_000
+    assert [line for line in lines if not comes_back(codec, line)] == []
+
+
+@pytest.mark.parametrize("line", [*TEXT[:3], *HOSTILE], ids=ascii)
+@pytest.mark.parametrize("algorithm", MODELS)
+def test_hostile_lines_come_back(algorithm: str, line: str) -> None:
+    assert comes_back(SubwordCodec(MODELS[algorithm]), line)
+
+
+def test_text_with_the_names_of_special_pieces_may_be_learned_from() -> None:
+    lines = [f"{name}{word} {name}" for name in (*SPECIALS, "<0x41>", "▁", "▅", "a\0b") for word in ("", "x", "yy")]
+    codec = SubwordCodec(learn_pieces([*TEXT, *lines * 50], size=400, algorithm="bpe"))
+    assert [line for line in lines if not comes_back(codec, line)] == []
+    assert len(set(codec.tokens(range(len(codec))))) == len(codec)
+
+
+def test_where_text_is_lower_cased_it_comes_back_so() -> None:
+    codec = SubwordCodec(MODELS["bpe"], True)
+    assert codec.text(codec.encode("Ein HUND Ä İ").ids) == "Ein HUND Ä İ".lower()
+    assert codec.sample(["Ein HUND"], 0) == [codec.encode("ein hund").ids]
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t \u2003\xa0"])
+def test_a_blank_line_has_no_tokens(blank: str) -> None:
+    sampling = SubwordCodec(MODELS["bpe"], dropout=0.5)
+    assert (CODEC.encode(blank).ids, sampling.sample([blank], 0)) == ([], [[]])
+    assert CODEC.text([]) == ""
+
+
+def test_whatever_a_model_writes_is_one_line_of_text() -> None:
+    newline, half = 4 + ord("\n"), 4 + 0xC3
+    hund = CODEC.encode("Hund").ids
+    assert CODEC.text([*hund, newline, *hund]) == "Hund  Hund"
+    assert CODEC.text([UNK, *hund, EOS, PAD, SOS], instead=["x"] * (4 + len(hund))) == "Hund"
+    assert CODEC.text([*hund, half]) == "Hund\ufffd"
+
+
+# Tokens are legible
+
+
+def test_tokens_show_a_space_as_a_space_and_other_bytes_and_blanks_by_number() -> None:
+    codec = SubwordCodec(learn_pieces([*TEXT, "a\tb\xa0▁" * 300], size=SIZE, algorithm="bpe"))
+    assert "".join(CODEC.encode("Der kleine Hund").tokens) == " Der kleine Hund"
+    assert CODEC.encode_as_it_is("é").tokens == [" ", "<0xC3>", "<0xA9>"]
+    shown = "".join(codec.encode_as_it_is("a\tb\xa0▁").tokens)
+    assert shown == " a<U+0009>b<U+00A0>▁"
+    assert CODEC.tokens([UNK, PAD, SOS, EOS]) == list(SPECIALS)
+
+
+# Learning
+
+
+@pytest.mark.parametrize("algorithm", MODELS)
+def test_the_same_text_makes_the_same_bytes(algorithm: str) -> None:
+    again = learn_pieces(iter(TEXT), size=SIZE, algorithm=algorithm)
+    assert again == MODELS[algorithm]
+    assert again != learn_pieces(TEXT[1:], size=SIZE, algorithm=algorithm)
+    assert len(Pieces(again)) == SIZE
+
+
+@pytest.mark.parametrize("algorithm", MODELS)
+@pytest.mark.parametrize("size", [100_000, 270])
+def test_a_size_out_of_reach_is_told_with_the_next_that_is_not(algorithm: str, size: int) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"^data\.subwords\.size: {size} .*; set it to (\d+) or (less|more)$"
+    ) as caught:
+        learn_pieces(TEXT, size=size, algorithm=algorithm)
+    reachable = int(str(caught.value).split()[-3])
+    assert len(Pieces(learn_pieces(TEXT, size=reachable, algorithm=algorithm))) == reachable
+
+
+def test_any_other_trouble_is_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"^data\.subwords\.size: \d+ cannot be learned from the .*empty") as caught:
+        learn_pieces([], size=SIZE, algorithm="bpe")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("algorithm", MODELS)
+def test_a_line_of_any_length_is_learned_from(algorithm: str) -> None:
+    joined = " ".join(TEXT)
+    assert len(joined) > 20_000
+    pieces = Pieces(learn_pieces([joined, "x" * 70_000], size=SIZE, algorithm=algorithm))
+    assert "x" in pieces.names()
+    assert len(pieces.ids(joined)) < len(joined) / 1.5
+
+
+# Sampling
+
+
+def test_a_sample_is_a_function_of_lines_and_seed() -> None:
+    codec = SubwordCodec(MODELS["bpe"], dropout=0.2)
+    first = codec.sample(TEXT, 7)
+    assert codec.sample(TEXT, 7) == first
+    assert codec.sample(TEXT, 8) != first
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(lambda seed: codec.sample(TEXT, seed), [7, 8, 7]))[::2] == [first, first]
+    assert [codec.text(ids) for ids in first] == TEXT
+
+
+def test_more_dropout_cuts_more() -> None:
+    samples = [SubwordCodec(MODELS["bpe"], dropout=dropout).sample(TEXT, 0) for dropout in (0.0, 0.1, 0.5, 0.9)]
+    totals = [sum(map(len, sample)) for sample in samples]
+    assert totals == sorted(set(totals))
+
+
+def test_without_a_skipped_merge_a_sample_is_what_sentencepiece_gives() -> None:
+    chance = random.Random(1)
+    lines = [*TEXT, *HOSTILE, "", " ", *(arbitrary_line(chance) for _ in range(1_000))]
+    found = CODEC.sampled_ids(lines, dropout=0.0, seed=0)
+    assert found == [CODEC.ids(line) for line in lines]
+
+
+# Files
+
+
+def test_codecs_come_back_and_the_config_says_how_they_sample(tmp_path: Path) -> None:
+    data = DataConfig(tokens="subwords", subwords=SubwordsConfig(size=SIZE, dropout=0.1), lowercase=True)
+    Codecs(CODEC, CODEC).save(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == set(codec_files(data))
+    source, target = (SubwordCodec(MODELS["bpe"], True, "bpe", 0.1, language) for language in ("de", "en"))
+    assert Codecs.load(tmp_path, data) == Codecs(source, target)

@@ -1,0 +1,255 @@
+"""Word vectors: every kind of file, which words are taken, what is wrong with a file, and what needs gensim."""
+
+import gzip
+import hashlib
+import json
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.error import URLError
+
+import numpy as np
+import pytest
+
+from transformer_cli.errors import DataError, DownloadError
+from transformer_cli.text import vectors as module
+from transformer_cli.text.vectors import Vectors, read_vectors
+
+WORDS = ("hund", "läuft", "der", "katze")
+PLAIN = "der 0.5 -1 2e-1\nläuft 1 2 3\nDer 7 7 7\nHund 4 5 6\nHUND 8 8 8\n"
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    content = content.encode() if isinstance(content, str) else content
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    return path
+
+
+def read(path: Path, *, lowercase: bool = False) -> Vectors:
+    return read_vectors(str(path), WORDS, lowercase=lowercase)
+
+
+def numbers(vectors: Vectors) -> dict[str, list[float]]:
+    assert all(vector.shape == (vectors.dimension,) for vector in vectors.found.values())
+    assert all(vector.dtype == np.float32 for vector in vectors.found.values())
+    return {word: vector.tolist() for word, vector in vectors.found.items()}
+
+
+def test_numbers_may_have_many_digits(tmp_path: Path) -> None:
+    np.savetxt(tmp_path / "long.vec", np.full((1, 1000), 1 / 3), fmt="%.18e", header="hund", comments="", newline=" ")
+    text = (tmp_path / "long.vec").read_text("utf-8").replace("\n", " ")
+    assert len(text) > 20_000
+    assert read(write(tmp_path / "long.vec", text)).dimension == 1000
+
+
+def write_binary(path: Path, words: dict[str, list[float]]) -> Path:
+    from gensim.models import KeyedVectors
+
+    vectors = KeyedVectors(3)
+    vectors.add_vectors(list(words), np.array(list(words.values()), np.float32))
+    vectors.save_word2vec_format(str(path), binary=True)
+    return path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAIN,
+        f"5 3\n{PLAIN}",
+        f"\ufeff5 3\n{PLAIN}",
+        f"\ufeff{PLAIN}",
+        f"5 3 \n{PLAIN}".replace("\n", " \n"),
+        PLAIN.replace("\n", "\r\n"),
+        PLAIN.replace(" ", "\t"),
+        f"{PLAIN}\n",
+        PLAIN.removesuffix("\n"),
+    ],
+    ids=["GloVe", "word2vec", "mark header", "mark", "fastText", "CRLF", "tabs", "empty line", "no last end"],
+)
+def test_text_files_of_every_kind(tmp_path: Path, text: str) -> None:
+    vectors = read(write(tmp_path / "vectors.txt", text))
+    assert numbers(vectors) == {"läuft": [1, 2, 3], "der": [0.5, -1, pytest.approx(0.2)]}
+    assert list(vectors.found) == ["läuft", "der"]  # in the order of the wanted words
+    assert (vectors.dimension, vectors.n_other_case) == (3, 0)
+
+
+def test_lower_cased_words_take_an_exact_match_or_else_the_first_of_another_case(tmp_path: Path) -> None:
+    path = write(tmp_path / "v.txt", f"DER 9 9 9\nLÄUFT 1 1 1\n{PLAIN}")
+    vectors = read(path, lowercase=True)
+    assert numbers(vectors) == {"hund": [4, 5, 6], "läuft": [1, 2, 3], "der": [0.5, -1, pytest.approx(0.2)]}
+    assert list(vectors.found) == ["hund", "läuft", "der"]
+    assert vectors.n_other_case == 1
+
+
+def test_a_word_that_is_not_utf_8_is_not_wanted(tmp_path: Path) -> None:
+    path = write(tmp_path / "v.txt", b"hund 1 2 3\nhund 4 5 6\nhund seven\nl\xe4uft 4 5 6\nder 7 8 9\n")
+    assert numbers(read(path, lowercase=True)) == {"hund": [1, 2, 3], "der": [7, 8, 9]}  # of hund the first
+
+
+def test_a_word_with_spaces_is_not_its_first_part(tmp_path: Path) -> None:
+    path = write(tmp_path / "v.txt", "läuft 1 2 3\nder name@domain.com 1 2 3\nder . . 4 5 6\n 7 8 9\nder 1 1 1\n")
+    assert numbers(read(path)) == {"läuft": [1, 2, 3], "der": [1, 1, 1]}
+
+
+def test_only_wanted_lines_are_parsed(tmp_path: Path) -> None:
+    path = write(tmp_path / "v.txt", "5 3\nhaus 1 x 3\nhund 1 2 3\nkind\nbaum 1 2\nweg nan 1 2\n")
+    assert numbers(read(path)) == {"hund": [1, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["hund 1 2", "hund", "hund 1 zwei 3", "hund 1 2 nan", "hund -inf 2 3", "hund 1 2 1e39", "Hund 1 2"],
+)
+@pytest.mark.parametrize("header", ["", "2 3\n"])
+def test_a_damaged_vector_of_a_wanted_word_is_named(tmp_path: Path, line: str, header: str) -> None:
+    path = write(tmp_path / "v.txt", f"{header}haus 1 2 3\n{line}\n")
+    problem = f"line {3 if header else 2}: '{line.split()[0]}' should be a word with 3 finite numbers"
+    with pytest.raises(DataError, match=f"^{path}: {problem}; fetch the file again, or delete the line$"):
+        read(path, lowercase=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("", "not one word vector; a line is a word and its numbers"),
+        ("\n\n", "not one word vector"),
+        ("ein Hund läuft\n", "line 1: 'ein' should be a word with 2 finite numbers"),
+        ("hund\n", "line 1: 'hund' should be a word with its finite numbers"),
+        ("2 0\nhund\n", "line 2: 'hund' should be a word with its finite numbers"),
+    ],
+)
+def test_a_file_without_vectors(tmp_path: Path, content: str | bytes, problem: str) -> None:
+    path = write(tmp_path / "v.gz", content)
+    with pytest.raises(DataError, match=f"^{path}: {problem}"):
+        read(path)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    for name in ("none.txt", "none.bin", "none.gz"):
+        with pytest.raises(DataError, match=rf"^{tmp_path / name}: cannot be read: No such file"):
+            read(tmp_path / name)
+    (tmp_path / "half.gz").write_bytes(gzip.compress(PLAIN.encode())[:-3])
+    with pytest.raises(DataError, match=rf"^{tmp_path / 'half.gz'}: not a whole gzip file"):
+        read(tmp_path / "half.gz")
+
+
+def test_memory_holds_only_the_wanted_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    n_lines = 20_000
+
+    def lines(path: Path, most: int) -> Iterator[bytes]:
+        for number in range(n_lines):
+            yield b"%s %s\n" % (b"hund" if number == n_lines - 1 else b"w%d" % number, b"0.25 " * 100)
+
+    monkeypatch.setattr(module, "byte_lines", lines)
+    tracemalloc.start()
+    vectors = read(tmp_path / "v.txt", lowercase=True)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert list(vectors.found) == ["hund"]
+    assert peak < 1_000_000  # bytes, of the 10 million that went by
+
+
+@pytest.mark.parametrize("name", ["v.bin", "v.bin.gz"])
+def test_a_binary_file_gives_what_gensim_wrote(tmp_path: Path, name: str) -> None:
+    words = {"der": [0.5, -1.0, 0.25], "Hund": [4.0, 5.0, 6.0], "HUND": [1.0, 1.0, 1.0], "läuft": [1.0, 2.0, 3.0]}
+    path = write_binary(tmp_path / name, words)
+    vectors = read(path, lowercase=True)
+    assert numbers(vectors) == {"hund": words["Hund"], "läuft": words["läuft"], "der": words["der"]}
+    assert (vectors.dimension, vectors.n_other_case) == (3, 1)
+    assert list(read(path).found) == ["läuft", "der"]
+    assert all(vector.base is None for vector in vectors.found.values())  # the whole matrix can go
+
+
+@pytest.mark.parametrize("content", [b"", b"hund 1 2 3\n", b"4 3\nhund 1234", b"99999999999999 300\n", b"\xff\xff\0"])
+def test_a_binary_file_that_is_none(tmp_path: Path, content: bytes) -> None:
+    path = write(tmp_path / "v.bin", content)
+    with pytest.raises(DataError, match=rf"^{path}: not a complete binary word2vec file \(.+\); fetch it again"):
+        read(path)
+
+
+def test_a_binary_vector_that_is_not_finite(tmp_path: Path) -> None:
+    path = write_binary(tmp_path / "v.bin", {"haus": [np.nan, 0, 0], "hund": [0, np.inf, 0]})
+    with pytest.raises(DataError, match=rf"^{path}: the vector of 'hund' has a value that is not a finite number"):
+        read(path)
+    assert list(read_vectors(str(path), ["weg"], lowercase=False).found) == []
+
+
+@pytest.mark.parametrize("where", ["v.bin", "glove-twitter-25"])
+def test_without_gensim_binary_files_and_names_say_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    where = str(write(tmp_path / where, "")) if "." in where else where
+    monkeypatch.setitem(sys.modules, "gensim", None)
+    message = rf"^{where}: binary files and names need gensim; run `pip install 'gensim>=4\.3\.3'`$"
+    with pytest.raises(DataError, match=message):
+        read_vectors(where, WORDS, lowercase=False)
+
+
+def test_text_files_do_without_gensim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gensim", None)
+    assert list(read(write(tmp_path / "v.vec", PLAIN)).found) == ["läuft", "der"]
+
+
+class TestNames:
+    """gensim's downloader without a network: what it has fetched before lies in a folder."""
+
+    @pytest.fixture(autouse=True)
+    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        from gensim import downloader
+
+        def fail(*_: object) -> None:
+            raise URLError("no network")
+
+        monkeypatch.setattr(downloader, "BASE_DIR", str(tmp_path))
+        monkeypatch.setattr(downloader, "urlopen", fail)
+        monkeypatch.setattr(downloader.urllib, "urlretrieve", fail)
+        models = {name: {"file_name": f"{name}.gz"} for name in ("glove-tiny-3", "word2vec-tiny-3", "glove-absent-3")}
+        known = {"models": models, "corpora": {"text8": {"file_name": "text8.gz"}}}
+        (tmp_path / "information.json").write_text(json.dumps(known), encoding="utf-8")
+        return tmp_path
+
+    def test_text_and_binary_files_both_called_gz(self, folder: Path) -> None:
+        for name in ("glove-tiny-3", "word2vec-tiny-3"):
+            (folder / name).mkdir()
+            (folder / name / "__init__.py").write_text("raise AssertionError('downloaded code was run')")
+        write(folder / "glove-tiny-3/glove-tiny-3.gz", f"5 3\n{PLAIN}")
+        write_binary(folder / "word2vec-tiny-3/word2vec-tiny-3.gz", {"der": [0, 0, 1], "hund": [1, 2, 3]})
+        assert list(read_vectors("glove-tiny-3", WORDS, lowercase=False).found) == ["läuft", "der"]
+        assert numbers(read_vectors("word2vec-tiny-3", WORDS, lowercase=False)) == {"hund": [1, 2, 3], "der": [0, 0, 1]}
+
+    def test_a_download_leaves_standard_output_alone(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        from gensim import downloader
+
+        content = gzip.compress(PLAIN.encode())
+        known = {"file_name": "glove-far-3.gz", "parts": 1, "checksum": hashlib.md5(content).hexdigest()}
+        list_of_names = json.dumps({"models": {"glove-far-3": known}, "corpora": {}})
+        (folder / "information.json").write_text(list_of_names, encoding="utf-8")
+
+        def fetch(address: str, path: str, reporthook: Callable[[int, int, int], None] | None = None) -> None:
+            Path(path).write_bytes(content)
+            if reporthook:
+                reporthook(1, len(content), len(content))
+
+        monkeypatch.setattr(downloader.urllib, "urlretrieve", fetch)
+        for _ in range(2):  # fetched, and found where it was put
+            assert list(read_vectors("glove-far-3", WORDS, lowercase=False).found) == ["läuft", "der"]
+            monkeypatch.delattr(downloader.urllib, "urlretrieve", raising=False)
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert "100.0%" in err
+
+    @pytest.mark.parametrize("name", ["glove-tiny-4", "text8"])
+    def test_an_unknown_name(self, name: str) -> None:
+        message = f"^{name}: gensim's downloader has no vectors of this name; it has glove-.*word2vec-tiny-3; to "
+        with pytest.raises(DownloadError, match=message):
+            read_vectors(name, WORDS, lowercase=False)
+
+    @pytest.mark.parametrize("list_is_there", [True, False])
+    def test_no_network(self, folder: Path, list_is_there: bool) -> None:
+        if not list_is_there:
+            (folder / "information.json").unlink()
+        with pytest.raises(DownloadError, match=r"^glove-absent-3: gensim could not fetch these vectors \(.+\); try"):
+            read_vectors("glove-absent-3", WORDS, lowercase=False)

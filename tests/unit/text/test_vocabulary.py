@@ -1,0 +1,55 @@
+"""Tokens and ids: the order, what text can never be, and the file."""
+
+from pathlib import Path
+
+import pytest
+
+from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK, Vocabulary
+
+ODD = ("ä", "a\u0308", "😀", "\u200b", "\ufeff", "\x85", "\u2028", "\x1c", "\r", "'", '"', "#", "\\n", "日本語")
+
+
+def build(min_freq: int = 1, **counts: int) -> Vocabulary:
+    return Vocabulary.build(counts, min_freq=min_freq)
+
+
+def test_the_special_tokens_come_first() -> None:
+    vocabulary = build(a=1)
+    assert vocabulary.tokens == ("<unk>", "<pad>", "<sos>", "<eos>", "a")
+    assert [vocabulary.tokens[index] for index in (UNK, PAD, SOS, EOS)] == ["<unk>", "<pad>", "<sos>", "<eos>"]
+    assert len(vocabulary) == 5
+
+
+@pytest.mark.parametrize(
+    ("min_freq", "words"), [(1, ["c", "a", "b", "ä", "z"]), (2, ["c", "a", "b", "ä"]), (3, ["c"]), (9, [])]
+)
+def test_words_go_by_frequency_then_alphabet(min_freq: int, words: list[str]) -> None:
+    assert build(min_freq, z=1, ä=2, b=2, a=2, c=5).tokens == (*SPECIALS, *words)
+
+
+def test_only_the_most_frequent_words_stay_where_their_number_is_limited() -> None:
+    counts = {"rare": 1, "b": 2, "a": 2, "often": 9, **dict.fromkeys(SPECIALS, 5)}
+    for n, words in ((1, ["often"]), (2, ["often", "a"]), (9, ["often", "a", "b", "rare"])):
+        assert [*Vocabulary.build(counts, min_freq=1, max_words=n).tokens] == [*SPECIALS, *words]
+
+
+def test_text_that_looks_like_a_special_token_is_unknown() -> None:
+    vocabulary = Vocabulary.build({**dict.fromkeys(SPECIALS, 9), "a": 1}, min_freq=1)
+    assert vocabulary.tokens == (*SPECIALS, "a")
+    assert vocabulary.encode([*SPECIALS, "a"]) == [UNK, UNK, UNK, UNK, 4]
+
+
+def test_ids_decode_to_their_tokens_and_the_unseen_is_unknown() -> None:
+    vocabulary = build(a=2, b=1)
+    assert vocabulary.encode(["b", "x", "a", "b"]) == [5, UNK, 4, 5]
+    assert vocabulary.decode([5, UNK, 4, EOS]) == ["b", "<unk>", "a", "<eos>"]
+    assert (vocabulary.encode([]), vocabulary.decode([])) == ([], [])
+
+
+def test_a_vocabulary_survives_its_file(tmp_path: Path) -> None:
+    vocabulary = Vocabulary((*SPECIALS, *ODD))
+    vocabulary.save(tmp_path / "v.txt")
+    assert (tmp_path / "v.txt").read_bytes() == "".join(f"{token}\n" for token in [*SPECIALS, *ODD]).encode()
+    loaded = Vocabulary.load(tmp_path / "v.txt")
+    assert loaded.tokens == vocabulary.tokens
+    assert loaded.encode(ODD) == list(range(4, 4 + len(ODD)))

@@ -1,0 +1,243 @@
+"""Text to tokens as spaCy splits it, and back by joins that were learned."""
+
+import json
+from functools import cache
+
+import numpy as np
+import pytest
+import spacy
+
+from transformer_cli.errors import ConfigError
+from transformer_cli.text import words as module
+from transformer_cli.text.words import Joins, Tokenizer, Tokens, learn_joins, nearest_tokenizer
+
+AWKWARD = (
+    "Dr. Müller's t-shirt (z.B. in A.B.) isn't/can't:-) u.s.w.... 5,50€ https://a.example/b?c=d, e.mail@example.org!",
+    "«L'homme» d'aujourd'hui qu'il—lui‚ 10°C 3.5kg 12:30am don't. gonna :') U.S. U.S . : ) '' `` a.m. p.m..",
+    "Ð 日本語 👩‍👩‍👧 x²=y_z #tag @name C++ c'est-à-dire ... -- ---a IM im o'clock 'cause dell'arte İstanbul'da",
+)
+NO_JOINS = Joins(frozenset(), frozenset(), frozenset(), frozenset())
+
+
+@cache
+def tokenizer(language: str, *, lowercase: bool = True) -> Tokenizer:
+    return Tokenizer(language, lowercase=lowercase)
+
+
+def tokens(text: str) -> Tokens:
+    """`a b~, c` stands for the tokens a b , c, of which b and the comma were written together."""
+    words, glued = [], []
+    for piece in text.split(" "):
+        together = piece.split("~")
+        words += together
+        glued += [True] * (len(together) - 1) + [False]
+    return Tokens(words, glued)
+
+
+def learned(*sentences: str) -> Joins:
+    ids: dict[str, int] = {}
+    neighbours: list[tuple[int, int, bool]] = []
+    for split in map(tokens, sentences):
+        words = [ids.setdefault(word, len(ids)) for word in split.words]
+        neighbours += zip(words[:-1], words[1:], split.glued[:-1], strict=True)
+    left, right, glued = zip(*neighbours, strict=True)
+    return learn_joins(list(ids), np.array(left, np.int32), np.array(right, np.int32), np.array(glued))
+
+
+# Text → tokens
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "expected"),
+    [
+        ("de", "Am Strand.", "am strand~."),
+        ("de", "Haus-Türen, z.B. Dr. Müllers!", "haus-türen~, z.b. dr. müllers~!"),
+        ("de", "„Geht's?“, sagt er.", "„~geht's~?~“~, sagt er~."),
+        ("de", "GROẞE STRAẞE", "große straße"),
+        ("en", "A t-shirt, please", "a t~-~shirt~, please"),
+        ("en", "I don't know.", "i do~n't know~."),
+        ("en", "Mr. Smith's dog", "mr. smith~'s dog"),
+        ("en", "It's 5pm (cannot)...", "it~'s 5~pm (~can~not~)~..."),
+        ("en", "\ta  man\u00a0and\u2028a\x85dog\r", "a man and a dog"),
+    ],
+)
+def test_text_is_split_as_spacy_splits_it(language: str, text: str, expected: str) -> None:
+    split = tokenizer(language).split(text)
+    wanted = tokens(expected)
+    assert split.words == wanted.words == tokenizer(language).tokens(text)
+    assert split.glued[:-1] == wanted.glued[:-1]  # nothing follows the last
+
+
+@pytest.mark.parametrize("text", ["", " ", "\t\u2028\r\n\u3000"])
+def test_blank_text_has_no_tokens(text: str) -> None:
+    assert tokenizer("en").split(text) == Tokens([], [])
+
+
+def test_case_is_lowered_after_splitting() -> None:
+    assert tokenizer("en").tokens("IM im") == ["im", "i", "m"]  # English splits "im" and not "IM"
+    assert tokenizer("en", lowercase=False).tokens("DON'T Don't") == ["DON'T", "Do", "n't"]
+
+
+@pytest.mark.parametrize("language", ["de", "en", "ru"])
+def test_what_is_left_out_of_spacy_changes_no_token(language: str) -> None:
+    """Forms' attributes are not computed: the tokens are those of the whole tokeniser, at first sight and later."""
+    whole, ours = spacy.blank(language).tokenizer, tokenizer(language, lowercase=False)
+    for text in (*AWKWARD, *AWKWARD):
+        doc = whole(text)
+        assert ours.split(text) == Tokens([t.text for t in doc], [not t.whitespace_ for t in doc])
+
+
+LONG = "(((a)))[😀]" * 50 + "Haus-Tür" * 40
+
+
+@pytest.mark.parametrize("language", ["de", "en", "xx"])
+@pytest.mark.parametrize("text", [LONG, f"Ein  Hund, {LONG} {LONG}!", "x" * 200, "x" * 201, "." * 401 + " a"])
+def test_a_long_run_is_cut_and_comes_back(language: str, text: str) -> None:
+    split = tokenizer(language, lowercase=False).split(text)
+    spaced = [word + ("" if glued else " ") for word, glued in zip(split.words, split.glued, strict=True)]
+    assert "".join(spaced).rstrip() == " ".join(text.split())
+    assert max(map(len, split.words)) <= module.LONGEST_RUN
+
+
+def test_runs_are_cut_as_in_the_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LONGEST_RUN", 3)
+    split = tokenizer("xx").split("ab cdefghi")
+    assert split == Tokens(["ab", "cde", "fgh", "i"], [False, True, True, True])
+
+
+def test_where_text_has_no_spaces_only_rules_see_cut_runs() -> None:
+    whole = spacy.blank("zh").tokenizer("两只狗" * 100 + "a" * 250)
+    assert tokenizer("zh").tokens("两只狗" * 100 + "a" * 250) == [token.text for token in whole]
+
+
+@pytest.mark.parametrize("language", ["qq", "", "DE", "de.x", "../de", "d e", "punctuation", "lex_attrs"])
+def test_an_unknown_language_is_a_config_error(language: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Tokenizer(language, lowercase=True)
+    assert str(caught.value) == (
+        f"spaCy has no tokeniser for language {language!r}; give a code such as de, en, fr, cs, or xx (any)"
+    )
+
+
+def test_a_language_that_needs_a_package_says_which_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks(_: str) -> None:
+        raise ImportError("it needs\n  some-package")
+
+    monkeypatch.setattr("spacy.blank", lacks)
+    with pytest.raises(ConfigError, match=r"^spaCy's tokeniser for 'ja' needs a further package: it needs some-pack"):
+        Tokenizer("ja", lowercase=True)
+
+
+# Tokens → text
+
+
+SENTENCES = (
+    "a man (~left~) and a t~-~shirt~.",
+    "the dog (~right~) ca~n't jump~, I do~n't know~.",
+    '"~hello~"~, he says~: "~yes~!~"',
+    "three - no~, two - men",
+    "five - six 's dog~'s",
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        ("", ""),
+        ("one", "one"),
+        ("x ( y ) , z .", "x (y), z."),  # brackets and stops lean the same way on words never seen
+        ("a t - shirt", "a t-shirt"),  # a pair glued against the rule
+        ("red - blue", "red - blue"),  # the hyphen mostly stands apart
+        ("i do n't", "i don't"),
+        ("we did n't", "we did n't"),  # letters lean on nothing unless the pair was seen
+    ],
+)
+def test_joins_learn_where_no_space_was(words: str, text: str) -> None:
+    assert learned(*SENTENCES).join(words.split()) == text
+
+
+@pytest.mark.parametrize(
+    ("sentences", "text"),
+    [
+        (["a~b", "a~b", "a b"], "ab"),
+        (["a~b", "a b", "a b"], "a b"),
+        (["a~b", "a b"], "a b"),  # a tie goes by the rule: words are apart
+        (["a~.", "a .", "c~."], "a."),  # a tie goes by the rule: "." leans to the left
+        (["a .", "c~.", "d~.", "e~."], "a ."),
+        (["a .", "c~.", "d~.", "a~.", "a~."], "a."),
+    ],
+)
+def test_a_pair_goes_by_its_majority(sentences: list[str], text: str) -> None:
+    assert learned(*sentences).join(["a", text[-1]]) == text
+
+
+@pytest.mark.parametrize(
+    ("sentence", "glue_left", "glue_right"),
+    [
+        ("a~.", {"."}, set()),
+        ("(~a", set(), {"("}),
+        ("a~n't", set(), set()),  # both edges are letters
+        ("a~'s", {"'s"}, set()),
+        ("5~%", {"%"}, set()),
+        (".~)", set(), set()),  # neither edge is a letter
+        ("a~. a .", set(), set()),  # as often apart as glued
+        ("a~. a~. a~. b . c .", {"."}, set()),  # glued three times, apart twice
+    ],
+)
+def test_only_an_edge_that_is_no_letter_leans_on_words(
+    sentence: str, glue_left: set[str], glue_right: set[str]
+) -> None:
+    joins = learned(sentence)
+    assert (set(joins.glue_left), set(joins.glue_right)) == (glue_left, glue_right)
+
+
+@pytest.mark.parametrize(
+    ("sentences", "words", "text"),
+    [
+        (["两~只~狗"], "雪 地 上", "雪地上"),  # Chinese characters that never met
+        (["ein hund läuft"], "zwei katzen schlafen", "zwei katzen schlafen"),
+        (["do~n't you know"], "we did n't", "we did n't"),  # Latin letters are mostly apart
+        (["她~买 iphone", "a~4~纸"], "他 用 usb 5 台", "他用 usb5台"),  # each pair of scripts as it was seen
+        (["กิน~ข้าว"], "อยู่ ที่ ไหน", "อยู่ที่ไหน"),  # a mark above a letter is of the letter's script
+        (["犬~が~走る"], "猫 が ミルク を 飲む", "猫が ミルク を飲む"),  # no pair of this script was ever seen
+        (["两~只 狗"], "雪 地", "雪 地"),  # a tie: as often glued as apart
+        (["好~。", "（~好"], "！ 好", "！ 好"),  # punctuation is of no script
+    ],
+)
+def test_letters_that_never_met_go_by_their_scripts(sentences: list[str], words: str, text: str) -> None:
+    assert learned(*sentences).join(words.split()) == text
+
+
+def test_a_pair_is_kept_if_it_goes_against_its_scripts() -> None:
+    assert learned("一~二~三~四 五") == Joins(
+        spaced_pairs=frozenset({("四", "五")}), glued_scripts=frozenset({("CJK", "CJK")})
+    )
+
+
+def test_joins_survive_json_in_a_stable_order() -> None:
+    joins = learned(*SENTENCES)
+    value = json.loads(json.dumps(joins.as_json()))
+    assert Joins.from_json(value) == joins
+    assert json.dumps(joins.as_json()) == json.dumps(learned(*reversed(SENTENCES)).as_json())
+    assert all(value[key] for key in value if key != "glued_scripts")
+    assert all(value[key] == sorted(value[key]) for key in value)
+
+
+@pytest.mark.parametrize(
+    ("text", "restored"),
+    [
+        ("a  man\u2028runs ", True),
+        ("a  MAN\u2028runs ", False),  # the tokens are lower-cased, the text is not
+        ("a man runs.", False),  # glued, and NO_JOINS glues nothing
+    ],
+)
+def test_a_text_is_restored_if_its_tokens_join_to_it(text: str, restored: bool) -> None:
+    assert NO_JOINS.restores(text, tokenizer("en").tokens(text)) is restored
+    assert learned("a~, b~.").restores("two dogs, one.", ["two", "dogs", ",", "one", "."])
+
+
+def test_where_spacy_has_no_tokeniser_the_one_for_any_language_is_used(caplog: pytest.LogCaptureFixture) -> None:
+    assert nearest_tokenizer("de", lowercase=True).language == "de"
+    assert caplog.text == ""
+    assert nearest_tokenizer("qq", lowercase=True).tokens("Da, dort.") == ["da", ",", "dort", "."]
+    assert "no tokeniser for language 'qq'; give a code such as de, en, fr, cs, or xx (any); meanwhile" in caplog.text

@@ -1,0 +1,394 @@
+"""Parallel text as people have it → pairs: aligned files, TSV, CSV, JSON lines, TMX 1.4. Knows no rules and no splits.
+
+What stands in a file says its format, plain or packed; the name decides only between CSV and plain text. A format is a
+function from a file to an iterator of (source, target, place), and holds no more than a few lines or a unit of it.
+"""
+
+import csv
+import json
+import locale
+import re
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain, product
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, ParseError, XMLPullParser
+
+from transformer_cli.config.schema import DataConfig, FilePair
+from transformer_cli.errors import DataError
+from transformer_cli.system.files import kind_of
+from transformer_cli.system.terminal import counted
+from transformer_cli.text.lines import (
+    LONGEST_LINE,
+    PACKED,
+    WIDEST,
+    Place,
+    Placed,
+    Recoded,
+    aligned,
+    refuse_no_text,
+    unpacked,
+    wide_lines,
+)
+from transformer_cli.text.reading import main_code
+
+LeaveOut = Callable[[str, str, str, Place], None]
+"""Notes a pair that is left out: why, its sides, and where it stands"""
+
+LOOKED_AT = 1 << 16  # bytes of a file, by which its format is known
+READ = 1 << 14  # bytes of TMX at a time, whose elements are in memory
+LARGEST_UNIT, DEEPEST = 1 << 22, 100  # bytes of TMX, and elements inside each other
+ROLES = (("source", "src"), ("target", "tgt", "trg"))  # what a side is called where its language is not
+CODES = ("bpt", "ept", "it", "ph", "ut")  # the elements in a <seg> whose content is not text
+WITHOUT = "a unit without one of the languages"
+
+_TMX = re.compile(r"(?:\s|<\?[^>]*>|<!--(?:[^-]|-(?!->))*-->)*(?:<!DOCTYPE\s+tmx\b|<(?:\w+:)?tmx\b)")
+_XML = re.compile(r"\s*<(?:\?xml|!DOCTYPE|!--|html\b|xliff\b)", re.IGNORECASE)
+_JSON = re.compile(r"\s*[\[{]\s*[\[{\"]")
+_ENTITY = re.compile(r"<!ENTITY(?!\s+[\w.-]+\s+([\"'])(?:&#x?[0-9A-Fa-f]+;|[^&%<\"']){0,20}\1\s*>)")  # but of text
+_DECLARED = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']*[\"']")
+_UTF_16 = re.compile(rb"<\?xml[^>]*?\sencoding=[\"'](utf-?16|ucs-?2|unicode)", re.IGNORECASE)
+_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
+_OF_TEXT = re.compile(r"[ _-]?(?:text|sentence|segment)$")
+_LINE_ENDS = re.compile(r"\s*[\r\n]+\s*")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def read_texts(texts: Iterable[FilePair | Path], data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    """Yield the pairs of texts, one after another: of two aligned files, or of one file that holds both sides.
+
+    leave_out: is told of what is no pair and no mistake either, such as units of other languages. Raises DataError,
+    which names the file, the line or the unit, and how many pairs stood before.
+    """
+    for text in texts:
+        if isinstance(text, FilePair):
+            for path in (text.source, text.target):
+                if _TMX.match(_beginning(path)):
+                    alone = f"name it alone, as in data.files.train: [{path.name}]"
+                    raise DataError(f"{path}: a TMX file has both sides; {alone}")
+            pairs = aligned(text.source, text.target)
+        else:
+            pairs = FORMATS[format_of(text, data)](text, data, leave_out)
+        n_pairs = 0
+        try:
+            for pair in pairs:
+                n_pairs += 1
+                yield pair
+        except DataError as error:
+            raise DataError(f"{error} ({counted(n_pairs, 'pair')} before that)") from None
+
+
+def count_pairs(texts: Iterable[FilePair | Path], data: DataConfig) -> int:
+    """Returns how many pairs there are in texts. Raises DataError as `read_texts` does."""
+    return sum(1 for _ in read_texts(texts, data, lambda *_: None))
+
+
+def format_of(path: Path, data: DataConfig) -> str:
+    """Returns which of FORMATS a file with both sides is in. Raises DataError, which says what it is otherwise."""
+    text = _beginning(path)
+    if not text.strip():
+        raise DataError(f"{path}: an empty file; name one with text")
+    if _TMX.match(text):
+        return "TMX"
+    if _XML.match(text):
+        raise DataError(f"{path}: XML or HTML, but not TMX; export its text as TMX, TSV or CSV")
+    if _JSON.match(text):
+        return "JSON lines"
+    return "table" if _delimiter(text, path, data) else "one side"
+
+
+def unpacked_name(path: Path) -> str:
+    """Returns the name that a file has when it is unpacked: a.tmx of a.tmx.gz."""
+    return path.stem if path.suffix in PACKED else path.name
+
+
+def require_files(paths: Iterable[tuple[str, Path]]) -> None:
+    """Raises DataError unless all paths are files, and can be written down. Each comes after what errors call it."""
+    for name, path in paths:
+        if _SURROGATE.search(str(path)):
+            raise DataError(f"{name}: {path}: its name has bytes that are not UTF-8; rename it")
+        if (kind := kind_of(path)) != "a file":
+            remedy = "correct the path; text is read several times, so it must be in a file"
+            raise DataError(f"{name}: {path}: {kind}; {remedy}")
+
+
+def paired(paths: Sequence[Path], data: DataConfig) -> list[FilePair | Path]:
+    """Returns files in their order, those of two sides of a text as a pair, by the languages or roles in their names.
+
+    For example, b.de, a_en.txt, c.tmx, a_de.txt, b.en are b, a and c; so are d.tgt, d.src one text. Two plain files
+    whose names do not say their sides are source and target. Raises DataError for a side without the other.
+    """
+    texts: dict[object, list[Path | None]] = {}  # both sides of each text, or one file
+    for path in paths:
+        full = unpacked_name(path).removesuffix(".txt")
+        for name, separator in product((full, Path(full).stem), "._-"):  # of a.de.tok, also a.de
+            stem, _, suffix = name.rpartition(separator)  # of de.txt, the stem is ""
+            ranks = [_likeness(suffix, *side) for side in zip((data.source, data.target), ROLES, strict=True)]
+            if any(ranks) and (name == full or format_of(path, data) == "one side"):
+                break
+        else:
+            if path in texts:
+                raise DataError(f"{path} is given twice; name it once")
+            texts[path] = [path]
+            continue
+        sides, side = texts.setdefault((path.parent, stem, full[len(name) :]), [None, None]), ranks.index(max(ranks))
+        if sides[side]:
+            raise DataError(f"{path}: {sides[side]} is the same side of the same text; leave one of them out")
+        sides[side] = path
+    if len(texts) == len(paths) == 2 and all(path in texts and format_of(path, data) == "one side" for path in paths):
+        return [FilePair(source=paths[0], target=paths[1])]
+    found = [[side for side in sides if side] for sides in texts.values()]
+    for sides, (path, *other) in zip(texts.values(), found, strict=True):
+        if None in sides and not other and format_of(path, data) == "one side":  # a table may be called de-en.txt
+            missing = (data.source, data.target)[sides.index(None)]
+            raise DataError(f"{path}: the same text in {missing} is not given; name it too")
+    return [FilePair(source=sides[0], target=sides[1]) if len(sides) == 2 else sides[0] for sides in found]
+
+
+# Formats
+
+
+def _table(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    """Yield two columns of a TSV or CSV: those that are named, those that its heading names, or the first two.
+
+    Between tabs, quotes are text, but not in UTF-16: there, Excel writes cells as in CSV.
+    """
+    delimiter = _delimiter(_beginning(path), path, data) or ","
+    with unpacked(path) as file:
+        quote = '"' if delimiter != "\t" or isinstance(file.raw, Recoded) else None
+    csv.field_size_limit(WIDEST)
+    lines = (line.rstrip("\r\n").replace("\r", " ") + "\n" for _, line in wide_lines(path))
+    rows = csv.reader(lines, delimiter=delimiter, strict=True, quotechar=quote, skipinitialspace=bool(quote))
+    columns: tuple[int, int] | None = None
+    begun, width = 1, 0
+    try:
+        for cells in rows:
+            place, begun = Place(path, path, begun), rows.line_num + 1
+            if not any(cells):  # a blank line
+                yield "", "", place
+                continue
+            if columns is None:
+                if [cell.lower() for cell in cells] == ["sep=", ""]:
+                    continue
+                width = len(cells)
+                named, wanted = _sides(cells, data), data.columns
+                if wanted and all(map(str.isdecimal, wanted)):
+                    columns = (int(wanted[0]) - 1, int(wanted[1]) - 1)
+                elif wanted:
+                    columns = named = _columns(wanted, cells, place)
+                else:
+                    if not named and any(
+                        _rank(cell, each) == 2 for cell in cells for each in (data.source, data.target)
+                    ):
+                        raise DataError(
+                            f"{place} looks like a heading ({_shown(cells)}), but not of {data.source} and "
+                            f"{data.target}; name their columns (--columns, or data.columns)"
+                        )
+                    columns = named or (0, 1)
+                if named:
+                    continue
+            if len(cells) <= max(columns):
+                found = f"{counted(len(cells), 'column')}, but column {max(columns) + 1} is wanted"
+                raise DataError(f"{place} has {found}; mend the line, or name other columns")
+            elif quote and any(cells[width:]):
+                remedy = f"put double quotes around text with {delimiter!r}"
+                raise DataError(
+                    f"{place} has {counted(len(cells), 'column')}, but the first line has {width}; {remedy}"
+                )
+            else:
+                yield _on_one_line(cells[columns[0]]), _on_one_line(cells[columns[1]]), place
+    except csv.Error as error:
+        raise DataError(f"{path}: line {begun}: not CSV: {error}; correct its quotes") from None
+
+
+def _delimiter(text: str, path: Path, data: DataConfig) -> str | None:
+    """Returns what separates the cells of a table, by its first line; None if nothing does.
+
+    Without a heading, a CSV is called so, and has commas, unless semicolons alone make its rows equally long.
+    """
+    first = text.lstrip(" \r\n").partition("\n")[0].replace('"', "")
+    if "\t" in first or first.startswith("sep="):
+        return "\t" if "\t" in first else first[4:5] or None
+    if named := next((each for each in ",;" if _sides(first.split(each), data)), None):
+        return named
+    if not data.columns and not unpacked_name(path).lower().endswith(".csv"):
+        return None
+    rows = text.replace("\0", "").splitlines()[:50]
+    commas, semicolons = ({len(row) for row in csv.reader(rows, delimiter=each)} - {0} for each in ",;")
+    return ";" if len(commas) > 1 == len(semicolons) or max(semicolons) > max(commas) == 1 else ","
+
+
+def _json_lines(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    for number, line in wide_lines(path):
+        if not line.strip():
+            continue
+        place = Place(path, path, number)
+        try:
+            found = json.loads(line.rstrip())
+        except (ValueError, RecursionError) as error:
+            what = str(error).replace("line 1 column", "column")
+            raise DataError(f"{place}: not JSON: {what}; write one object on each line") from None
+        if isinstance(found, dict) and isinstance(nested := found.get("translation"), dict):
+            found = nested
+        if not isinstance(found, dict):
+            raise DataError(f"{place}: not an object with a key for each side; write one on each line")
+        keys = list(found)
+        columns = _columns(data.columns, keys, place) if data.columns else _sides(keys, data)
+        if columns is None:
+            wanted = f"{data.source} and {data.target}, or source and target"
+            raise DataError(f"{place}: no keys {wanted}; it has {_shown(keys)}; name two of them as data.columns")
+        source, target = ("" if (side := found[keys[column]]) is None else side for column in columns)
+        if not isinstance(source, str) or not isinstance(target, str):
+            raise DataError(f"{place}: a side is not text; write both as strings")
+        if _SURROGATE.search(source) or _SURROGATE.search(target):
+            raise DataError(f"{place}: half a surrogate pair (such as \\ud83d alone), which is no character; mend it")
+        yield _on_one_line(source), _on_one_line(target), place
+
+
+def _tmx(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    for number, unit in enumerate(_units(path), start=1):
+        place = Place(path, path, number, "unit")
+        variants = [
+            (_language(each), seg) for each in unit if _tag(each) == "tuv" for seg in each if _tag(seg) == "seg"
+        ]
+        codes = [code for code, _ in variants]
+        if sides := _sides(codes, data):
+            source, target = (_on_one_line(_text(variants[side][1])) for side in sides)
+            yield source, target, place
+        else:
+            leave_out(WITHOUT, " ".join(codes[:8]), "", place)
+
+
+def _units(path: Path) -> Iterator[Element]:
+    """Yield the units of a TMX document; holds one of them. No entities may be declared but of short texts."""
+    if _ENTITY.search(_beginning(path)):
+        raise DataError(f"{path}: declares an entity that is more than a short text; TMX needs none: take it out")
+    parser: Any = XMLPullParser(("start", "end"))
+    around: list[Element] = []  # the elements that are open
+    unit: Element | None = None
+    size = 0  # bytes since something ended
+    with unpacked(path) as file:
+        start = file.peek(READ)
+        is_utf_8 = isinstance(file.raw, Recoded) or start.startswith(BOM_UTF8) or _UTF_16.match(start)
+        for content in chain(iter(lambda: file.read1(READ), b""), [b""]):
+            size += len(content)
+            try:
+                if is_utf_8:  # whatever it declares
+                    content = _DECLARED.sub(rb"\1", content)
+                parser.feed(content) if content else parser.close()
+                for event, element in parser.read_events():
+                    if event == "start":
+                        around.append(element)
+                        unit = element if unit is None and _tag(element) == "tu" else unit
+                        if len(around) > DEEPEST:
+                            break  # it is refused below
+                        continue
+                    around.pop()
+                    if unit is not None and element is unit:
+                        yield unit
+                        unit = None
+                    if unit is None and around:
+                        around[-1].remove(element)
+                        size = 0
+            except (ParseError, LookupError, ValueError) as error:  # the last two are about encodings
+                what = "not XML" if content else "ends in its middle"
+                remedy = "mend it, or convert it to UTF-8" if content else "copy it again"
+                raise DataError(f"{path}: {what}: {error}; {remedy}") from None
+            if size > LARGEST_UNIT or len(around) > DEEPEST:
+                what = f"more than {LARGEST_UNIT:,} bytes in a unit, or {DEEPEST} elements inside each other"
+                raise DataError(f"{path}: {what}; mend it")
+
+
+def _one_side(path: Path, data: DataConfig, leave_out: LeaveOut) -> Iterator[Placed]:
+    raise DataError(
+        f"{path}: text of one column, but both sides of each pair are wanted; name the file of the other side too, as "
+        f"in NAME.{data.source} and NAME.{data.target}, or {{source: …, target: …}} in data.files"
+    )
+
+
+def _tag(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _language(variant: Element) -> str:
+    return next((code for key, code in variant.items() if key.lower().rpartition("}")[2] == "lang"), "")
+
+
+def _text(element: Element) -> str:
+    """Returns what stands in a <seg>, and in the elements below it, such as <hi>, that do not hold codes."""
+    parts = [element.text or ""]
+    for each in element:
+        parts += ["" if _tag(each) in CODES else _text(each), each.tail or ""]
+    return "".join(parts)
+
+
+FORMATS: dict[str, Callable[[Path, DataConfig, LeaveOut], Iterator[Placed]]] = {
+    "TMX": _tmx,
+    "JSON lines": _json_lines,
+    "table": _table,
+    "one side": _one_side,
+}
+
+
+def _beginning(path: Path) -> str:
+    """Returns the text at the beginning of a file. Raises DataError if it is of a kind that is known and not read."""
+    content = b""
+    try:
+        with unpacked(path) as file:
+            while len(content) < LOOKED_AT and (part := file.read1(LOOKED_AT)):
+                content += part
+    except DataError:
+        if not content:  # else who reads the pairs comes to that place, and says how many stand before it
+            raise
+    refuse_no_text(content, path)  # what is packed in it
+    return content.decode("utf-8-sig", "replace")
+
+
+def _sides(names: Sequence[str], data: DataConfig) -> tuple[int, int] | None:
+    """Returns which of some names mean the source and the target: by their languages or their roles; None: not both."""
+    found = []
+    for language, roles in zip((data.source, data.target), ROLES, strict=True):
+        ranks = [_likeness(name, language, roles) for name in names]
+        best = max(ranks, default=0)
+        found.append(ranks.index(best) if best else -1)
+    return None if -1 in found or found[0] == found[1] else (found[0], found[1])
+
+
+def _likeness(name: str, language: str, roles: Sequence[str]) -> float:
+    """Returns how well a name means a side: by its language, as `_rank` has it, or by its role, such as source_text."""
+    return 1.5 if _OF_TEXT.sub("", name.strip().lower()) in roles else _rank(name, language)
+
+
+@lru_cache(1_000)
+def _rank(code: str, language: str) -> int:
+    """Returns how well a code means a language: 2 if it is the same, 1 if it begins so (de-DE for de), 0 if not.
+
+    Python knows some names of languages, too: German is de_DE.ISO8859-1.
+    """
+    code = code.strip().lower().replace("_", "-")
+    if code == language.lower().replace("_", "-"):
+        return 2
+    if code.isalpha() and len(code) > 3:
+        code = locale.normalize(code).partition(".")[0]
+    return int(_LANGUAGE.fullmatch(code) is not None and main_code(code) == main_code(language))
+
+
+def _columns(wanted: Sequence[str], names: Sequence[str], place: Place) -> tuple[int, int]:
+    """Returns which columns have two names."""
+    names = [name.strip() for name in names]
+    for name in wanted:
+        if name not in names:
+            raise DataError(f"{place}: no column {name}; it has {_shown(names)}; correct data.columns")
+    return names.index(wanted[0]), names.index(wanted[1])
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(name[:30] for name in names[:8]) + (", …" if len(names) > 8 else "")
+
+
+def _on_one_line(text: str) -> str:
+    """Returns a text without line ends; of one that is too long, its beginning, of which `is_too_long` is true."""
+    text = text[: LONGEST_LINE + 1]
+    return _LINE_ENDS.sub(" ", text) if "\n" in text or "\r" in text else text

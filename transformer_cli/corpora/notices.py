@@ -1,0 +1,80 @@
+"""What looks wrong in a dataset's text and is not surely wrong: one warning for each kind of thing, never an error.
+
+Looks at the first lines of each split. Knows how lines of other formats look, and no languages.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from itertools import islice
+from operator import eq
+from pathlib import Path
+from typing import Any
+
+from transformer_cli.corpora.gathering import gathered
+from transformer_cli.text.codec import SIDES
+
+LOOKED_AT = 1_000  # lines of each side of each split
+MOST = 0.5  # the share of lines that makes one kind of text of it
+MANY_TIMES = 4  # the unknown words of training
+LOOKS_LIKE = {
+    "TMX or other XML": re.compile(r"\s*</?(?:\?xml|!DOCTYPE|tmx|header|body|tuv?|seg|prop|note)\b", re.IGNORECASE),
+    "JSON": re.compile(r"\s*[\[{].*[\]}],?\s*\Z|\s*\"[^\"]*\"\s*:"),
+    "TSV (columns between tabs)": re.compile(r"[^\t]*\S[^\t]*\t[^\t]*\S"),
+    "HTML": re.compile(r".*</?(?:p|div|span|br|a|b|i|em|strong|td|tr|li|h[1-6]|table|font)\b[^<>]*>", re.IGNORECASE),
+}
+
+log = logging.getLogger(__name__)
+
+
+def warn_of_text(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Warn of text that is the same on both sides, swapped, unlike the training text, or no plain text.
+
+    folder, manifest: a dataset's.
+    """
+    texts = {
+        (split, side): lines
+        for split in manifest["splits"]
+        for side, lines in zip(SIDES, zip(*islice(gathered(folder, split), LOOKED_AT), strict=True), strict=True)
+    }
+    formats: dict[str, list[str]] = {}
+    for (split, side), lines in texts.items():
+        for name, pattern in LOOKS_LIKE.items():
+            if (n := sum(pattern.match(line) is not None for line in lines)) >= MOST * len(lines):
+                formats.setdefault(name, []).append(f"{split}, {side}: {n:,} of the first {len(lines):,} lines")
+                break
+    for name, where in formats.items():
+        log.warning(
+            "text that looks like %s (%s); files are read as plain text, one sentence per line", name, "; ".join(where)
+        )
+    same = [
+        split
+        for split in manifest["splits"]
+        if sum(map(eq, texts[split, "source"], texts[split, "target"])) > MOST * len(texts[split, "source"])
+    ]
+    if same:
+        log.warning("source and target are the same text: %s; correct data.files", ", ".join(same))
+    parts = {
+        key: {line[start : start + 3] for line in lines for start in range(len(line))} for key, lines in texts.items()
+    }
+    held_out = [split for split in manifest["splits"] if split != "train"]
+    swapped = [
+        split
+        for split in held_out
+        if all(
+            _shared(parts[split, side], parts["train", other]) > _shared(parts[split, side], parts["train", side])
+            for side, other in (SIDES, SIDES[::-1])
+        )
+    ]
+    if swapped:
+        log.warning("source and target seem to be swapped, beside train: %s; correct data.files", ", ".join(swapped))
+    for side in SIDES:
+        rates = {split: counts[side]["unknown_rate"] for split, counts in manifest["splits"].items()}
+        for split in held_out if not swapped else ():
+            if rates[split] > max(0.05, MANY_TIMES * rates["train"]):
+                what = "%s, %s: %.0f %% of the words are unknown, in train %.1f %%: is it text of the same kind?"
+                log.warning(what, split, side, 100 * rates[split], 100 * rates["train"])
+
+
+def _shared(parts: set[str], others: set[str]) -> float:
+    return len(parts & others) / max(1, len(parts))

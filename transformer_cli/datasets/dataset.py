@@ -1,0 +1,266 @@
+"""A prepared dataset on disk: its manifest, its text, and its ids and offsets, which are mapped into memory.
+
+Refuses files that do not match the manifest.
+
+data/multi30k.de-en-1a2b3c4d/
+    manifest.json                   what it was made from, and its counts
+    SHA256SUMS                      the sums of all other files
+    source.vocab.txt                the codecs: one token per line (target.vocab.txt likewise),
+    target.joins.json                   and the rules that turn target tokens into plain text;
+    source.subwords.model               for subwords, SentencePiece's model instead (target.subwords.model likewise)
+    train.source.ids.npy            int32, all sentences end to end, without <sos> and <eos>
+    train.source.offsets.npy        int64, sentence i is ids[offsets[i]:offsets[i + 1]]
+    train.source.txt                the raw text, one sentence per line
+    left-out.tsv.gz                 what cleaning left out: rule, file, line or unit, source, target
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_cli.config.schema import DataConfig, Shapes, fields_that_shape
+from transformer_cli.errors import DataError, FileError
+from transformer_cli.system.files import sha256
+from transformer_cli.system.sums import check_file, read_checked_json
+from transformer_cli.text.codec import Codecs, codec_files, codec_sums
+from transformer_cli.text.lengths import Rows
+from transformer_cli.text.vocabulary import MARKERS
+
+FORMAT_VERSION = 2
+BLOCK = 1 << 24  # bytes that are searched for line ends at a time
+LINE_END = ord("\n")
+Opened = TypeVar("Opened")
+_REMAKE = "delete the folder and run `tfm prepare` again"
+
+
+@dataclass(frozen=True)
+class Side:
+    """The encoded sentences of one side of a split."""
+
+    ids: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    @staticmethod
+    def of(sentences: Sequence[Sequence[int]]) -> "Side":
+        """Make a side from lists of ids, one per sentence."""
+        ids = np.array([index for sentence in sentences for index in sentence], dtype=np.int32)
+        return Side(ids, np.cumsum([0, *map(len, sentences)]))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> NDArray[np.int32]:
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """The number of tokens of each sentence, <sos> and <eos> not counted."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class EncodedSplit:
+    """Both sides of a split, sentence by sentence."""
+
+    source: Side
+    target: Side
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def rows_within(self, max_length: int | None) -> Rows:
+        """Returns the sentences of which both sides fit in max_length positions, <sos> and <eos> included."""
+        longer = np.maximum(self.source.lengths, self.target.lengths)
+        return np.arange(len(self)) if max_length is None else np.flatnonzero(longer + MARKERS <= max_length)
+
+
+@dataclass(frozen=True)
+class MappedLines:
+    r"""The lines of a UTF-8 file, each of which ends with "\n". The positions of their ends take 8 bytes a line."""
+
+    path: Path
+    content: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+    """where each line begins, and where the last one ends: line i is content[ends[i]:ends[i + 1] - 1]"""
+
+    @staticmethod
+    def open(path: Path) -> "MappedLines":
+        """Map a file, and read it once to find its lines. Raises OSError, or ValueError if the file is empty."""
+        content = np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
+        found = [np.zeros(1, dtype=np.int64)]
+        for start in range(0, len(content), BLOCK):
+            found.append(np.flatnonzero(content[start : start + BLOCK] == LINE_END) + start + 1)
+        return MappedLines(path, content, np.concatenate(found))
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+    def __getitem__(self, index: int) -> str:
+        r"""A line without its "\n". Raises DataError if it is not UTF-8."""
+        line = self.content[self.ends[index] : self.ends[index + 1] - 1].tobytes()
+        try:
+            return line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{self.path}: line {index + 1} is damaged: {error}; {_REMAKE}") from None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """An opened dataset; its arrays are mapped only when `split` is called."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    codecs: Codecs
+
+    @staticmethod
+    def open(folder: Path) -> "Dataset":
+        """Open a folder. Raises DataError if it is missing, of another format version, or unlike its manifest."""
+        manifest = read_manifest(folder)
+        try:
+            data = DataConfig.model_validate(manifest["settings"])
+        except ValueError as error:
+            raise DataError(f"{folder}: not settings of this tfm: {' '.join(str(error).split())}; {_REMAKE}") from None
+        for name in codec_files(data):
+            _opened(folder / name, lambda path: path)
+        return Dataset(folder, manifest, Codecs.load(folder, data))
+
+    @property
+    def fingerprint(self) -> str:
+        """Eight hexadecimal digits, a hash of everything that shaped the files."""
+        return str(self.manifest["fingerprint"])
+
+    @property
+    def test_splits(self) -> list[str]:
+        """The names of the test sets, in their order."""
+        return [name for name in self.manifest["splits"] if name not in ("train", "valid")]
+
+    def split(self, name: str) -> EncodedSplit:
+        """Map a split's arrays. Raises DataError for an unknown split or arrays that do not match the manifest."""
+        self._sentences(name)
+        return EncodedSplit(_side(self.folder / f"{name}.source"), _side(self.folder / f"{name}.target"))
+
+    def text(self, name: str, side: str) -> list[str]:
+        """Returns the raw lines of one side of a split. Raises DataError as `split` does."""
+        lines = self.lines(name, side)
+        return [lines[row] for row in range(len(lines))]
+
+    def lines(self, name: str, side: str) -> MappedLines:
+        """Map the raw lines of one side of a split, which `text` reads. Raises DataError as `split` does."""
+        sentences = self._sentences(name)
+        path = self.folder / f"{name}.{side}.txt"
+        lines = _opened(path, MappedLines.open)
+        if len(lines) != sentences:
+            raise DataError(f"{path}: {len(lines)} lines, but the manifest says {sentences}; {_REMAKE}")
+        return lines
+
+    def _sentences(self, name: str) -> int:
+        splits = self.manifest["splits"]
+        if name not in splits:
+            raise DataError(f"{self.folder}: no split {name!r}; it has {', '.join(splits)}")
+        return int(splits[name]["sentences"])
+
+
+def _side(stem: Path) -> Side:
+    """Map the arrays of one side."""
+    load = partial(np.load, mmap_mode="r")
+    return Side(*(_opened(stem.with_name(f"{stem.name}.{kind}.npy"), load) for kind in ("ids", "offsets")))
+
+
+def _opened(path: Path, open_: Callable[[Path], Opened]) -> Opened:
+    """Open a file that is as it was written. Raises DataError if it is not."""
+    try:
+        check_file(path)
+        return open_(path)
+    except (OSError, ValueError) as error:  # it may be too large to be summed here
+        raise DataError(f"{path}: cannot be mapped: {' '.join(str(error).split())}; {_REMAKE}") from None
+    except FileError as error:
+        raise DataError(f"{error}; {_REMAKE}") from None
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Read a dataset's manifest. Raises DataError if the folder holds no dataset of this format version."""
+    try:
+        manifest = read_checked_json(folder / "manifest.json")
+    except FileError as error:
+        remedy = "delete it and run `tfm prepare` again" if folder.exists() else "run `tfm prepare`"
+        raise DataError(f"{folder}: not a dataset: {error}; {remedy}") from None
+    version = manifest["format_version"]
+    if version != FORMAT_VERSION:
+        raise DataError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; run `tfm prepare` again")
+    return manifest
+
+
+def find_dataset(data: DataConfig, data_dir: Path, codec_dir: Path | None = None) -> Path:
+    """Returns the folder of the pinned fingerprint, else the newest one prepared with these settings from this text.
+
+    codec_dir: with data.codec, the folder of the run that it names; not read if a fingerprint is pinned.
+    Raises DataError if there is no such folder.
+    """
+    wanted = without_places(shaping_settings(data))
+    assert data.fingerprint or bool(codec_dir) == bool(data.codec), "runs.prepare finds the run"
+    given = codec_sums(codec_dir, data) if codec_dir and not data.fingerprint else {}
+
+    def is_wanted(manifest: Mapping[str, Any]) -> bool:
+        if without_places(manifest["settings"]) != wanted:
+            return False
+        if data.fingerprint:
+            return bool(manifest["fingerprint"] == data.fingerprint)
+        return manifest.get("codec", {}) == given and (not data.files or is_text_of(manifest, data))
+
+    found, damaged = [], []
+    for folder in sorted(data_dir.glob(f"{data.corpus}.{data.source}-{data.target}-*")):
+        try:
+            if is_wanted(read_manifest(folder)):
+                found.append(folder)
+        except DataError as error:
+            damaged.append(str(error))
+    if data.corpus == "imported":
+        remedy = "give --input FILE and --reference FILE, or train on the text of `tfm prepare FILE --like RUN`"
+        raise DataError(f"an imported run has no dataset: {remedy}")
+    if not found:
+        which = f"these settings{' and this text' if data.files else ''}"
+        remedy = f"the same --config and --set{f', and --like {data.codec}' if data.codec else ''}"
+        if data.fingerprint:
+            which, remedy = f"fingerprint {data.fingerprint}", "the run's config.yaml as --config"
+        left_out = f" (left out: {'; '.join(damaged)})" if damaged else ""
+        raise DataError(
+            f"{data_dir}/: no dataset {data.corpus} {data.source}→{data.target} with {which}{left_out}; "
+            f"run `tfm prepare` with {remedy}"
+        )
+    return max(found, key=lambda folder: folder.stat().st_mtime_ns)
+
+
+def shaping_settings(data: DataConfig) -> dict[str, Any]:
+    """Returns the settings that shape a dataset; those that are not in use are left out.
+
+    So a dataset stays valid when tfm learns of other corpora and other kinds of tokens.
+    """
+    shaping = fields_that_shape(DataConfig, Shapes.DATASET, Shapes.CODEC)
+    values = data.model_dump(mode="json", include={**shaping, "files": True})
+    unused = {"files", "captions"} - {data.corpus}
+    unused |= {"tokens", "subwords"} if data.tokens == "words" else {"min_freq"}
+    optional = ("max_words", "columns", "clean", "held_out")
+    unused |= {key for key in optional if getattr(data, key) == DataConfig.model_fields[key].default}
+    return {key: value for key, value in values.items() if key not in unused} | {"lowercase": data.lowercased}
+
+
+def without_places(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings in a manifest without the places of the user's files: what counts is what stands in them."""
+    return {key: value for key, value in settings.items() if key != "files"}
+
+
+def is_text_of(manifest: Mapping[str, Any], data: DataConfig) -> bool:
+    """Whether a dataset was made from the user's own files, wherever they have been moved since.
+
+    Their content decides; a file that is gone is taken for the one of the same name. Raises OSError.
+    """
+    recorded, given = (dict(each.texts) for each in (DataConfig.model_validate(manifest["settings"]), data))
+    sums, read = manifest["sources"], cache(sha256)  # a file may be both sides
+    return recorded.keys() == given.keys() and all(
+        read(path) == sums[name] if path.is_file() else recorded[name].name == path.name for name, path in given.items()
+    )

@@ -1,0 +1,163 @@
+"""Parallel text → a dataset on disk: its fingerprint, whether it exists already, its manifest, and its overlaps."""
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli.corpora.corpora import Corpus, open_corpus
+from transformer_cli.corpora.gathering import gather, gathered
+from transformer_cli.corpora.notices import warn_of_text
+from transformer_cli.datasets.dataset import FORMAT_VERSION, Dataset, read_manifest, shaping_settings, without_places
+from transformer_cli.datasets.subword_corpus import encode_by_subwords
+from transformer_cli.datasets.word_corpus import encode_by_words
+from transformer_cli.datasets.writer import count
+from transformer_cli.errors import DataError
+from transformer_cli.system.files import new_folder, sweep, write_json
+from transformer_cli.system.locks import exclusive
+from transformer_cli.system.sums import write_sums
+from transformer_cli.text.codec import Codecs, codec_sums
+from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
+from transformer_cli.text.words import SPACY_VERSION
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A dataset on disk, and whether this call made it."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    created: bool
+
+
+def make_dataset(
+    config: Config, *, source_dir: Path | None = None, data_dir: Path = Path("data"), codec_dir: Path | None = None
+) -> Prepared:
+    """Make the dataset that `config.data` describes, unless it exists already.
+
+    Either way, a warning says if pairs of its held-out splits occur in its training split; where it is made, others say
+    what else looks wrong.
+
+    source_dir: a folder with Multi30k's files, instead of the download. codec_dir: with data.codec, the folder of the
+    run that it names, as `runs.prepare.find_codec` finds it. Raises DataError or ConfigError; DataError also if the
+    config pins the fingerprint of another dataset. The fingerprint is a hash of all that shapes the files.
+    """
+    data = config.data
+    assert bool(codec_dir) == bool(data.codec), "runs.prepare finds the run"
+    corpus = open_corpus(data, source_dir=source_dir)
+    given = {"codec": codec_sums(codec_dir, data)} if codec_dir else {}  # not where they are: what is in them
+    library, version = ("spaCy", SPACY_VERSION) if data.tokens == "words" else ("SentencePiece", SENTENCEPIECE_VERSION)
+    shaped_by = {
+        "format": FORMAT_VERSION,
+        "settings": without_places(shaping_settings(data)),
+        "sums": corpus.sums,
+        library.lower(): version,  # another one may cut text in other ways
+        **given,
+        **({"rules": corpus.rules} if corpus.rules else {}),
+    }
+    fingerprint = hashlib.sha256(json.dumps(shaped_by, sort_keys=True).encode()).hexdigest()[:8]
+    if data.fingerprint not in (None, fingerprint):
+        raise DataError(
+            f"data.fingerprint is {data.fingerprint}, but this text with {library} {version} makes {fingerprint}; use "
+            f"the same files and the same {library}, copy the dataset's folder to {data_dir}/, or for other text take "
+            "data.fingerprint out of the config"
+        )
+    folder = data_dir / f"{data.corpus}.{data.source}-{data.target}-{fingerprint}"
+    if folder.exists():
+        manifest = Dataset.open(folder).manifest
+        warn_of_overlap(manifest)
+        with suppress(OSError):  # the folder may be somebody else's, or read-only
+            os.utime(folder)  # `tfm train` uses the dataset that was prepared last
+        return Prepared(folder, manifest, created=False)
+    lock = data_dir / f".{folder.name}.lock"
+    try:
+        with ExitStack() as held:
+            with suppress(BlockingIOError):  # another `tfm prepare` makes the same: the faster one's stays
+                if held.enter_context(exclusive(lock)):
+                    held.callback(lock.unlink)
+                    sweep(data_dir, of=folder.name, idle_s=0)
+            with new_folder(folder) as unfinished:
+                manifest = _write_dataset(unfinished, data, corpus, codec_dir, {"fingerprint": fingerprint, **given})
+    except OSError:
+        if not folder.is_dir():
+            raise
+        return Prepared(folder, read_manifest(folder), created=False)  # the other one was faster
+    return Prepared(folder, manifest, created=True)
+
+
+def _write_dataset(
+    folder: Path, data: DataConfig, corpus: Corpus, codec_dir: Path | None, identity: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns the manifest. identity: what it keeps of the fingerprint."""
+    facts_of_text = gather(corpus.splits, data, folder)
+    splits = facts_of_text["splits"]
+    encode = encode_by_words if data.tokens == "words" else encode_by_subwords
+    codecs, facts = encode(folder, data, splits, Codecs.load(codec_dir, data) if codec_dir else None)
+    codecs.save(folder)
+    manifest = {
+        "format_version": FORMAT_VERSION,
+        "settings": shaping_settings(data),
+        "sources": corpus.sums,
+        "vocabulary": {"source": len(codecs.source), "target": len(codecs.target)},
+        "splits": {name: count(folder, name) for name in splits},
+        "overlap": count_overlap(folder, splits, codecs),
+        **facts,
+        **({"cleaning": facts_of_text} if corpus.rules or facts_of_text["left_out"] else {}),
+        **identity,
+    }
+    warn_of_overlap(manifest)
+    warn_of_text(folder, manifest)
+    write_json(folder / "manifest.json", manifest)
+    write_sums(folder)
+    return manifest
+
+
+BY_CHANCE = 0.01  # short sentences recur with another translation: up to this share of a split's is no warning
+
+
+def count_overlap(folder: Path, splits: Iterable[str], codecs: Codecs) -> dict[str, dict[str, int]]:
+    """Count, for each split but train, how many of its pairs and source sentences occur in the training split.
+
+    folder: a dataset's, with the raw text of `splits`. What counts is what the codecs read of a line, whatever its case
+    or spacing. Returns split → {"pairs": …, "sources": …}; `sources` also
+    counts those that training has with another translation.
+    """
+
+    def read(split: str) -> Iterator[tuple[int, int]]:
+        for source, target in gathered(folder, split):
+            yield hash(codecs.source.content(source)), hash(codecs.target.content(target))
+
+    held_out = {split: [*read(split)] for split in splits if split != "train"}
+    wanted = {source for found in held_out.values() for source, _ in found}
+    pairs = {pair for pair in read("train") if pair[0] in wanted}
+    sources = {source for source, _ in pairs}
+    return {
+        split: {
+            "pairs": sum(pair in pairs for pair in found),
+            "sources": sum(source in sources for source, _ in found),
+        }
+        for split, found in held_out.items()
+    }
+
+
+def warn_of_overlap(manifest: dict[str, Any]) -> None:
+    """Warn, in one line, of a dataset's splits of which whole pairs or many sources are in the training text."""
+    found = []
+    for split, overlap in manifest["overlap"].items():
+        sentences = manifest["splits"][split]["sentences"]
+        if overlap["pairs"] or overlap["sources"] > BY_CHANCE * sentences:
+            found.append(f"{split} {overlap['pairs']:,} of {sentences:,} pairs ({overlap['sources']:,} sources)")
+    if found:
+        log.warning(
+            "also in the training text: %s; a model can learn them by heart, so scores there say less about new text; "
+            "leave them out of the training text, and prepare again",
+            ", ".join(found),
+        )

@@ -1,0 +1,130 @@
+"""Encodes a corpus by words: counts the tokens of the training split, makes the codecs, and encodes every split.
+
+The training split is read once. Its tokens get provisional ids in the order in which they first appear; when all are
+counted, one pass over the ids on disk turns them into the final ones. Memory holds word forms, not sentences.
+"""
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transformer_cli.compute.threads import available_cores
+from transformer_cli.config.schema import DataConfig
+from transformer_cli.corpora.gathering import gathered
+from transformer_cli.datasets.word_cutting import Chunk, cutting
+from transformer_cli.datasets.writer import blocks, renumber, writing
+from transformer_cli.text.codec import SIDES, Codecs, WordCodec
+from transformer_cli.text.reading import lower, normalized
+from transformer_cli.text.vocabulary import SPECIALS, Vocabulary, import_torchtext
+from transformer_cli.text.words import SPACY_VERSION, Joins, learn_joins
+
+log = logging.getLogger(__name__)
+
+FEW = 5_000  # one process has tokenised this many pairs before workers would have started
+MOST_WORKERS = 16  # one process reads and counts what they tokenise; two workers keep it busy a seventh of the time
+MANY_WORDS = 50_000  # above which a warning speaks of subwords
+JOIN_SENTENCES = 200_000  # joins are learned from at most this many sentences; more would teach only rare pairs
+
+
+def encode_by_words(
+    folder: Path, data: DataConfig, splits: Mapping[str, int], given: Codecs | None = None
+) -> tuple[Codecs, dict[str, Any]]:
+    """Make both codecs from the training split, unless they are given, and write the ids of every split.
+
+    splits: how many pairs each has, whose text `gather` has written into the folder. Returns the codecs, and what the
+    manifest keeps of the tokenising.
+    """
+    processes = min(available_cores(), MOST_WORKERS) if splits["train"] > FEW else 1
+    n_sentences = n_restored = 0
+    with cutting((data.source, data.target, data.lowercased), processes) as cut:
+        left = dict(splits)
+        if given is None:
+            import_torchtext()  # while the workers start
+            pairs = ((normalized(one), normalized(other)) for one, other in gathered(folder, "train"))
+            source, target = _learn(folder, data, cut(pairs), left.pop("train"))
+        else:
+            source, target = (codec for codec in (given.source, given.target) if isinstance(codec, WordCodec))
+        for name, size in left.items():
+            pairs = (
+                (source.reader.read(one).text, target.reader.read(other).text) for one, other in gathered(folder, name)
+            )
+            with writing(folder, name, size) as add:
+                for texts, sides in cut(pairs):
+                    ids = [
+                        np.array(codec.vocabulary.encode(side.forms), np.int32)[side.ids]
+                        for codec, side in zip((source, target), sides, strict=True)
+                    ]
+                    add(ids, [side.lengths for side in sides])
+                    if name == "valid":
+                        n_sentences += len(texts[1])
+                        n_restored += sum(
+                            target.joins.restores(lower(text, target.language) if target.lowercase else text, tokens)
+                            for text, tokens in zip(texts[1], sides[1].sentences(), strict=True)
+                        )
+    return Codecs(source, target), {
+        "tokenizer": {"library": "spacy", "version": SPACY_VERSION, "source": data.source, "target": data.target},
+        "joins": {"valid_restored": n_restored / n_sentences},
+    }
+
+
+def _learn(folder: Path, data: DataConfig, chunks: Iterable[Chunk], size: int) -> tuple[WordCodec, WordCodec]:
+    """Write the training split; returns the codecs learned from it, of the source and of the target."""
+    known: list[dict[str, int]] = [{}, {}]  # for each side: word form → provisional id
+    if data.joint_vocabulary:
+        known[1] = known[0]
+    neighbours, n_sentences = [], 0  # which target tokens stand side by side, by their provisional ids
+    with writing(folder, "train", size) as add:
+        for _, sides in chunks:
+            ids = [
+                np.array([forms.setdefault(form, len(forms)) for form in side.forms], np.int32)[side.ids]
+                for forms, side in zip(known, sides, strict=True)
+            ]
+            add(ids, [side.lengths for side in sides])
+            ends = np.cumsum(sides[1].lengths[: JOIN_SENTENCES - n_sentences])
+            if len(ends):
+                left = np.delete(np.arange(ends[-1]), ends - 1)  # all tokens but the last of each sentence
+                neighbours.append((ids[1][left], ids[1][left + 1], sides[1].glued[left]))
+                n_sentences += len(ends)
+    left_ids, right_ids, glued = map(np.concatenate, zip(*neighbours, strict=True))
+    joins = learn_joins(list(known[1]), left_ids, right_ids, glued)
+    paths = [folder / f"train.{side}.ids.npy" for side in SIDES]
+    if data.joint_vocabulary:
+        source = target = _vocabulary("joint", data, known[0], paths)
+    else:
+        source, target = (
+            _vocabulary(side, data, forms, [path]) for side, forms, path in zip(SIDES, known, paths, strict=True)
+        )
+    return (
+        WordCodec(data.source, data.lowercased, source, Joins()),
+        WordCodec(data.target, data.lowercased, target, joins),
+    )
+
+
+def _vocabulary(name: str, data: DataConfig, forms: Collection[str], paths: Sequence[Path]) -> Vocabulary:
+    """Build a vocabulary from the provisional ids in these files, and write its own ids in their place.
+
+    forms: the word form of each provisional id.
+    """
+    n_times = np.zeros(len(forms), np.int64)
+    for path in paths:
+        for block in blocks(path):
+            n_times += np.bincount(block, minlength=len(forms))
+    counts = dict(zip(forms, n_times.tolist(), strict=True))
+    vocabulary = Vocabulary.build(counts, min_freq=data.min_freq, max_words=data.max_words)
+    n_words = len(vocabulary) - len(SPECIALS)
+    if not n_words:
+        log.warning("the %s vocabulary is empty: no word occurs %d times; lower data.min_freq", name, data.min_freq)
+    if n_words > MANY_WORDS:
+        log.warning(
+            "the %s vocabulary has %s words, each with rows of its own in the model: data.max_words keeps the most "
+            "frequent, and data.tokens: subwords writes any text with far fewer",
+            name,
+            f"{n_words:,}",
+        )
+    final_ids = np.array(vocabulary.encode(forms), np.int32)
+    for path in paths:
+        renumber(path, final_ids)
+    return vocabulary

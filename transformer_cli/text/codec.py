@@ -1,0 +1,310 @@
+"""Text ↔ ids: the only place that knows both. There is one codec per side, the source language and the target language.
+
+A dataset owns both codecs, and each training run keeps copies of their files. Knows nothing of models, batches or
+search: a line's ids are those of its own tokens, without <sos> and <eos>. What a codec encodes is the reading of a line
+(reading.py): prepare, validation, evaluation, scores and translation read the same text alike.
+"""
+
+import logging
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Literal
+
+from transformer_cli.config.schema import DataConfig
+from transformer_cli.system.files import sha256, write_bytes, write_json
+from transformer_cli.system.reading import read_bytes, read_json
+from transformer_cli.text.reading import Reader, Reading, lower
+from transformer_cli.text.subwords import SPACE, Pieces
+from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
+from transformer_cli.text.words import Joins, Tokenizer
+
+SIDES = ("source", "target")
+LANGUAGE_TOKEN = re.compile(r">>[^\s<>]+<<")
+N_NAMED = 8
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A line of text, cut into tokens."""
+
+    tokens: list[str]
+    """words as the tokeniser cut them, unknown ones too, or subwords; with `lowercase`, in lower case"""
+    ids: list[int]
+    """one per token; for an unknown word, the id of `<unk>`"""
+    reading: Reading = field(default_factory=Reading)
+    """the text that was cut, and what was held out of it"""
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True)
+class WordCodec:
+    """Text by words: a spaCy tokeniser, a vocabulary, and joins, which say where words are written without a space.
+
+    For example, "the quokka sleeps" without "quokka" in the vocabulary: encode gives the words as they are and the ids
+    7, UNK, 9; tokens of these ids are "the", "<unk>", "sleeps"; text with instead=["der", "Quokka", "schläft"] is
+    "the Quokka sleeps".
+    """
+
+    language: str
+    lowercase: bool
+    vocabulary: Vocabulary
+    joins: Joins
+
+    @staticmethod
+    def load(folder: Path, side: str, data: DataConfig) -> "WordCodec":
+        """Read what `save` wrote; language and case are kept in `data`.
+
+        The source has no joins, since no text is ever put together in the source language. Whoever opens a dataset or a
+        run has compared the files with their sums, so they are not doubted here. Raises FileError.
+        """
+        vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
+        if side == "source":
+            return WordCodec(data.source, data.lowercased, vocabulary, Joins())
+        joins = Joins.from_json(read_json(folder / f"{side}.joins.json"))
+        return WordCodec(data.target, data.lowercased, vocabulary, joins)
+
+    def save(self, folder: Path, side: str) -> None:
+        """Write the codec's files, whose names begin with `side`, source or target; see `codec_files`."""
+        self.vocabulary.save(folder / f"{side}.vocab.txt")
+        if side == "target":
+            write_json(folder / f"{side}.joins.json", self.joins.as_json())
+
+    def __len__(self) -> int:
+        """The number of ids, including those of <unk>, <pad>, <sos> and <eos>."""
+        return len(self.vocabulary)
+
+    @cached_property
+    def characters(self) -> frozenset[str]:
+        return self.vocabulary.characters
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Made on first use: spaCy takes half a second to import, and not every command needs it."""
+        return Tokenizer(self.language, lowercase=self.lowercase)
+
+    @cached_property
+    def reader(self) -> Reader:
+        """What reads lines on behalf of `encode`."""
+        knows_case = not self.lowercase and any(map(str.islower, self.characters))
+        return Reader(self.characters, self.language, False, self._cost if knows_case else None)
+
+    def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
+        """The tokens of a line and their ids; no tokens for a blank line. held: see `Reader.read`."""
+        reading = self.reader.read(line, held)
+        words = self.tokenizer.tokens(reading.text)
+        return Encoded(words, self.vocabulary.encode(words), reading)
+
+    def encode_as_it_is(self, text: str) -> Encoded:
+        """The same for a text that is to be written exactly so, such as what a translation begins with."""
+        words = self.tokenizer.tokens(text)
+        return Encoded(words, self.vocabulary.encode(words), Reading(text))
+
+    def content(self, line: str) -> str:
+        """Returns what is read of a line, without white space: lines that are read alike have the same."""
+        text = "".join(self.reader.read(line).text.split())
+        return lower(text, self.language) if self.lowercase else text
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """The vocabulary's token for each id: `<unk>` for the id of unknown tokens."""
+        return self.vocabulary.decode(ids)
+
+    def names(self) -> list[str]:
+        """All tokens in the order of their ids, each a different one, as other programs know them."""
+        return list(self.vocabulary.tokens)
+
+    def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
+        """Plain text of ids without <sos> and <eos>, spaced as in the text that the joins were learned from.
+
+        instead: one token per id, such as the source word that was attended to; it is written where the id is that of
+        `<unk>` (None: `<unk>` stays).
+        """
+        return self.joins.join(self.vocabulary.decode(ids, instead))
+
+    def _cost(self, word: str) -> tuple[int, int]:
+        (index,) = self.vocabulary.encode([word])
+        return int(index == UNK), index  # the vocabulary has frequent words first
+
+
+@dataclass(frozen=True)
+class SubwordCodec(Pieces):
+    """Text by pieces of words, which SentencePiece has learned. Any line comes back exactly; there is no `<unk>`.
+
+    For example, "Zwei Quokkas" may become the tokens " Zwei", " Qu", "ok", "kas". Tokens show a space as a space, and a
+    byte of a character that has no piece as "<0xC3>". What it has in common with WordCodec is described there.
+    """
+
+    lowercase: bool = False
+    algorithm: Literal["bpe", "unigram", "imported"] = "bpe"
+    dropout: float = field(default=0.0, compare=False)
+    """see SubwordsConfig; with another dropout a codec means the same by its ids"""
+    language: str = "xx"
+    """for what becomes of capitals"""
+
+    @staticmethod
+    def load(folder: Path, side: str, data: DataConfig) -> "SubwordCodec":
+        """Read what `save` wrote; the rest is kept in `data`. Raises as `WordCodec.load`."""
+        model = read_bytes(folder / f"{side}.subwords.model")
+        language = data.source if side == "source" else data.target
+        return SubwordCodec(model, data.lowercased, data.subwords.algorithm, data.subwords.dropout, language)
+
+    def save(self, folder: Path, side: str) -> None:
+        write_bytes(folder / f"{side}.subwords.model", self.model)
+
+    @cached_property
+    def reader(self) -> Reader:
+        knows_case = not self.lowercase and any(map(str.islower, self.characters))
+        return Reader(self.characters, self.language, self.lowercase, self._cost if knows_case else None)
+
+    def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
+        reading = self.reader.read(line, held)
+        ids = self.ids(reading.text)
+        return Encoded(self.tokens(ids), ids, reading)
+
+    def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
+        """The ids of many lines, which are cut on several cores."""
+        return self.ids_of_all(self.reader.read(line).text for line in lines)
+
+    def encode_as_it_is(self, text: str) -> Encoded:
+        ids = self.ids(lower(text, self.language) if self.lowercase else text)
+        return Encoded(self.tokens(ids), ids, Reading(text))
+
+    def content(self, line: str) -> str:
+        return "".join(self.reader.read(line).text.split())
+
+    def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
+        """The ids of each line, cut at random as `SubwordsConfig.dropout` says: a function of lines and seed alone."""
+        return self.sampled_ids([self.reader.read(line).text for line in lines], dropout=self.dropout, seed=seed)
+
+    def _cost(self, word: str) -> tuple[int, int]:
+        ids = self.ids(word)
+        return len(ids), sum(ids)  # SentencePiece has frequent pieces first
+
+
+@dataclass(frozen=True)
+class ImportedCodec(SubwordCodec):
+    """The pieces of an imported model: its SentencePiece model cuts text, and a list says which ids pieces have.
+
+    A piece that is not in the list is `<unk>`. A line is read as the model was taught to read it: SentencePiece
+    normalises it, no symbol is held out, and a language token at its beginning, such as ">>fra<<", is one token.
+    """
+
+    vocabulary: Vocabulary = field(default=Vocabulary(SPECIALS), kw_only=True)
+    languages: frozenset[str] = frozenset()
+    """the language tokens that a source may begin with"""
+
+    @staticmethod
+    def load(folder: Path, side: str, data: DataConfig) -> "ImportedCodec":
+        """Read what `save` wrote. Raises as `WordCodec.load`."""
+        plain = SubwordCodec.load(folder, side, data)
+        vocabulary = Vocabulary.load(folder / f"{side}.vocab.txt")
+        languages = frozenset(filter(LANGUAGE_TOKEN.fullmatch, vocabulary.tokens if side == "source" else ()))
+        return ImportedCodec(
+            plain.model, algorithm="imported", language=plain.language, vocabulary=vocabulary, languages=languages
+        )
+
+    def save(self, folder: Path, side: str) -> None:
+        super().save(folder, side)
+        self.vocabulary.save(folder / f"{side}.vocab.txt")
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    @cached_property
+    def characters(self) -> frozenset[str]:
+        return self.vocabulary.characters
+
+    def encode(self, line: str, held: Sequence[tuple[int, int]] = ()) -> Encoded:
+        reading = Reading(line.strip())
+        if held:  # all characters are left to SentencePiece
+            reading = Reader(frozenset(line), self.language, False, None).read(line, held)
+        (pieces,) = self._cut([reading.text])
+        return Encoded([_shown(piece) for piece in pieces], self.vocabulary.encode(pieces), reading)
+
+    def encode_all(self, lines: Sequence[str]) -> list[list[int]]:
+        return list(map(self.vocabulary.encode, self._cut(lines)))
+
+    def encode_as_it_is(self, text: str) -> Encoded:
+        return self.encode(text)
+
+    def content(self, line: str) -> str:
+        return "".join(line.split())
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        return list(map(_shown, self.vocabulary.decode(ids)))
+
+    def names(self) -> list[str]:
+        return list(self.vocabulary.tokens)
+
+    def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
+        """Plain text; `instead` as in `WordCodec.text`."""
+        pieces = self.vocabulary.decode(ids, instead and [other.replace(" ", SPACE) for other in instead])
+        return self.join([piece for piece in pieces if piece not in SPECIALS[1:]])
+
+    def _cut(self, lines: Sequence[str]) -> list[list[str]]:
+        if not self.languages:
+            return self.pieces_of_all(lines)
+        found = [LANGUAGE_TOKEN.match(line) for line in lines]
+        named = [each[0] if each else "" for each in found]
+        if not self.languages.issuperset(token for token, line in zip(named, lines, strict=True) if line.strip()):
+            _name_languages(self.languages)
+        cut = self.pieces_of_all([line[len(token) :] for token, line in zip(named, lines, strict=True)])
+        return [[token, *pieces] if token else pieces for token, pieces in zip(named, cut, strict=True)]
+
+
+@cache
+def _name_languages(languages: frozenset[str]) -> None:
+    """Warn, once, that text does not say what it is to be translated into."""
+    some = ", ".join(sorted(languages)[:N_NAMED]) + (", …" if len(languages) > N_NAMED else "")
+    log.warning("the model translates into several languages: begin each line with the one you want (%s)", some)
+
+
+def _shown(piece: str) -> str:
+    return piece.replace(SPACE, " ")
+
+
+Codec = WordCodec | SubwordCodec
+
+
+@dataclass(frozen=True)
+class Codecs:
+    """The codecs of both sides."""
+
+    source: Codec
+    target: Codec
+
+    @staticmethod
+    def load(folder: Path, data: DataConfig) -> "Codecs":
+        """Read what `save` wrote into the folder of a dataset or a run; `data` says what kind of codecs these are.
+
+        Raises FileError if a file is missing.
+        """
+        kind: type[Codec] = WordCodec
+        if data.tokens == "subwords":
+            kind = ImportedCodec if data.subwords.algorithm == "imported" else SubwordCodec
+        return Codecs(kind.load(folder, "source", data), kind.load(folder, "target", data))
+
+    def save(self, folder: Path) -> None:
+        """Write both codecs into a folder."""
+        self.source.save(folder, "source")
+        self.target.save(folder, "target")
+
+
+def codec_files(data: DataConfig) -> list[str]:
+    """Returns the names of the codecs' files that a dataset or a run of these settings has."""
+    if data.tokens == "subwords":
+        lists = [f"{side}.vocab.txt" for side in SIDES] if data.subwords.algorithm == "imported" else []
+        return [*(f"{side}.subwords.model" for side in SIDES), *lists]
+    return [*(f"{side}.vocab.txt" for side in SIDES), "target.joins.json"]
+
+
+def codec_sums(folder: Path, data: DataConfig) -> dict[str, str]:
+    """Returns the SHA-256 of each file of the codecs in the folder of a dataset or a run. Raises as `Codecs.load`."""
+    Codecs.load(folder, data)
+    return {name: sha256(folder / name) for name in codec_files(data)}

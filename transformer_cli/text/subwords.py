@@ -1,0 +1,196 @@
+"""Text ↔ pieces of words: how pieces are learned, and how text is cut into them and put together again.
+
+The one owner of SentencePiece. Any line comes back exactly: it is not normalised, a character that has no piece is
+written as its UTF-8 bytes, and "▁", with which SentencePiece writes a space, is escaped. Knows no files.
+"""
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from transformer_cli.errors import ConfigError, DataError
+from transformer_cli.text.random_cuts import BpeDropout, Inventory
+from transformer_cli.text.reading import is_ignored
+from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
+
+SENTENCEPIECE_VERSION = version("sentencepiece")
+COVERAGE = 0.99995  # characters that make up the rest of the text get no piece: they are written as bytes
+LONGEST = 1_000  # characters, which have at most 4,000 bytes: SentencePiece learns nothing from lines over 4,192 bytes
+SPACE = "▁"  # as SentencePiece writes it
+ESCAPE = "\ue000"  # for private use: "▁" is written as ESCAPE + "_", and ESCAPE itself twice
+
+
+def learn_pieces(lines: Iterable[str], *, size: int, algorithm: str) -> bytes:
+    """Learn pieces from text; the same lines make the same bytes. Returns SentencePiece's model, for `Pieces`.
+
+    size: how many ids there will be, including special ones and the 256 bytes. algorithm: bpe or unigram.
+    Raises ConfigError if the text cannot be described by so many pieces, or by so few.
+    """
+    import sentencepiece
+
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_short_lines(lines),
+            model_writer=model,
+            model_type=algorithm,
+            vocab_size=size,
+            character_coverage=COVERAGE,
+            normalization_rule_name="identity",
+            remove_extra_whitespaces=False,
+            byte_fallback=True,
+            unk_id=UNK,
+            pad_id=PAD,
+            bos_id=SOS,
+            eos_id=EOS,
+            unk_piece=SPECIALS[UNK],
+            pad_piece=SPECIALS[PAD],
+            bos_piece=SPECIALS[SOS],
+            eos_piece=SPECIALS[EOS],
+            num_threads=1,  # sums of several threads would depend on their number
+            minloglevel=2,  # errors only
+        )
+    except RuntimeError as error:
+        why = f"cannot be learned from the training text: {error}"
+        if found := re.search(r"value <= (\d+)", str(error)):
+            why = f"is more than the training text can fill; set it to {found[1]} or less"
+        if found := re.search(r"required_chars\. \d+ vs (\d+)", str(error)):
+            why = f"is too small for the bytes and the characters of the training text; set it to {found[1]} or more"
+        raise ConfigError(f"data.subwords.size: {size} {why}") from None
+    return model.getvalue()
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The pieces that a model of SentencePiece has, and the way from text to their ids and back."""
+
+    model: bytes = field(repr=False)
+    """what `learn_pieces` returned"""
+
+    @staticmethod
+    def of_file(model: bytes, path: Path) -> "Pieces":
+        """The same for a model that was read from a file. Raises DataError if it is none."""
+        pieces = Pieces(model)
+        try:
+            if not (model and pieces.names()):  # which fails for a damaged model that could be opened
+                raise RuntimeError("it has no pieces")
+        except (RuntimeError, UnicodeDecodeError) as error:
+            raise DataError(f"{path}: SentencePiece cannot read it: {' '.join(str(error).split())}") from None
+        return pieces
+
+    @cached_property
+    def _processor(self) -> Any:
+        """Made on first use, since pieces may be made in one process and used in another."""
+        import sentencepiece
+
+        return sentencepiece.SentencePieceProcessor(model_proto=self.model)
+
+    def __len__(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    def names(self) -> list[str]:
+        """Each piece as SentencePiece writes it, with "▁" for a space."""
+        return [self._processor.id_to_piece(index) for index in range(len(self))]
+
+    @cached_property
+    def _tokens(self) -> list[str]:
+        return [_shown(piece) for piece in self.names()]
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """How pieces are shown: text, with a space as a space; "<0xC3>" for a byte, "<U+0009>" for a tab."""
+        return [self._tokens[index] for index in ids]
+
+    @cached_property
+    def characters(self) -> frozenset[str]:
+        """The characters that have a piece, and the space; all others are written as bytes.
+
+        A space of another kind, or what is invisible, is among them only if a piece has it beside something else: where
+        it is rare, a word behind it is cut into pieces that the model has never seen there.
+        """
+        pieces = [piece.replace(SPACE, " ") for piece in self.inventory().ids]
+        beside = set("".join(piece for piece in pieces if len(piece) > 1))
+        chars = "".join([" ", *pieces])
+        return frozenset(char for char in chars if char in beside or not (char.isspace() or is_ignored(char)))
+
+    def ids(self, line: str) -> list[int]:
+        """Returns the ids of a line's pieces; a blank line has none."""
+        return self._processor.encode(_escaped(line)) if line.strip() else []
+
+    def ids_of_all(self, lines: Iterable[str]) -> list[list[int]]:
+        """The same for many lines, on several cores: SentencePiece starts threads for it."""
+        return self._processor.encode([_escaped(line) if line.strip() else "" for line in lines])
+
+    def pieces_of_all(self, lines: Sequence[str]) -> list[list[str]]:
+        """Returns each line's pieces as SentencePiece writes them, unescaped; of what has none, the text itself."""
+        return self._processor.encode(list(lines), out_type=str)
+
+    def join(self, pieces: Sequence[str]) -> str:
+        """Returns the text of what `pieces_of_all` returned for a line, on one line."""
+        unknown = SPECIALS[UNK]  # of which SentencePiece would make a sign
+        text: str = self._processor.decode([ESCAPE if piece == unknown else piece for piece in pieces])
+        return text.replace(ESCAPE, unknown).replace("\n", " ").strip()
+
+    def sampled_ids(self, lines: Sequence[str], *, dropout: float, seed: int) -> list[list[int]]:
+        """Like `ids` for each line, but cut at random: a function of the lines and the seed alone."""
+        words = [_words(line) for line in lines]
+        cuts = iter(self._bpe.cut(list(chain(*words)), dropout=dropout, chance=np.random.default_rng(seed)))
+        return [[id_ for _ in line for id_ in next(cuts)] for line in words]
+
+    @cached_property
+    def _bpe(self) -> BpeDropout:
+        return BpeDropout(self.inventory())
+
+    def inventory(self) -> Inventory:
+        """Returns what is cut at random."""
+        model = self._processor
+        reserved = (model.is_control, model.is_unknown, model.is_byte)
+        text = [index for index in range(len(self)) if not any(is_reserved(index) for is_reserved in reserved)]
+        return Inventory(
+            ids={model.id_to_piece(index): index for index in text},
+            scores={index: model.get_score(index) for index in text},
+            bytes=[model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)],
+        )
+
+    def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
+        """Returns the text of these ids, on one line. Special ids are left out.
+
+        Bytes that are not UTF-8, which a model may write, become U+FFFD. There is no `<unk>` that `instead` could
+        replace.
+        """
+        text = self._processor.decode([index for index in ids if index >= len(SPECIALS)])
+        return _unescaped(text).replace("\n", " ")
+
+
+def _words(line: str) -> list[str]:
+    """Cut an escaped line before each space: no piece has one within. "a  b" becomes "▁a", "▁", "▁b"."""
+    if not line.strip():
+        return []
+    return re.findall(f"{SPACE}[^{SPACE}]*", SPACE + _escaped(line).replace(" ", SPACE))
+
+
+def _short_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines as SentencePiece can learn from them; a long one in parts. It skips those with NUL or "▅"."""
+    for line in lines:
+        line = _escaped(line).replace("\0", " ").replace("▅", " ")
+        yield from (line[start : start + LONGEST] for start in range(0, len(line), LONGEST))
+
+
+def _escaped(line: str) -> str:
+    return line.replace(ESCAPE, ESCAPE * 2).replace(SPACE, f"{ESCAPE}_")
+
+
+def _unescaped(text: str) -> str:
+    return re.sub(f"{ESCAPE}([{ESCAPE}_])", lambda found: SPACE if found[1] == "_" else ESCAPE, text)
+
+
+def _shown(piece: str) -> str:
+    text = _unescaped(piece.replace(SPACE, " "))
+    return "".join(char if char.isprintable() else f"<U+{ord(char):04X}>" for char in text)

@@ -1,0 +1,239 @@
+"""Text ↔ tokens: spaCy's rule-based tokenisers one way, learned joins the other. The one owner of spaCy.
+
+Knows nothing of vocabularies, files or models. The tokenisers are blank pipelines (`spacy.blank("de")`): the rules of
+the full models, without anything to download.
+"""
+
+import importlib.util
+import logging
+import re
+import sys
+import threading
+import unicodedata
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, fields
+from functools import cache
+from importlib.metadata import entry_points, version
+from itertools import compress, pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transformer_cli.errors import ConfigError
+from transformer_cli.text.reading import lower
+
+log = logging.getLogger(__name__)
+
+SPACY_VERSION = version("spacy")
+LONGEST_RUN = 200  # characters without a space: spaCy's rules take n² time for n brackets or emoji, 40 ms for 499
+FORMS_KEPT = 100_000  # spaCy keeps every form that it has seen; beyond this many (40 MB) its tokeniser is made anew
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A sentence's tokens, and whether each one was glued to the next one (without a space between them)."""
+
+    words: list[str]
+    glued: list[bool]
+
+
+class Tokenizer:
+    """Splits text of one language into tokens; lower-cases after splitting, because spaCy's rules look at case."""
+
+    def __init__(self, language: str, *, lowercase: bool) -> None:
+        """Raises ConfigError if spaCy has no blank tokeniser for the language, or needs a further package for it."""
+        self.language = language
+        self.lowercase = lowercase
+        self._split: Any = _blank_tokenizer(language)
+        self._lock = threading.Lock()  # not every library of a language may cut two texts at once
+        self._by_rules = type(self._split).__module__ == "spacy.tokenizer"  # not Chinese or Japanese, for example
+
+    def split(self, text: str) -> Tokens:
+        """Split one line into tokens; runs of white space count as one space.
+
+        A run of more than LONGEST_RUN characters without a space is cut before spaCy's rules see it, so that their time
+        grows with the length of the line, and not with its square. The parts are glued to each other.
+        """
+        text, cuts = _without_long_runs(_single_spaced(text)) if self._by_rules else (_single_spaced(text), frozenset())
+        with self._lock:
+            if len(self._split.vocab) > FORMS_KEPT:
+                self._split = _blank_tokenizer(self.language)
+            tokens = self._split(text)
+        words = [lower(token.text, self.language) if self.lowercase else token.text for token in tokens]
+        return Tokens(words, [not token.whitespace_ or token.idx + len(token) in cuts for token in tokens])
+
+    def tokens(self, text: str) -> list[str]:
+        """Returns the tokens of one line; a blank line has none."""
+        return self.split(text).words
+
+
+def nearest_tokenizer(language: str, *, lowercase: bool) -> Tokenizer:
+    """Returns the language's tokeniser; if spaCy cannot make it, a warning says so, and the one for any language is."""
+    try:
+        return Tokenizer(language, lowercase=lowercase)
+    except ConfigError as error:
+        log.warning("%s; meanwhile the rules for any language (xx) are used", error)
+        return Tokenizer("xx", lowercase=lowercase)
+
+
+@dataclass(frozen=True)
+class Joins:
+    """Which tokens are written without a space between them, learned from real text; independent of language.
+
+    A pair of tokens that was seen in training is glued or apart as it mostly was there. Any other pair follows a rule:
+    it is glued only if one of the two tokens mostly stands glued to words on that side, and its edge there is not a
+    letter or a digit; or if both edges are letters or digits, and those of their two scripts mostly stand glued. So
+    two Chinese characters that never met are glued, and two German words are not. Of the pairs seen, only those that
+    the rule gets wrong are kept.
+    """
+
+    glue_left: frozenset[str] = frozenset()
+    """tokens such as "." and ")" that lean on the word before them"""
+    glue_right: frozenset[str] = frozenset()
+    """tokens such as "(" that lean on the word after them"""
+    glued_pairs: frozenset[tuple[str, str]] = frozenset()
+    """pairs that are glued against the rule: ("t", "-"), ("do", "n't")"""
+    spaced_pairs: frozenset[tuple[str, str]] = frozenset()
+    """pairs that have a space between them against the rule"""
+    glued_scripts: frozenset[tuple[str, str]] = frozenset()
+    """pairs of scripts, such as ("CJK", "CJK") and ("CJK", "DIGIT"), that mostly have no space between them"""
+
+    def join(self, tokens: Sequence[str]) -> str:
+        """Returns plain text made from tokens."""
+        pieces = list(tokens[:1])
+        for left, right in pairwise(tokens):
+            pieces.append(right if self._is_glued(left, right) else f" {right}")
+        return "".join(pieces)
+
+    def restores(self, text: str, tokens: Sequence[str]) -> bool:
+        """Whether `join` turns a text's tokens back into that text, but for the number of spaces between words."""
+        return self.join(tokens) == _single_spaced(text)
+
+    def _is_glued(self, left: str, right: str) -> bool:
+        if (left, right) in self.glued_pairs:
+            return True
+        if (left, right) in self.spaced_pairs:
+            return False
+        if left in self.glue_right or right in self.glue_left:
+            return True
+        return bool(self.glued_scripts) and (_script(left[-1]), _script(right[0])) in self.glued_scripts
+
+    def as_json(self) -> dict[str, Any]:
+        """Returns what `from_json` reads, in a stable order."""
+        return {field.name: sorted(getattr(self, field.name)) for field in fields(self)}
+
+    @staticmethod
+    def from_json(value: Any) -> "Joins":
+        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for anything else."""
+        pairs = ("glued_pairs", "spaced_pairs", "glued_scripts")
+        return Joins(
+            frozenset(value["glue_left"]),
+            frozenset(value["glue_right"]),
+            *(frozenset((left, right) for left, right in value[key]) for key in pairs),
+        )
+
+
+def learn_joins(
+    forms: Sequence[str], left: NDArray[np.int32], right: NDArray[np.int32], glued: NDArray[np.bool_]
+) -> Joins:
+    """Learn joins from neighbours in real text.
+
+    forms[left[i]] stood before forms[right[i]]; glued[i] is True if there was no space between the two.
+    """
+    pairs, which = np.unique(left.astype(np.int64) * len(forms) + right, return_inverse=True)
+    majority = np.bincount(which, np.where(glued, 1, -1))  # per pair: times glued minus times apart
+    left, right = np.divmod(pairs, len(forms))
+    ends_as_word = np.array([form[-1].isalnum() for form in forms])
+    begins_as_word = np.array([form[0].isalnum() for form in forms])
+    leans_left = np.bincount(right, majority * (ends_as_word[left] & ~begins_as_word[right]), len(forms)) > 0
+    leans_right = np.bincount(left, majority * (begins_as_word[right] & ~ends_as_word[left]), len(forms)) > 0
+    glued_scripts, of_glued_scripts = _learn_scripts(forms, left, right, majority)
+    glued_by_rule = leans_right[left] | leans_left[right] | of_glued_scripts
+
+    def token_pairs(chosen: NDArray[np.bool_]) -> frozenset[tuple[str, str]]:
+        return frozenset((forms[one], forms[other]) for one, other in zip(left[chosen], right[chosen], strict=True))
+
+    return Joins(
+        frozenset(compress(forms, leans_left)),
+        frozenset(compress(forms, leans_right)),
+        token_pairs((majority > 0) & ~glued_by_rule),
+        token_pairs((majority < 0) & glued_by_rule),
+        glued_scripts,
+    )
+
+
+def _learn_scripts(
+    forms: Sequence[str], left: NDArray[Any], right: NDArray[Any], majority: NDArray[Any]
+) -> tuple[frozenset[tuple[str, str]], NDArray[np.bool_]]:
+    """Returns the pairs of scripts that are mostly glued, and which pairs of forms (pairs,) are such pairs.
+
+    The arguments are those of `learn_joins` for each distinct pair; majority: times glued minus times apart.
+    """
+    ends, begins = [_script(form[-1]) for form in forms], [_script(form[0]) for form in forms]
+    names = sorted({*ends, *begins})
+    number = {name: index for index, name in enumerate(names)}
+    end, begin = (np.array([number[name] for name in edges]) for edges in (ends, begins))
+    both = end[left] * len(names) + begin[right]  # with 3 scripts, number 1 before number 2 is 1 × 3 + 2 = 5
+    is_script = np.array([name != "" for name in names])
+    is_glued = (np.bincount(both, majority, len(names) ** 2) > 0) & np.outer(is_script, is_script).ravel()
+    scripts = (divmod(index, len(names)) for index in np.flatnonzero(is_glued).tolist())
+    return frozenset((names[one], names[other]) for one, other in scripts), is_glued[both]
+
+
+@cache
+def _script(character: str) -> str:
+    """Returns the script of a letter or a mark, such as LATIN or THAI; DIGIT; or "" for any other character.
+
+    Unicode's names begin with the script: CJK UNIFIED IDEOGRAPH-4E24, THAI CHARACTER MAI EK, KATAKANA-HIRAGANA
+    PROLONGED SOUND MARK (a vowel that is drawn out, mostly in words of Katakana: the script is KATAKANA).
+    """
+    category = unicodedata.category(character)[0]
+    if category == "N":
+        return "DIGIT"
+    return unicodedata.name(character, "").replace("-", " ").split(" ")[0] if category in "LM" else ""
+
+
+@cache
+def _spacy() -> Any:
+    """Import spaCy, as if torch were not installed unless it is loaded already: it would take seconds and 200 MB."""
+    is_hidden = "torch" not in sys.modules and not entry_points(group="spacy_factories")  # a plug-in may need it
+    if is_hidden:
+        sys.modules["torch"] = None  # type: ignore[assignment]  # Python's way to say that it cannot be imported
+    try:
+        import spacy
+    finally:
+        if is_hidden:
+            del sys.modules["torch"]
+    return spacy
+
+
+def _blank_tokenizer(language: str) -> Any:
+    spacy = _spacy()
+
+    found = importlib.util.find_spec(f"spacy.lang.{language}") if language.isidentifier() else None
+    if found is None or found.submodule_search_locations is None:  # spacy.lang.punctuation is not a language
+        raise ConfigError(
+            f"spaCy has no tokeniser for language {language!r}; give a code such as de, en, fr, cs, or xx (any)"
+        )
+    try:
+        tokenizer: Any = spacy.blank(language).tokenizer
+    except ImportError as error:
+        why = " ".join(str(error).split())
+        raise ConfigError(f"spaCy's tokeniser for {language!r} needs a further package: {why}") from None
+    tokenizer.vocab.lex_attr_getters = {}  # shape, stop-word and URL flags: unused, and half of the time
+    return tokenizer
+
+
+def _without_long_runs(text: str) -> tuple[str, Set[int]]:
+    """Put spaces into the runs of a text that are longer than LONGEST_RUN; returns the text, and where they are.
+
+    For example, with runs of at most 3 characters, "ab cdefghi" becomes "ab cde fgh i", and the spaces are at 6 and 10.
+    """
+    ends = [found.end() for found in re.finditer(rf"\S{{{LONGEST_RUN}}}(?=\S)", text)]
+    parts = [text[start:end] for start, end in pairwise([0, *ends, len(text)])]
+    return " ".join(parts), {end + number for number, end in enumerate(ends)}
+
+
+def _single_spaced(text: str) -> str:
+    return " ".join(text.split())
