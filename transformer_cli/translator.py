@@ -107,7 +107,8 @@ class Translation:
     ids: list[int]
     """the ids of the decoder's tokens, without <sos> and <eos>"""
     alignment: list[int]
-    """for each of the decoder's tokens, the index in source_tokens of the one that was attended to most"""
+    """for each of the decoder's tokens, the index in source_tokens of the one that was attended to most;
+    perhaps empty without `SearchSettings.attention`"""
     alternatives: list["Translation"] = field(default_factory=list)
     """the other ones of the n best, the best first; empty unless `SearchSettings.n_best` asks for several"""
     was_too_long: bool = False
@@ -193,7 +194,9 @@ class Translator:
 
     def translate(self, sentences: Sequence[str]) -> list[str]:
         """Returns the translation of each sentence as plain text; the translation of a blank line is empty."""
-        return [translation.text for translation in self.with_options(scores=False).translations(sentences)]
+        return [
+            translation.text for translation in self.with_options(scores=False, attention=False).translations(sentences)
+        ]
 
     def translations(self, sentences: Sequence[str]) -> list[Translation]:
         """Returns the translation of each sentence, with tokens and log-probability.
@@ -375,12 +378,13 @@ class Translator:
         required = {row: own for row, unit in enumerate(units) if is_open and (own := self._required(unit, terms[row]))}
         plain = [row for row, unit in enumerate(units) if unit.read and row not in required]
         for group in filter(None, (plain, [*required])):
+            needs_attention = any(units[row].read.reading.held or terms[row] for row in group)  # to be put back by it
             wanted, decoding = [required[row] for row in group if row in required], self.settings.decoding
             if wanted:
                 decoding = changed_decoding(decoding, {"beam_size": max(decoding.beam_size, LEAST_BEAM)})
             searching = self.engine.translate(
                 [units[row].read.ids for row in group],
-                replace(self.settings, decoding=decoding),
+                replace(self.settings, decoding=decoding, attention=self.settings.attention or needs_attention),
                 prefix=prefix,
                 keys=[unit_keys[row] for row in group],
                 terms=wanted,
@@ -439,7 +443,9 @@ class Translator:
     def _written(self, line: Line, found: Hypothesis, terms: Sequence[Term], prefix: Ids) -> Translation:
         target, read, source = self.run.codecs.target, line.read, line.read.reading.text
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
-        attended = None if self.options.keep_unk else [read.tokens[position] for position in alignment]
+        attended = (
+            [read.tokens[position] for position in alignment] if alignment and not self.options.keep_unk else None
+        )
         text, tokens = target.text(found.tokens, instead=attended), target.tokens(found.tokens)
         standing = places(terms, text)
         further = [term for term, place in zip(terms, standing, strict=True) if not place]
