@@ -18,7 +18,7 @@ from transformer_cli.decoding.engine import Engine
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredTerms, nothing
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.documents.amounts import missing_numbers
-from transformer_cli.documents.glossary import Glossary, Term, forms, places, replaced
+from transformer_cli.documents.glossary import Glossary, Term, forms, linked, replaced, term_spans
 from transformer_cli.documents.held import Holder, Link, Span, overlap, put_back, token_spans, word_links
 from transformer_cli.documents.long_lines import REMEDY, Line, LongLines, OnError, readable
 from transformer_cli.documents.markup import Document
@@ -441,14 +441,14 @@ class Translator:
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
         attended = None if self.options.keep_unk else [read.tokens[position] for position in alignment]
         text, tokens = target.text(found.tokens, instead=attended), target.tokens(found.tokens)
-        standing = places(terms, text)
+        standing = term_spans(terms, text)
         further = [term for term, place in zip(terms, standing, strict=True) if not place]
         if further:  # what was not searched for, or not found
             links = word_links(source, read.tokens, text, tokens, alignment)
             begun = len(target.text(prefix))
             text, further = replaced(text, further, links, [(0, begun), *filter(None, standing)])
-            of_prefix = [one for one, place in links if place[0] < begun]  # whose words the user has written
-            further = [term for term in further if not any(overlap(term.span, one) for one in of_prefix)]
+            of_prefix = linked(further, [link for link in links if link[1][0] < begun])  # which the user has written
+            further = [term for term, own in zip(further, of_prefix, strict=True) if not own]
         spaces = [Held(each.span[0], each.translations[0], " ", " ") for each in further]
         all_held = sorted([*read.reading.held, *spaces], key=lambda each: each.place)
         cased = partial(upper, language=target.language) if read.reading.in_capitals else str
@@ -456,7 +456,7 @@ class Translator:
         text, held = put_back(text, source, all_held, links, cased)
         before, after = ends(line.sentence) if read else ("", "")
         text = before + text + after
-        as_given = places([replace(term, translations=(source[slice(*term.span)],)) for term in terms], line.sentence)
+        of_source = [replace(term, translations=(source[slice(*term.span)],)) for term in terms]
         return Translation(
             source=line.sentence,
             source_tokens=read.tokens,
@@ -468,7 +468,10 @@ class Translator:
             ids=found.tokens,
             alignment=alignment,
             held=[(one, _moved(other, len(before))) for one, other in held],
-            terms=[(one or (0, 0), other) for one, other in zip(as_given, places(terms, text), strict=True)],
+            terms=[
+                (one or (0, 0), other)
+                for one, other in zip(term_spans(of_source, line.sentence), term_spans(terms, text), strict=True)
+            ],
             start=line.start,
         )
 
