@@ -76,7 +76,7 @@ def test_subwords_codecs_of_a_run_prepare_and_train_new_text(
     shutil.copytree(trained, tmp_path / "mine")
     own = shutil.copytree(corpus, tmp_path / "own")
     (own / "train.de").write_text((own / "train.de").read_text().replace("Hund", "Quokka"), encoding="utf-8")
-    chosen = ["--config", own / "tiny.yaml", *arguments(name="new", **{"text.codec": "tiny", "training.epochs": "1"})]
+    chosen = ["--config", own / "tiny.yaml", *arguments(name="new", **{"data.codec": "tiny", "training.epochs": "1"})]
     for command in ("prepare", "train", "train"):  # the second time, to find nothing left to do
         code, _, err = tfm(command, *chosen, cwd=tmp_path / "mine")
         assert code == 0, err
