@@ -130,8 +130,6 @@ def test_exported_model_is_refused_where_more_than_translations_is_needed(
 ) -> None:
     use = ("--run", copy)
     assert "cannot be looked into, since" in refused("inspect", "Hund", *use, cwd=project)
-    picture = ("--attention", project / "no.png")
-    assert "no attention of single heads" in refused("translate", "Hund", *use, *picture, cwd=project)
     assert "translates alone" in refused("translate", "Hund", *use, "--run", "tiny", cwd=project)
     assert "translates alone" in refused("evaluate", "--run", "tiny", *use, cwd=project)
     for command in (("curves", copy), ("export", copy)):
