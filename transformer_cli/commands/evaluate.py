@@ -52,10 +52,10 @@ def evaluate(
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.documents.glossary import read_glossary
     from transformer_cli.evaluation.evaluate import evaluate  # imports torch, so only when there are runs
-    from transformer_cli.runs.exported import open_any
+    from transformer_cli.runs.run import Run
     from transformer_cli.system.files import write_text
 
-    first, *others = map(open_any, folders)
+    first, *others = map(Run.open, folders)
     decoding = override_decoding(first.config.decoding, overrides or (), beam_size=beam_size)
     judged = list(
         evaluate(

@@ -26,9 +26,7 @@ from transformer_cli.evaluation.metrics import (
     score_text,
     warn_of_form,
 )
-from transformer_cli.runs.evaluations import append_result
-from transformer_cli.runs.exported import Exported, open_any
-from transformer_cli.runs.provenance import text_sum
+from transformer_cli.runs.provenance import append_result, text_sum
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lengths import Rows
@@ -95,9 +93,9 @@ class ParallelText:
 
 
 def evaluate(
-    run: str | Path | Run | Exported | None = None,
+    run: str | Path | Run | None = None,
     *,
-    others: Sequence[str | Path | Run | Exported] = (),
+    others: Sequence[str | Path | Run] = (),
     splits: Sequence[str] = (),
     files: Sequence[Path] | None = None,
     device: str = "auto",
@@ -119,7 +117,7 @@ def evaluate(
     CheckpointError, ConfigError or DataError when the first result is requested.
     """
     opened, *ensemble = (
-        each if isinstance(each, Run | Exported) else open_any(find_run(each, runs_dir)) for each in (run, *others)
+        each if isinstance(each, Run) else Run.open(find_run(each, runs_dir)) for each in (run, *others)
     )
     texts = [read_text(*files)] if files else read_splits(opened.config.data, splits, data_dir)
     translator = Translator(opened, device, others=ensemble)
@@ -137,9 +135,10 @@ def evaluate(
         names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
         sums = map(text_sum, (text.sources, *text.references))
         append_result(
-            opened,
+            opened.folder,
             {**led_to_it, **asdict(judged.result)},
             device=translator.engine.device,
+            lanes=opened.config.training.lanes,
             sums=dict(zip(names, sums, strict=True)),
         )
         yield judged
