@@ -44,10 +44,11 @@ def test_subwords_run_copied_elsewhere_translates(tfm: Tfm, trained: Path, tmp_p
     assert first[0].isupper()  # cased, where nothing else is said
 
 
-def test_subwords_tokens_are_one_line_with_spaces_marked(tfm: Tfm, trained: Path) -> None:
+def test_subwords_tokens_of_evaluate_are_one_line_with_spaces_marked(tfm: Tfm, trained: Path) -> None:
+    _, tokens, _ = tfm("evaluate", "--output", "texts", "--output-tokens", "-", cwd=trained)
+    texts = (trained / "texts").read_text(encoding="utf-8").splitlines()
+    assert [line.replace(" ", "").replace("▁", " ") for line in tokens.splitlines()] == [f" {each}" for each in texts]
     _, text, _ = tfm("translate", "Der alte Hund singt.", cwd=trained)
-    _, tokens, _ = tfm("translate", "--tokens", "Der alte Hund singt.", cwd=trained)
-    assert tokens.strip().replace(" ", "").replace("▁", " ") == f" {text.strip()}"
     _, out, _ = tfm("translate", "--json", "Der alte Hund singt.", cwd=trained)
     assert "".join(json.loads(out)["tokens"]) == f" {text.strip()}"
 
