@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from transformer_cli.config.load import changed_decoding, checked, plain
 from transformer_cli.config.schema import DecodingConfig
@@ -24,8 +24,7 @@ from transformer_cli.documents.long_lines import REMEDY, Line, LongLines, OnErro
 from transformer_cli.documents.markup import Document
 from transformer_cli.documents.sentences import join
 from transformer_cli.errors import ConfigError, DataError, TfmError
-from transformer_cli.runs.exported import Exported, open_any
-from transformer_cli.runs.run import Run, differing_codecs, find_run
+from transformer_cli.runs.run import Facts, Run, differing_codecs, find_run
 from transformer_cli.system import progress
 from transformer_cli.text.codec import Encoded
 from transformer_cli.text.lines import TOO_LONG, is_too_long
@@ -139,7 +138,7 @@ class Translation:
 class Translator:
     """A trained run, or an ensemble of several, ready to translate."""
 
-    def __init__(self, run: Run | Exported, device: str = "auto", *, others: Sequence[Run | Exported] = ()) -> None:
+    def __init__(self, run: Run, device: str = "auto", *, others: Sequence[Run] = ()) -> None:
         """Loads the checkpoint with the best validation loss. Raises CheckpointError, DeviceError.
 
         device: auto, cpu, cuda, cuda:N or mps. others: runs whose models translate together with the first one's;
@@ -157,7 +156,7 @@ class Translator:
     @staticmethod
     def load(run: str | Path | None = None, *others: str | Path, device: str = "auto") -> "Translator":
         """Load a run by its folder or its name under runs/, or (None) the newest run; with others, an ensemble."""
-        first, *rest = (open_any(find_run(each)) for each in (run, *others))
+        first, *rest = (Run.open(find_run(each)) for each in (run, *others))
         return Translator(first, device, others=rest)
 
     def with_terms(self, glossary: Mapping[str, str]) -> "Translator":
@@ -533,17 +532,17 @@ def _joined(line: Line, parts: list[Translation]) -> Translation:
     )
 
 
-def _open_engine(runs: Sequence[Run | Exported], device: str) -> tuple[Engine, list[str]]:
+def _open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
     """Load the best weights of a run, or of several that translate together. Returns also their checkpoints' names.
 
     Imports torch for runs alone. Raises CheckpointError, DeviceError, and ConfigError if codecs differ or if one of
     several is exported.
     """
     first, *others = runs
-    if isinstance(first, Exported) and not others:
-        return _exported(first, device), [first.best_name]
+    if first.exported and not others:
+        return _exported(first, first.exported, device), [first.best_name]
     for run in runs:
-        if isinstance(run, Exported):
+        if run.exported:
             raise ConfigError(
                 f"{run.folder}: an exported model translates alone; make an ensemble of the runs themselves"
             )
@@ -558,21 +557,21 @@ def _open_engine(runs: Sequence[Run | Exported], device: str) -> tuple[Engine, l
     from transformer_cli.runs.checkpoints import load_named_best
 
     chosen = choose_device(device)
-    names, models = zip(*(load_named_best(cast(Run, each), chosen) for each in runs), strict=True)
+    names, models = zip(*(load_named_best(each, chosen) for each in runs), strict=True)
     return TransformerEngine(models), [*names]
 
 
-def _exported(run: Exported, device: str) -> Engine:
+def _exported(run: Run, facts: Facts, device: str) -> Engine:
     from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 
     engine = CTranslate2Engine(
         run.folder,
         device,
-        positions=run.facts.positions,
+        positions=facts.positions,
         source=run.codecs.source.names(),
         target=run.codecs.target.names(),
     )
-    kept, now = run.facts.quantization, engine.computes_in
+    kept, now = facts.quantization, engine.computes_in
     if kept not in now:
         why = f"in which this {engine.device} is slow or inexact"
         log.info("%s: weights in %s, %s: computes in %s", run.folder, kept, why, now)
