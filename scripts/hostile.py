@@ -48,7 +48,6 @@ from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.importing.importing import import_run
 from transformer_cli.inspection import plots
 from transformer_cli.runs.export import export
-from transformer_cli.runs.exported import Exported
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.runs.state import validations_so_far
 from transformer_cli.text import words
@@ -145,7 +144,7 @@ def translate(project: Path) -> object:
 
 def translate_exported(project: Path) -> object:
     """The exported run's translations."""
-    found = Translator(Exported.open(project / "export"), "cpu").translations(SENTENCES)
+    found = Translator(Run.open(project / "export"), "cpu").translations(SENTENCES)
     return [(each.text, each.log_prob) for each in found]
 
 

@@ -64,10 +64,11 @@ class Learner:
         device: torch.device,
         world: World = ALONE,
         *,
-        held: Mapping[str, Tensor] = MappingProxyType({}),
+        frozen_rows: Mapping[str, Tensor] = MappingProxyType({}),
     ) -> None:
-        """Moves the model to the device. training: `precision` must be resolved, not auto. held: see `Checkpoint`.
+        """Moves the model to the device. training: `precision` must be resolved, not auto.
 
+        frozen_rows: see `Checkpoint`.
         Raises DistributedError if another process has ended, MemoryShortage if the device cannot hold the model.
         """
         assert training.precision != "auto", "whoever opens a run chooses its precision"
@@ -86,7 +87,7 @@ class Learner:
         self.workers = SideBySide(n_workers, threads=1) if is_cpu else IN_CALLER
         self.optimizer = make_optimizer(self.model, training, self.workers)
         self._weights = [weight for weight in self.model.parameters() if weight.requires_grad]
-        self.held = {name: rows.to(device) for name, rows in held.items()}
+        self.frozen_rows = {name: rows.to(device) for name, rows in frozen_rows.items()}
         self._is_warm = False
 
     @property
@@ -118,7 +119,7 @@ class Learner:
         del found  # `add_up` needs memory
         loss = BatchLoss(sum(nll for (nll,) in self.world.gather(nll)), tokens)
         self.world.add_up([weight.grad for weight in self._weights if weight.grad is not None])
-        for name, rows in self.held.items():
+        for name, rows in self.frozen_rows.items():
             if (gradient := self.model.get_parameter(name).grad) is not None:
                 gradient[rows] = 0.0  # so Adam, without weight decay, leaves these vectors as they are, bit for bit
         return loss

@@ -46,11 +46,19 @@ from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.codec import SIDES, SubwordCodec
 from transformer_cli.text.lengths import Rows
-from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
 from transformer_cli.training.learner import Learner
 from transformer_cli.training.opening import Here, ReadyToTrain, join_run, new_run, open_run
 from transformer_cli.training.optimisers import learning_rate
-from transformer_cli.training.record import as_line, best_as_line, check_tensorboard, draw_curves, write_events
+from transformer_cli.training.record import (
+    Stop,
+    as_line,
+    best_as_line,
+    check_tensorboard,
+    draw_curves,
+    stop_signals,
+    told_how_to_go_on,
+    write_events,
+)
 
 MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 
@@ -74,13 +82,13 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
     folder = runs_dir / config.run_name
-    with world.joined(device), ExitStack() as held:
+    with world.joined(device), ExitStack() as opened:
         with told_how_to_go_on(Stop()):
             with world.all_or_none():
                 if world.is_first:
                     is_new = fresh and not world.is_restarted  # then it is this command that has begun the run
                     here = Here(device, data_dir, world)
-                    ready = held.enter_context(open_run(folder, config, here, fresh=is_new))
+                    ready = opened.enter_context(open_run(folder, config, here, fresh=is_new))
             with world.all_or_none():
                 if not world.is_first:
                     ready = join_run(folder, data_dir)
@@ -109,9 +117,9 @@ class Trainer:
         with world.all_or_none():
             self.train_sentences = training_sentences(run, dataset)
             self.valid_sentences = usable_sentences(dataset, "valid", run.config.model.max_length)
-        self.learner = Learner(start.model, self.training, device, world, held=start.held)
+        self.learner = Learner(start.model, self.training, device, world, frozen_rows=start.frozen_rows)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
-        first = (*self.learner.model.parameters(), *self.learner.model.buffers(), *self.learner.held.values())
+        first = (*self.learner.model.parameters(), *self.learner.model.buffers(), *self.learner.frozen_rows.values())
         world.copy_from_first(first)  # it alone may have read vectors, or another run's weights
         self.state = start.state
         self.validations = list(ready.validations)
@@ -132,7 +140,7 @@ class Trainer:
         unit, number = config.training.end
         pairs = len(self.train_sentences.rows)
         parameters = f"{count_parameters(model):,} parameters"
-        if n_held := sum(int(rows.sum()) for rows in self.learner.held.values()):
+        if n_held := sum(int(rows.sum()) for rows in self.learner.frozen_rows.values()):
             parameters += f", {n_held * config.model.d_model:,} of them in frozen vectors"
         if n_frozen := sum(each.numel() for each in model.parameters() if not each.requires_grad):
             parameters += f" and {n_frozen:,} frozen ones ({', '.join(self.training.freeze)})"
@@ -368,7 +376,7 @@ class Trainer:
         """Save what has been done since the last save, if anything."""
         if self._saved != self._progress():
             if self.world.is_first:
-                save(self.run, self.learner.model, self.learner.optimizer, self.state, self.learner.held)
+                save(self.run, self.learner.model, self.learner.optimizer, self.state, self.learner.frozen_rows)
             self._saved, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
         self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
