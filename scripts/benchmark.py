@@ -24,7 +24,6 @@ from measure.busy import PROGRAMS, Work, busy_speed
 from measure.commands import large_prepare_speed, prepare_speed, start_up, training_memory
 from measure.decoding import beam_speed, greedy_speed, open_run
 from measure.exported import ours_and_exported_speed
-from measure.feeding import feeding_speed
 from measure.figures import Figure, Unavailable, table
 from measure.marian import marian_speed
 from measure.padding import padding
@@ -49,7 +48,6 @@ SECTIONS = (
     "start",
     "busy",
     "padding",
-    "feeding",
     "profile",
 )
 DECODING = {
@@ -127,8 +125,6 @@ def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
         return DECODING[section](*open_run(run, DATA))
     if section == "padding":
         return padding(sorted(CONFIGS.glob("*.yaml")), DATA)
-    if section == "feeding":
-        return feeding_speed(SMALL, DATA)
     config = load_config()
     make_dataset(config, data_dir=DATA)
     if section == "busy":

@@ -17,7 +17,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -154,11 +153,10 @@ def estimate(config: Config, data_dir: Path, *, seconds: float = 20.0) -> Estima
         trainer = Trainer.begin(run, dataset, device)
         plan, count = trainer.plan(), trainer.train_sentences.target_tokens
         starts = range(0, len(plan), training.accumulate)
-        with trainer.train_sentences.sampled or nullcontext():
-            steps = itertools.cycle(plan[start : start + training.accumulate] for start in starts)
-            work = taken(trainer, steps)
-            next(work)  # which takes memory
-            tokens_per_second = speed(work, seconds)
+        steps = itertools.cycle(plan[start : start + training.accumulate] for start in starts)
+        work = taken(trainer, steps)
+        next(work)  # which takes memory
+        tokens_per_second = speed(work, seconds)
     unit, number = training.end
     total = count(plan) * number if unit == "epochs" else count(plan) * number // len(starts)
     return Estimate(tokens_per_second, total)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import benchmark
-from measure import busy, commands, feeding, figures, marian, padding, steady, training, work, zipf
+from measure import busy, commands, figures, marian, padding, steady, training, work, zipf
 from measure.figures import Figure, Unavailable, alternate
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import ModelConfig
@@ -141,7 +141,7 @@ def test_each_kind_of_section_still_runs(
 ) -> None:
     """With configs of our own in place of Multi30k's."""
     tiny = str(corpus / "tiny.yaml")
-    sections = ["greedy", "ctranslate2", "train", "profile", "memory", "feeding", "busy", *["marian"] * HAS_MARIAN]
+    sections = ["greedy", "ctranslate2", "train", "profile", "memory", "busy", *["marian"] * HAS_MARIAN]
     small = busy.Work("tiny", ("train", "data", "float32", tiny))
     monkeypatch.chdir(workspace)
     monkeypatch.setattr(benchmark, "SMALL", corpus / "subwords.yaml")
@@ -152,7 +152,6 @@ def test_each_kind_of_section_still_runs(
     monkeypatch.setattr(benchmark, "busy_speed", lambda _: busy.busy_speed([small], rounds=1, seconds=0.01))
     monkeypatch.setattr(commands, "STEPS", 3)
     monkeypatch.setattr(marian, "SECONDS", 0.01)
-    monkeypatch.setattr(feeding, "SETTINGS", (*feeding.SETTINGS, "training.batch_size=200"))
     benchmark.main(["--json", *(word for section in sections for word in ("--only", section))])
     found = json.loads(capsys.readouterr().out)
     assert found["not_measured"] == {}
