@@ -18,7 +18,7 @@ from transformer_cli.decoding.engine import Engine
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredTerms, nothing
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.documents.amounts import missing_numbers
-from transformer_cli.documents.glossary import Glossary, Term, forms, places, replaced
+from transformer_cli.documents.glossary import Glossary, Term, forms, linked, replaced, term_spans
 from transformer_cli.documents.held import Holder, Link, Span, overlap, put_back, token_spans, word_links
 from transformer_cli.documents.long_lines import REMEDY, Line, LongLines, OnError, readable
 from transformer_cli.documents.markup import Document
@@ -106,7 +106,8 @@ class Translation:
     ids: list[int]
     """the ids of the decoder's tokens, without <sos> and <eos>"""
     alignment: list[int]
-    """for each of the decoder's tokens, the index in source_tokens of the one that was attended to most"""
+    """for each of the decoder's tokens, the index in source_tokens of the one that was attended to most;
+    perhaps empty without `SearchSettings.attention`"""
     alternatives: list["Translation"] = field(default_factory=list)
     """the other ones of the n best, the best first; empty unless `SearchSettings.n_best` asks for several"""
     was_too_long: bool = False
@@ -192,7 +193,9 @@ class Translator:
 
     def translate(self, sentences: Sequence[str]) -> list[str]:
         """Returns the translation of each sentence as plain text; the translation of a blank line is empty."""
-        return [translation.text for translation in self.with_options(scores=False).translations(sentences)]
+        return [
+            translation.text for translation in self.with_options(scores=False, attention=False).translations(sentences)
+        ]
 
     def translations(self, sentences: Sequence[str]) -> list[Translation]:
         """Returns the translation of each sentence, with tokens and log-probability.
@@ -374,12 +377,13 @@ class Translator:
         required = {row: own for row, unit in enumerate(units) if is_open and (own := self._required(unit, terms[row]))}
         plain = [row for row, unit in enumerate(units) if unit.read and row not in required]
         for group in filter(None, (plain, [*required])):
+            needs_attention = any(units[row].read.reading.held or terms[row] for row in group)  # to be put back by it
             wanted, decoding = [required[row] for row in group if row in required], self.settings.decoding
             if wanted:
                 decoding = changed_decoding(decoding, {"beam_size": max(decoding.beam_size, LEAST_BEAM)})
             searching = self.engine.translate(
                 [units[row].read.ids for row in group],
-                replace(self.settings, decoding=decoding),
+                replace(self.settings, decoding=decoding, attention=self.settings.attention or needs_attention),
                 prefix=prefix,
                 keys=[unit_keys[row] for row in group],
                 terms=wanted,
@@ -438,16 +442,18 @@ class Translator:
     def _written(self, line: Line, found: Hypothesis, terms: Sequence[Term], prefix: Ids) -> Translation:
         target, read, source = self.run.codecs.target, line.read, line.read.reading.text
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
-        attended = None if self.options.keep_unk else [read.tokens[position] for position in alignment]
+        attended = (
+            [read.tokens[position] for position in alignment] if alignment and not self.options.keep_unk else None
+        )
         text, tokens = target.text(found.tokens, instead=attended), target.tokens(found.tokens)
-        standing = places(terms, text)
+        standing = term_spans(terms, text)
         further = [term for term, place in zip(terms, standing, strict=True) if not place]
         if further:  # what was not searched for, or not found
             links = word_links(source, read.tokens, text, tokens, alignment)
             begun = len(target.text(prefix))
             text, further = replaced(text, further, links, [(0, begun), *filter(None, standing)])
-            of_prefix = [one for one, place in links if place[0] < begun]  # whose words the user has written
-            further = [term for term in further if not any(overlap(term.span, one) for one in of_prefix)]
+            of_prefix = linked(further, [link for link in links if link[1][0] < begun])  # which the user has written
+            further = [term for term, own in zip(further, of_prefix, strict=True) if not own]
         spaces = [Held(each.span[0], each.translations[0], " ", " ") for each in further]
         all_held = sorted([*read.reading.held, *spaces], key=lambda each: each.place)
         cased = partial(upper, language=target.language) if read.reading.in_capitals else str
@@ -455,7 +461,7 @@ class Translator:
         text, held = put_back(text, source, all_held, links, cased)
         before, after = ends(line.sentence) if read else ("", "")
         text = before + text + after
-        as_given = places([replace(term, translations=(source[slice(*term.span)],)) for term in terms], line.sentence)
+        of_source = [replace(term, translations=(source[slice(*term.span)],)) for term in terms]
         return Translation(
             source=line.sentence,
             source_tokens=read.tokens,
@@ -467,7 +473,10 @@ class Translator:
             ids=found.tokens,
             alignment=alignment,
             held=[(one, _moved(other, len(before))) for one, other in held],
-            terms=[(one or (0, 0), other) for one, other in zip(as_given, places(terms, text), strict=True)],
+            terms=[
+                (one or (0, 0), other)
+                for one, other in zip(term_spans(of_source, line.sentence), term_spans(terms, text), strict=True)
+            ],
             start=line.start,
         )
 
