@@ -33,7 +33,6 @@ from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.datasets.batching import PaddedBatch, collate, parts_by_length, target_tokens
 from transformer_cli.datasets.dataset import EncodedSplit
-from transformer_cli.datasets.sampled_text import mixed_seed
 from transformer_cli.model.fast.dropout import FastDropout, drawing_from
 from transformer_cli.model.fast.packing import packed_token_losses
 from transformer_cli.model.loss import token_losses
@@ -189,6 +188,11 @@ class Learner:
         if not self.training.fast:
             return [rows]
         return parts_by_length(split, rows, PART * self.world.size if self.device.type == "cpu" else sys.maxsize)
+
+
+def mixed_seed(*numbers: int) -> int:
+    """Returns a seed of 32 well-mixed bits: torch's CPU generator uses no more. NumPy takes a missing number for 0."""
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
 
 
 def _set_sums(lanes: Sequence[Sequence[Tensor]], weights: Sequence[Tensor]) -> None:
