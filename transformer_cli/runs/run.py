@@ -40,8 +40,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from transformer_cli.config.configfile import MOST_BYTES
-from transformer_cli.config.load import dump_config, parse_config, settings_by_key
+from transformer_cli.config.load import MOST_BYTES, dump_config, parse_config, settings_by_key
 from transformer_cli.config.schema import MOST_OF_A_NAME, NAME, Config, DataConfig, Shapes, keys_that_shape
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.datasets.dataset import Dataset

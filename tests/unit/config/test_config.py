@@ -8,8 +8,14 @@ import pytest
 
 from tables import read_table
 from transformer_cli.config.commented import as_commented_yaml
-from transformer_cli.config.configfile import shipped_configs
-from transformer_cli.config.load import differences, dump_config, load_config, override_decoding, settings_by_key
+from transformer_cli.config.load import (
+    differences,
+    dump_config,
+    load_config,
+    override_decoding,
+    settings_by_key,
+    shipped_configs,
+)
 from transformer_cli.config.schema import Config, DecodingConfig, Shapes, keys_that_shape
 from transformer_cli.config.yamltext import as_line, as_text, parse
 from transformer_cli.errors import ConfigError
