@@ -27,7 +27,6 @@ from measure.exported import ours_and_exported_speed
 from measure.feeding import feeding_speed
 from measure.figures import Figure, Unavailable, table
 from measure.marian import marian_speed
-from measure.padding import padding
 from measure.serving import serving_speed
 from measure.training import precisions, training_profile, training_speed
 from measure.zipf import large_corpus
@@ -48,7 +47,6 @@ SECTIONS = (
     "memory",
     "start",
     "busy",
-    "padding",
     "feeding",
     "profile",
 )
@@ -125,8 +123,6 @@ def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
         return start_up(find_run(run).resolve())
     if section in DECODING:
         return DECODING[section](*open_run(run, DATA))
-    if section == "padding":
-        return padding(sorted(CONFIGS.glob("*.yaml")), DATA)
     if section == "feeding":
         return feeding_speed(SMALL, DATA)
     config = load_config()

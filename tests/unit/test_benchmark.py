@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import benchmark
-from measure import busy, commands, feeding, figures, marian, padding, steady, training, work, zipf
+from measure import busy, commands, feeding, figures, marian, steady, training, work, zipf
 from measure.figures import Figure, Unavailable, alternate
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import ModelConfig
@@ -105,19 +105,6 @@ def test_marian_that_is_not_installed_is_named_with_the_way_to_install_it(monkey
     monkeypatch.setattr(marian, "find_spec", lambda _: None)
     with pytest.raises(Unavailable, match=r"^Marian is not installed: .* -m pip install pymarian==1\.12\.42$"):
         marian.pymarian("train")
-
-
-def test_padding_and_logits_are_those_of_the_plan(corpus: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(padding, "PAIRS", 40)
-    found = padding.padding([corpus / "tiny.yaml"], project / "data")
-    assert [each.name.split(":")[0] for each in found] == ["tiny"] * 2 + [padding.MADE_UP] * 2
-    lengths = padding.made_up_lengths(40)
-    source, target = lengths.source.lengths + 2, lengths.target.lengths + 1
-    positions, logits = found[2:]
-    assert (positions.ours, positions.reference) == (1, 40 * (source.max() + target.max()) / (source + target).sum())
-    assert logits.ours == target.sum() * padding.MADE_UP_VOCABULARY * 4 / 1e6
-    assert logits.reference is not None
-    assert logits.reference >= 3 * logits.ours
 
 
 def test_the_made_up_corpus_is_the_same_each_time_and_its_words_are_unequal(tmp_path: Path) -> None:

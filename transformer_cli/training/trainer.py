@@ -29,8 +29,7 @@ from transformer_cli.datasets.batching import plan_epoch, target_tokens
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit
 from transformer_cli.datasets.sampled_text import CutAhead, SampledText
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
-from transformer_cli.evaluation.losses import perplexity_text
-from transformer_cli.evaluation.sentence_losses import corpus_losses
+from transformer_cli.evaluation.losses import corpus_losses, perplexity_text
 from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.checkpoints import (
     forget_validated,
@@ -112,7 +111,7 @@ class Trainer:
         self.learner = Learner(start.model, self.training, device, world, held=start.held)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
         first = (*self.learner.model.parameters(), *self.learner.model.buffers(), *self.learner.held.values())
-        world.copy_from_first(first)  # it alone may have read vectors, or another run's weights
+        world.broadcast(first)  # it alone may have read vectors, or another run's weights
         self.state = start.state
         self.validations = list(ready.validations)
         self._bar: progress.Bar | None = None
@@ -247,8 +246,8 @@ class Trainer:
         after = state.batch + len(batches)
         following = self.plan()[after : after + len(batches)]
         split, cut = self.train_sentences.cut(batches, epoch=state.epoch, first=state.batch, following=following)
-        loss = self.learner.gradient(split, cut, number=state.step + 1)
-        is_finite = math.isfinite(loss.nll) and self.learner.update()
+        loss = self.learner.backward(split, cut, number=state.step + 1)
+        is_finite = math.isfinite(loss.nll) and self.learner.step()
         state.step += 1
         state.batch += len(batches)
         if is_finite:
@@ -316,7 +315,7 @@ class Trainer:
         note(f"epoch {state.epoch}, step {state.step:,}: validating")
         valid = corpus_losses(self.learner.model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
         with self.world.all_or_none():  # all processes find the same
-            if not running.batches:
+            if not running.steps:
                 which = f"the {state.running.skipped_steps:,} steps before the validation at step {state.step:,}"
                 raise diverged(self.learner, f"none of {which} had a finite loss and gradient")
             if not math.isfinite(valid.loss):
@@ -326,7 +325,7 @@ class Trainer:
             step=state.step,
             train_loss=running.nll / running.target_tokens,
             valid_loss=valid.loss,
-            train_loss_batch_mean=running.batch_means / running.batches,
+            train_loss_batch_mean=running.batch_means / running.steps,
             valid_loss_batch_mean=valid.loss_batch_mean,
             valid_ppl=valid.ppl,
             learning_rate=self.learner.learning_rate,
@@ -358,7 +357,7 @@ class Trainer:
         found = corpus_losses(model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
         average = Average(epochs, self.state.step, found.loss, found.loss_batch_mean, found.ppl)
         is_best = self.world.is_first and keep_average(self.run, model, average, self.state)
-        self.world.wait()  # see `_save`
+        self.world.barrier()  # see `_save`
         score = f"{found.loss:.3f} (PPL {perplexity_text(found.ppl, 2)}){'  best' if is_best else ''}"
         log.info("mean of the last %d validations' weights  valid %s", len(numbers), score)
 
@@ -371,7 +370,7 @@ class Trainer:
                 save(self.run, self.learner.model, self.learner.optimizer, self.state, self.learner.held)
             self._saved, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
-        self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
+        self.world.barrier()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
 
     def _progress(self) -> tuple[int, int]:
         """How far training has come: each save has another place."""
@@ -388,7 +387,7 @@ class Trainer:
     def _agreed(self) -> tuple[bool, bool]:
         """The same in every process: whether any of them got a signal, and whether a save is due by rank 0's clock."""
         save_is_due = time.monotonic() - self._saved_at >= self.training.save_minutes * 60
-        answers = self.world.gather(self.stop.signal_number or 0, save_is_due)
+        answers = self.world.all_gather(self.stop.signal_number or 0, save_is_due)
         signals = [int(number) for number, _ in answers if number]
         if signals:
             self.stop.note(signals[0])
