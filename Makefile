@@ -4,7 +4,7 @@
 # make docs-run: run the commands of README and docs/, and the notebook, and compare; takes about half an hour.
 # make site: write docs/ as HTML, with search, to build/site.
 # make speedrun: train to the tutorials' validation loss, five times (docs/speedrun.md).
-# make best: train and judge the best translators of Multi30k; says first how many hours (docs/results.md).
+# make best: train and judge the best translators of Multi30k in some five hours (docs/results.md).
 # make hostile: damage every file of a dataset, a run and its export, and count what is refused; takes some minutes.
 # make torture: kill it at random moments.  make long: the tests that take minutes.
 # make hammer: 10,000 requests to tfm serve, a sixth of them hostile; takes minutes.
@@ -58,7 +58,9 @@ benchmark: install
 
 best: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[benchmark]"
-	$(BIN)/python scripts/best.py --diverse
+	$(BIN)/python scripts/best.py
+	$(BIN)/python scripts/diversify.py
+	$(BIN)/python scripts/diversify.py --config configs/multi30k-best-en-de.yaml --reverse configs/multi30k-best.yaml
 
 speedrun: install
 	$(BIN)/python scripts/speedrun.py

@@ -15,21 +15,17 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 from measure.busy import PROGRAMS, Work, busy_speed
-from measure.commands import large_prepare_speed, prepare_speed, start_up, training_memory
-from measure.decoding import beam_speed, greedy_speed, open_run
-from measure.exported import ours_and_exported_speed
-from measure.feeding import feeding_speed
+from measure.commands import prepare_speed, start_up, training_memory
+from measure.decoding import beam_speed, ctranslate2_speed, exported_speed, greedy_speed, open_run
 from measure.figures import Figure, Unavailable, table
 from measure.marian import marian_speed
 from measure.serving import serving_speed
 from measure.training import precisions, training_profile, training_speed
-from measure.zipf import large_corpus
 from transformer_cli.config.load import load_config
 from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import TfmError
@@ -42,22 +38,22 @@ SECTIONS = (
     "greedy",
     "beam",
     "ctranslate2",
+    "exported",
     "serve",
     "prepare",
     "memory",
     "start",
     "busy",
-    "feeding",
     "profile",
 )
 DECODING = {
     "greedy": greedy_speed,
     "beam": beam_speed,
-    "ctranslate2": ours_and_exported_speed,
+    "ctranslate2": ctranslate2_speed,
+    "exported": exported_speed,
     "serve": serving_speed,
 }
 HEAD = ("section", "figure", "unit", "ours", "reference", "ratio", "of matrix rate", "mark")
-LARGE_PAIRS = 2_000_000
 CONFIGS = Path(__file__).parents[1] / "configs"
 SMALL = CONFIGS / "demo.yaml"
 WORKS = ("training, float32", "training, bfloat16", "training of a small model, float32", "greedy")
@@ -70,11 +66,9 @@ MARKS = {  # for the ratio, unless a unit is given
     ("beam", "text to text, float32"): "≥ 1",
     ("ctranslate2", "text to text, float32"): "≥ 1",
     ("ctranslate2", "text to text, int8"): "≥ 1",
-    ("ctranslate2", "exported, float32"): "≥ 0.9",
-    ("ctranslate2", "exported, int8"): "≥ 0.9",
+    ("exported", "float32"): "≥ 0.9",
+    ("exported", "int8"): "≥ 0.9",
     ("prepare", "multi30k"): "≤ 1.3",
-    ("prepare", "large"): "≥ 0.85",
-    ("prepare", "large: memory beyond idle interpreters"): "≤ 1,000 MB",
     ("start", "tfm --help"): "≤ 0.35 s",
     ("start", "tfm evaluate --help"): "≤ 0.35 s",
     ("start", "tfm translate"): "≤ 1.25 × reference + 0.5 s",
@@ -93,20 +87,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--only", action="append", choices=SECTIONS, help="a section; repeatable (default: all except profile)"
     )
     parser.add_argument("--run", help="a run of configs/multi30k.yaml to decode with (default: the newest)")
-    parser.add_argument(
-        "--large", action="store_true", help=f"also measure prepare and memory with {LARGE_PAIRS:,} made-up pairs"
-    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     if folder := os.environ.get("TFM_MULTI30K_DIR"):
         os.environ["TFM_MULTI30K_DIR"] = os.path.abspath(folder)  # commands run in other folders
     about, figures, missing = machine(), list[Figure](), dict[str, str]()
-    with TemporaryDirectory() as temporary:
-        for section in options.only or SECTIONS[:-1]:
-            try:
-                figures += measured(section, options.run, Path(temporary) if options.large else None)
-            except (Unavailable, TfmError) as error:
-                missing[section] = str(error)
+    for section in options.only or SECTIONS[:-1]:
+        try:
+            figures += measured(section, options.run)
+        except (Unavailable, TfmError) as error:
+            missing[section] = str(error)
     if options.json:
         rows = [{**asdict(each), "ratio": each.ratio, "mark": _mark(each)} for each in figures]
         print(json.dumps({"machine": about, "figures": rows, "not_measured": missing}, ensure_ascii=False))
@@ -117,14 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{section}: not measured: {reason}")
 
 
-def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
-    """Measure a section. large: a folder for the large corpus (None: leave it out). Raises Unavailable or TfmError."""
+def measured(section: str, run: str | None) -> list[Figure]:
+    """Measure a section. Raises Unavailable or TfmError."""
     if section == "start":
         return start_up(find_run(run).resolve())
     if section in DECODING:
         return DECODING[section](*open_run(run, DATA))
-    if section == "feeding":
-        return feeding_speed(SMALL, DATA)
     config = load_config()
     make_dataset(config, data_dir=DATA)
     if section == "busy":
@@ -133,14 +121,7 @@ def measured(section: str, run: str | None, large: Path | None) -> list[Figure]:
         return marian_speed(config, DATA)
     if section in ("train", "profile"):
         return (training_speed if section == "train" else training_profile)(config, DATA)
-    figures = prepare_speed(config) if section == "prepare" else training_memory(config.run_name, DATA)
-    if large is None:
-        return figures
-    yaml = large_corpus(large, LARGE_PAIRS)
-    if section == "prepare":
-        return figures + large_prepare_speed(yaml, LARGE_PAIRS)
-    make_dataset(load_config(yaml), data_dir=large / "data")
-    return figures + training_memory("large", large / "data", "--config", str(yaml))
+    return prepare_speed(config) if section == "prepare" else training_memory(config.run_name, DATA)
 
 
 def _works(run: Path) -> list[Work]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from best import CONFIGS, SHARE, TESTS, diverse, judged_texts, rows, trained
+from best import CONFIGS, TESTS, judged_texts, rows, trained
 from measure.figures import as_program
 from transformer_cli.config.load import load_config
 from transformer_cli.config.schema import Config
@@ -28,7 +28,7 @@ from transformer_cli.text.codec import SIDES
 from transformer_cli.training.trainer import train
 from transformer_cli.translator import Translator
 
-SEEDS = (0,)  # of the models that translate
+SHARE = 0.5  # of the training of one of the others
 DROPOUT = 0.2  # of the new model, which has more to learn
 
 
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Train a model on the translations of several, and judge it.")
     parser.add_argument("--config", type=Path, default=CONFIGS[0])
     parser.add_argument("--reverse", type=Path, default=CONFIGS[1], help="the config of the other direction")
-    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="of the models that translate")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of the new model")
     parser.add_argument("--judge", nargs="*", default=list(TESTS), metavar="SPLIT", help="none: train only")
     parser.add_argument("--runs", type=Path, default=Path("runs"), help="where the runs are, or will be")
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     unit, number = base.training.end
     pairs = 1 + 2 * len(options.seeds) if unit == "epochs" else 1  # times as many in an epoch
     changes |= {f"training.{unit}": max(1, round(SHARE * number / pairs))}
-    changes |= {"name": diverse(base), "model.dropout": DROPOUT}
+    changes |= {"name": f"{base.run_name}-diverse", "model.dropout": DROPOUT}
     changed = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
     config = load_config(options.config, [*changed, *options.set])
     make_dataset(config, data_dir=options.data)

@@ -48,7 +48,6 @@ from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.importing.importing import import_run
 from transformer_cli.inspection import plots
 from transformer_cli.runs.export import export
-from transformer_cli.runs.exported import Exported
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.runs.state import validations_so_far
 from transformer_cli.text import words
@@ -69,7 +68,7 @@ model: {{d_model: 8, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1,
 training: {{epochs: 3, batch_size: 12, learning_rate: 3e-2, average: 2, seed: {seed}, precision: float32, device: cpu,
   num_threads: 1}}
 """
-TOKENS = {"words": "min_freq: 1", "subwords": "tokens: subwords\n  subwords: {size: 290, dropout: 0.1}"}
+TOKENS = {"words": "min_freq: 1", "subwords": "tokens: subwords\n  subwords: {size: 290}"}
 NOUNS = {"Hund": "dog", "Mann": "man", "Park": "park", "Ball": "ball", "Baum": "tree"}
 VERBS = {"sieht": "sees", "sucht": "seeks", "malt": "paints"}
 SENTENCES = ["Der Hund sieht den Ball.", "Der Mann malt den Park."]
@@ -145,7 +144,7 @@ def translate(project: Path) -> object:
 
 def translate_exported(project: Path) -> object:
     """The exported run's translations."""
-    found = Translator(Exported.open(project / "export"), "cpu").translations(SENTENCES)
+    found = Translator(Run.open(project / "export"), "cpu").translations(SENTENCES)
     return [(each.text, each.log_prob) for each in found]
 
 

@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmark import machine
+from best import trained
 from measure.figures import alternate, as_program, say
 from measure.training import CPU, beside_plain, each
 from transformer_cli.config.load import load_config
@@ -31,7 +32,7 @@ from transformer_cli.evaluation.losses import corpus_losses
 from transformer_cli.evaluation.statistics import p_of_t
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average
-from transformer_cli.training.trainer import Trainer, train
+from transformer_cli.training.trainer import Trainer
 
 TARGET = 1.617  # validation loss, mean of batch means: the best epoch of the published table (docs/results.md)
 PLAIN_EPOCHS = 8  # of the plain loop, which needs 7 to 9 for its best validation loss
@@ -85,12 +86,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def loss_of(config: Config, seed: int, data_dir: Path, runs_dir: Path) -> float:
     """Train one seed to its end, which the config fixes, and return its last validation loss (mean of batch means)."""
-    training = config.training.model_copy(update={"seed": seed})
-    name = f"{config.run_name}-{seed}"
-    run = train(config.model_copy(update={"name": name, "training": training}), data_dir=data_dir, runs_dir=runs_dir)
+    run = trained(config, seed, data_dir, runs_dir)
     average = load_average(run)
     loss = average.valid_loss_batch_mean if average else run.history()[-1]["valid_loss_batch_mean"]
-    say(f"{name}: {loss:.4f}")
+    say(f"{run.folder.name}: {loss:.4f}")
     return float(loss)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from transformer_cli.config.load import changed_decoding, checked, plain
 from transformer_cli.config.schema import DecodingConfig
@@ -18,14 +18,13 @@ from transformer_cli.decoding.engine import Engine
 from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredTerms, nothing
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.documents.amounts import missing_numbers
-from transformer_cli.documents.glossary import Glossary, Term, forms, places, replaced
+from transformer_cli.documents.glossary import Glossary, Term, forms, linked, replaced, term_spans
 from transformer_cli.documents.held import Holder, Link, Span, overlap, put_back, token_spans, word_links
 from transformer_cli.documents.long_lines import REMEDY, Line, LongLines, OnError, readable
 from transformer_cli.documents.markup import Document
 from transformer_cli.documents.sentences import join
 from transformer_cli.errors import ConfigError, DataError, TfmError
-from transformer_cli.runs.exported import Exported, open_any
-from transformer_cli.runs.run import Run, differing_codecs, find_run
+from transformer_cli.runs.run import Facts, Run, differing_codecs, find_run
 from transformer_cli.system import progress
 from transformer_cli.text.codec import Encoded
 from transformer_cli.text.lines import TOO_LONG, is_too_long
@@ -107,7 +106,8 @@ class Translation:
     ids: list[int]
     """the ids of the decoder's tokens, without <sos> and <eos>"""
     alignment: list[int]
-    """for each of the decoder's tokens, the index in source_tokens of the one that was attended to most"""
+    """for each of the decoder's tokens, the index in source_tokens of the one that was attended to most;
+    perhaps empty without `SearchSettings.attention`"""
     alternatives: list["Translation"] = field(default_factory=list)
     """the other ones of the n best, the best first; empty unless `SearchSettings.n_best` asks for several"""
     was_too_long: bool = False
@@ -139,7 +139,7 @@ class Translation:
 class Translator:
     """A trained run, or an ensemble of several, ready to translate."""
 
-    def __init__(self, run: Run | Exported, device: str = "auto", *, others: Sequence[Run | Exported] = ()) -> None:
+    def __init__(self, run: Run, device: str = "auto", *, others: Sequence[Run] = ()) -> None:
         """Loads the checkpoint with the best validation loss. Raises CheckpointError, DeviceError.
 
         device: auto, cpu, cuda, cuda:N or mps. others: runs whose models translate together with the first one's;
@@ -157,7 +157,7 @@ class Translator:
     @staticmethod
     def load(run: str | Path | None = None, *others: str | Path, device: str = "auto") -> "Translator":
         """Load a run by its folder or its name under runs/, or (None) the newest run; with others, an ensemble."""
-        first, *rest = (open_any(find_run(each)) for each in (run, *others))
+        first, *rest = (Run.open(find_run(each)) for each in (run, *others))
         return Translator(first, device, others=rest)
 
     def with_terms(self, glossary: Mapping[str, str]) -> "Translator":
@@ -193,7 +193,9 @@ class Translator:
 
     def translate(self, sentences: Sequence[str]) -> list[str]:
         """Returns the translation of each sentence as plain text; the translation of a blank line is empty."""
-        return [translation.text for translation in self.with_options(scores=False).translations(sentences)]
+        return [
+            translation.text for translation in self.with_options(scores=False, attention=False).translations(sentences)
+        ]
 
     def translations(self, sentences: Sequence[str]) -> list[Translation]:
         """Returns the translation of each sentence, with tokens and log-probability.
@@ -375,12 +377,13 @@ class Translator:
         required = {row: own for row, unit in enumerate(units) if is_open and (own := self._required(unit, terms[row]))}
         plain = [row for row, unit in enumerate(units) if unit.read and row not in required]
         for group in filter(None, (plain, [*required])):
+            needs_attention = any(units[row].read.reading.held or terms[row] for row in group)  # to be put back by it
             wanted, decoding = [required[row] for row in group if row in required], self.settings.decoding
             if wanted:
                 decoding = changed_decoding(decoding, {"beam_size": max(decoding.beam_size, LEAST_BEAM)})
             searching = self.engine.translate(
                 [units[row].read.ids for row in group],
-                replace(self.settings, decoding=decoding),
+                replace(self.settings, decoding=decoding, attention=self.settings.attention or needs_attention),
                 prefix=prefix,
                 keys=[unit_keys[row] for row in group],
                 terms=wanted,
@@ -439,16 +442,18 @@ class Translator:
     def _written(self, line: Line, found: Hypothesis, terms: Sequence[Term], prefix: Ids) -> Translation:
         target, read, source = self.run.codecs.target, line.read, line.read.reading.text
         alignment = [position - 1 for position in found.attended]  # position 0 is <sos>
-        attended = None if self.options.keep_unk else [read.tokens[position] for position in alignment]
+        attended = (
+            [read.tokens[position] for position in alignment] if alignment and not self.options.keep_unk else None
+        )
         text, tokens = target.text(found.tokens, instead=attended), target.tokens(found.tokens)
-        standing = places(terms, text)
+        standing = term_spans(terms, text)
         further = [term for term, place in zip(terms, standing, strict=True) if not place]
         if further:  # what was not searched for, or not found
             links = word_links(source, read.tokens, text, tokens, alignment)
             begun = len(target.text(prefix))
             text, further = replaced(text, further, links, [(0, begun), *filter(None, standing)])
-            of_prefix = [one for one, place in links if place[0] < begun]  # whose words the user has written
-            further = [term for term in further if not any(overlap(term.span, one) for one in of_prefix)]
+            of_prefix = linked(further, [link for link in links if link[1][0] < begun])  # which the user has written
+            further = [term for term, own in zip(further, of_prefix, strict=True) if not own]
         spaces = [Held(each.span[0], each.translations[0], " ", " ") for each in further]
         all_held = sorted([*read.reading.held, *spaces], key=lambda each: each.place)
         cased = partial(upper, language=target.language) if read.reading.in_capitals else str
@@ -456,7 +461,7 @@ class Translator:
         text, held = put_back(text, source, all_held, links, cased)
         before, after = ends(line.sentence) if read else ("", "")
         text = before + text + after
-        as_given = places([replace(term, translations=(source[slice(*term.span)],)) for term in terms], line.sentence)
+        of_source = [replace(term, translations=(source[slice(*term.span)],)) for term in terms]
         return Translation(
             source=line.sentence,
             source_tokens=read.tokens,
@@ -468,7 +473,10 @@ class Translator:
             ids=found.tokens,
             alignment=alignment,
             held=[(one, _moved(other, len(before))) for one, other in held],
-            terms=[(one or (0, 0), other) for one, other in zip(as_given, places(terms, text), strict=True)],
+            terms=[
+                (one or (0, 0), other)
+                for one, other in zip(term_spans(of_source, line.sentence), term_spans(terms, text), strict=True)
+            ],
             start=line.start,
         )
 
@@ -530,17 +538,17 @@ def _joined(line: Line, parts: list[Translation]) -> Translation:
     )
 
 
-def _open_engine(runs: Sequence[Run | Exported], device: str) -> tuple[Engine, list[str]]:
+def _open_engine(runs: Sequence[Run], device: str) -> tuple[Engine, list[str]]:
     """Load the best weights of a run, or of several that translate together. Returns also their checkpoints' names.
 
     Imports torch for runs alone. Raises CheckpointError, DeviceError, and ConfigError if codecs differ or if one of
     several is exported.
     """
     first, *others = runs
-    if isinstance(first, Exported) and not others:
-        return _exported(first, device), [first.best_name]
+    if first.exported and not others:
+        return _exported(first, first.exported, device), [first.best_name]
     for run in runs:
-        if isinstance(run, Exported):
+        if run.exported:
             raise ConfigError(
                 f"{run.folder}: an exported model translates alone; make an ensemble of the runs themselves"
             )
@@ -555,21 +563,21 @@ def _open_engine(runs: Sequence[Run | Exported], device: str) -> tuple[Engine, l
     from transformer_cli.runs.checkpoints import load_named_best
 
     chosen = choose_device(device)
-    names, models = zip(*(load_named_best(cast(Run, each), chosen) for each in runs), strict=True)
+    names, models = zip(*(load_named_best(each, chosen) for each in runs), strict=True)
     return TransformerEngine(models), [*names]
 
 
-def _exported(run: Exported, device: str) -> Engine:
+def _exported(run: Run, facts: Facts, device: str) -> Engine:
     from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 
     engine = CTranslate2Engine(
         run.folder,
         device,
-        positions=run.facts.positions,
+        positions=facts.positions,
         source=run.codecs.source.names(),
         target=run.codecs.target.names(),
     )
-    kept, now = run.facts.quantization, engine.computes_in
+    kept, now = facts.quantization, engine.computes_in
     if kept not in now:
         why = f"in which this {engine.device} is slow or inexact"
         log.info("%s: weights in %s, %s: computes in %s", run.folder, kept, why, now)

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,8 +15,6 @@ from transformer_cli.datasets.dataset import find_dataset
 PYTHON = (sys.executable, "-c")
 TFM = (sys.executable, "-m", "transformer_cli")
 STEPS = 30  # training steps, after which memory does not grow any more
-SAMPLE_PAIRS = 50_000  # pairs of a large corpus that spaCy alone tokenises, to measure its speed
-WATCH_S = 0.3
 MB = 1e6
 
 BARE_SPACY = """\
@@ -45,14 +42,6 @@ def counted_step(self, rows):
 Trainer.step = counted_step
 main(["train", *sys.argv[2:]])
 """
-IDLE = "import transformer_cli.datasets.make_dataset, spacy, torchtext.vocab; print(flush=True); input()"
-IDLE_WORKER = """\
-import sys
-sys.modules["torch"] = None  # as the workers of `tfm prepare` do
-import transformer_cli.datasets.word_cutting, spacy
-print(flush=True)
-input()
-"""
 
 
 def prepare_speed(config: Config, *, rounds: int = 3) -> list[Figure]:
@@ -74,35 +63,10 @@ def prepare_speed(config: Config, *, rounds: int = 3) -> list[Figure]:
         return [Figure("prepare", config.run_name, "s", *alternate((prepare, bare), rounds=rounds))]
 
 
-def large_prepare_speed(yaml: Path, pairs: int) -> list[Figure]:
-    """Measure `tfm prepare` of a large corpus: pairs/s beside cores × spaCy's own speed, and memory.
-
-    Memory is the proportional set size summed over processes, in which a shared page counts once, minus that of idle
-    interpreters.
-    """
-    _needs_proc()
-    sampled, cores, samples = min(pairs, SAMPLE_PAIRS), len(os.sched_getaffinity(0)), []
-    for language in ("de", "en"):
-        with open(yaml.with_name(f"train.{language}"), encoding="utf-8") as lines:
-            sample = yaml.with_name(f"sample.{language}")
-            sample.write_text("".join(islice(lines, sampled)), encoding="utf-8")
-        samples.append(f"{language}={sample}")
-    say(f"prepare: spaCy alone on {sampled:,} pairs, and on none")
-    nothing = [f"{language}={os.devnull}" for language in ("de", "en")]
-    ways = [partial(_run, *PYTHON, BARE_SPACY, *texts) for texts in (samples, nothing)]
-    bare, imports = alternate(ways, rounds=3)
-    say(f"prepare: tfm prepare of {pairs:,} pairs")
-    seconds, memory, processes = _watch((*TFM, "prepare", "--config", str(yaml)), yaml.parent)
-    return [
-        Figure("prepare", "large", "pairs/s", pairs / seconds, cores * sampled / (bare - imports)),
-        Figure("prepare", "large: memory beyond idle interpreters", "MB", (memory - _idle_memory(processes)) / MB),
-        Figure("prepare", "large: processes at the peak of memory", "", processes),
-    ]
-
-
 def training_memory(name: str, data: Path, *options: str) -> list[Figure]:
     """Measure peak memory of some steps of `tfm train` beside its imports, and seconds until the first step is done."""
-    _needs_proc()
+    if not Path("/proc/self/status").exists():
+        raise Unavailable("memory is read from Linux's /proc/self/status, which this system does not have")
     say(f"memory: {STEPS} steps of {name}")
     with TemporaryDirectory() as folder:
         Path(folder, "data").symlink_to(data.resolve())
@@ -133,11 +97,6 @@ def start_up(run: Path, *, rounds: int = 7) -> list[Figure]:
     return figures
 
 
-def _needs_proc() -> None:
-    if not Path("/proc/self/smaps_rollup").exists():
-        raise Unavailable("memory is read from Linux's /proc/PID/smaps_rollup, which this system does not have")
-
-
 def _run(*command: str, folder: Path | None = None) -> str:
     """Run a command that sees no GPU, and return its standard output. Raises Unavailable if it fails."""
     without_gpu = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
@@ -145,53 +104,3 @@ def _run(*command: str, folder: Path | None = None) -> str:
     if done.returncode:
         raise Unavailable(f"{' '.join(command[-2:])}: exit code {done.returncode}: {done.stderr.strip()[-500:]}")
     return done.stdout
-
-
-def _watch(command: tuple[str, ...], folder: Path) -> tuple[float, int, int]:
-    """Run a command. Returns its seconds, the bytes that its processes held together at the peak, and their number."""
-    peak = (0, 0)
-    started = time.perf_counter()
-    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) as process:
-        while process.poll() is None:
-            family = _family(process.pid)
-            peak = max(peak, (sum(map(_memory, family)), len(family)))
-            time.sleep(WATCH_S)
-    if process.returncode:
-        raise Unavailable(f"{' '.join(command[1:])}: exit code {process.returncode}")
-    return time.perf_counter() - started, *peak
-
-
-def _idle_memory(processes: int) -> int:
-    """Returns the bytes of this many idle interpreters together, with the imports of `tfm prepare` and its workers."""
-    programs = [IDLE] + [IDLE_WORKER] * (processes - 1)
-    idle = [subprocess.Popen((*PYTHON, each), stdin=subprocess.PIPE, stdout=subprocess.PIPE) for each in programs]
-    for each in idle:
-        assert each.stdout is not None
-        each.stdout.readline()
-    memory = sum(_memory(each.pid) for each in idle)
-    for each in idle:
-        each.communicate(b"\n")
-    return memory
-
-
-def _family(process: int) -> list[int]:
-    """Returns a process and all its descendants."""
-    parents = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue  # it has just ended
-    family = [process]
-    for member in family:  # the list grows during the loop
-        family += [child for child, parent in parents.items() if parent == member]
-    return family
-
-
-def _memory(process: int) -> int:
-    """Returns the proportional set size in bytes; 0 if the process has just ended."""
-    try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().split("\n")
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))

@@ -15,7 +15,7 @@ from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.model.transformer import Transformer
-from transformer_cli.runs.export import write_model
+from transformer_cli.runs.export import export, write_model
 from transformer_cli.runs.run import find_run
 from transformer_cli.text.vocabulary import EOS, MARKERS, SOS
 from transformer_cli.translator import Translation, Translator
@@ -133,6 +133,31 @@ def ctranslate2_speed(
     return figures
 
 
+def exported_speed(translator: Translator, sentences: Sequence[str], *, rounds: int = 5) -> list[Figure]:
+    """Compare exported runs, text to text, with CTranslate2 on the same files, which is given tokens and leaves them.
+
+    CTranslate2 gets its fastest threads and batches.
+    """
+    import ctranslate2
+
+    figures, threads = [], torch.get_num_threads()
+    words = _cut(translator, sentences)
+    for quantization in ("float32", "int8"):
+        with TemporaryDirectory() as temporary:
+            exported = export(translator.run.folder, Path(temporary) / "exported", quantization=quantization)
+            opened = Translator(exported, "cpu")
+            make_engine = partial(ctranslate2.Translator, str(exported.folder))
+            ready = fastest(
+                make_engine, lambda engine, size: _translated(engine, words, size, translator, GREEDY), threads
+            )
+            torch.set_num_threads(threads)  # CTranslate2 changes it
+            say(f"exported: in {quantization}, CTranslate2 with ready tokens")
+            opened.translate(sentences)
+            seconds = alternate((partial(opened.translate, sentences), ready), rounds=rounds)
+        figures.append(Figure("exported", quantization, "sentences/s", *(len(sentences) / taken for taken in seconds)))
+    return figures
+
+
 def text_to_text(translator: Translator, sentences: Sequence[str], settings: SearchSettings) -> Way:
     """Returns a way to translate with CTranslate2 that cuts text into tokens and puts text together, as we do."""
     codecs = translator.run.codecs
@@ -146,12 +171,6 @@ def text_to_text(translator: Translator, sentences: Sequence[str], settings: Sea
         return tokens
 
     return translate
-
-
-def ready_tokens(translator: Translator, sentences: Sequence[str], settings: SearchSettings) -> Way:
-    """Returns a way to translate with CTranslate2 that is given tokens, and leaves what it writes as tokens."""
-    words = _cut(translator, sentences)
-    return lambda engine, size: _translated(engine, words, size, translator, settings)
 
 
 def fastest(make_engine: Callable[..., Any], translate: Way, threads: int) -> Callable[[], list[list[str]]]:

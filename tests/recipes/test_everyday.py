@@ -11,7 +11,7 @@ from transformer_cli.system.locks import exclusive
 
 RESULT_KEYS = {
     *("split", "sentences", "tokens", "loss", "loss_batch_mean", "ppl", "bleu", "bleu_signature"),
-    *("bleu_tokens", "chrf", "chrf_signature", "seconds", "bleu_interval", "chrf_interval", "bleu_by_source_length"),
+    *("bleu_tokens", "chrf", "chrf_signature", "seconds", "bleu_interval", "chrf_interval"),
     *("further", "terms", "terms_kept"),
 }
 INSPECTION_KEYS = {
@@ -60,10 +60,11 @@ def test_evaluate_takes_named_splits_once_and_keeps_what_was_written(
     code, out, _ = tfm("evaluate", *search, *splits, "--output", texts, "--output-tokens", tokens, cwd=project)
     assert code == 0
     assert [row.split()[:2] for row in out.split("\n")[1:3]] == [["test", "30"], ["valid", "40"]]
-    for path, option in ((texts, ()), (tokens, ("--tokens",))):
-        command = ("translate", *search, *option, "--input")
-        written = [tfm(*command, corpus / f"{split}.de", cwd=project) for split in splits[1:4:2]]
-        assert path.read_text(encoding="utf-8") == "".join(out for _, out, _ in written)
+    command = ("translate", *search, "--json", "--input")
+    written = [tfm(*command, corpus / f"{split}.de", cwd=project)[1] for split in splits[1:4:2]]
+    found = [json.loads(line) for line in "".join(written).splitlines()]
+    assert texts.read_text(encoding="utf-8") == "".join(f"{each['translation']}\n" for each in found)
+    assert tokens.read_text(encoding="utf-8") == "".join(f"{' '.join(each['tokens'])}\n" for each in found)
     assert "<unk>" in tokens.read_text(encoding="utf-8")
     assert "<unk>" not in texts.read_text(encoding="utf-8")
 
@@ -92,14 +93,6 @@ def test_inspect_gives_a_picture_and_numbers(tfm: Tfm, workspace: Path) -> None:
     assert {key: len(rows) for key, rows in found["vectors"].items()} == dict.fromkeys(
         ("without_positions", "before", "after"), n_source
     )
-
-
-def test_translate_attention_draws_a_picture(tfm: Tfm, workspace: Path) -> None:
-    sentence = "Der alte Zorro singt im Park"
-    _, out, _ = tfm("translate", sentence, cwd=workspace)
-    said = "attention.png: what each position of the translation attends to\n"
-    assert tfm("translate", "--attention", "attention.png", sentence, cwd=workspace) == (0, out, said)
-    assert (workspace / "attention.png").read_bytes().startswith(b"\x89PNG\r\n")
 
 
 def test_inspect_vectors_needs_no_run(tfm: Tfm, tmp_path: Path) -> None:
@@ -136,7 +129,7 @@ def test_curves_are_drawn_on_demand(tfm: Tfm, workspace: Path) -> None:
     assert tfm("curves", "tiny", "--output", "other.svg", cwd=workspace) == (0, "other.svg\n", "")
     assert (workspace / "other.svg").exists()
     refused = "tfm: error: other.jpg: not the name of a picture that can be drawn; let it end in .svg, .pdf or .png\n"
-    for command in (("curves", "--output"), ("inspect", "a", "--output"), ("translate", "a", "--attention")):
+    for command in (("curves", "--output"), ("inspect", "a", "--output")):
         assert tfm(*command, "other.jpg", cwd=workspace) == (1, "", refused)
 
 

@@ -44,10 +44,11 @@ def test_subwords_run_copied_elsewhere_translates(tfm: Tfm, trained: Path, tmp_p
     assert first[0].isupper()  # cased, where nothing else is said
 
 
-def test_subwords_tokens_are_one_line_with_spaces_marked(tfm: Tfm, trained: Path) -> None:
+def test_subwords_tokens_of_evaluate_are_one_line_with_spaces_marked(tfm: Tfm, trained: Path) -> None:
+    _, tokens, _ = tfm("evaluate", "--output", "texts", "--output-tokens", "-", cwd=trained)
+    texts = (trained / "texts").read_text(encoding="utf-8").splitlines()
+    assert [line.replace(" ", "").replace("▁", " ") for line in tokens.splitlines()] == [f" {each}" for each in texts]
     _, text, _ = tfm("translate", "Der alte Hund singt.", cwd=trained)
-    _, tokens, _ = tfm("translate", "--tokens", "Der alte Hund singt.", cwd=trained)
-    assert tokens.strip().replace(" ", "").replace("▁", " ") == f" {text.strip()}"
     _, out, _ = tfm("translate", "--json", "Der alte Hund singt.", cwd=trained)
     assert "".join(json.loads(out)["tokens"]) == f" {text.strip()}"
 
@@ -76,7 +77,7 @@ def test_subwords_codecs_of_a_run_prepare_and_train_new_text(
     shutil.copytree(trained, tmp_path / "mine")
     own = shutil.copytree(corpus, tmp_path / "own")
     (own / "train.de").write_text((own / "train.de").read_text().replace("Hund", "Quokka"), encoding="utf-8")
-    chosen = ["--config", own / "tiny.yaml", *arguments(name="new", **{"text.codec": "tiny", "training.epochs": "1"})]
+    chosen = ["--config", own / "tiny.yaml", *arguments(name="new", **{"data.codec": "tiny", "training.epochs": "1"})]
     for command in ("prepare", "train", "train"):  # the second time, to find nothing left to do
         code, _, err = tfm(command, *chosen, cwd=tmp_path / "mine")
         assert code == 0, err

@@ -50,7 +50,7 @@ OPTIONS = {  # likewise; any other one is among "Options"
     "Input": "--input --reference --source --target --columns --split --format --split-sentences --on-error --language "
     "--hold --hold-pattern",
     "Model and search": "--run --set --beam-size --prefix --max-tokens --glossary --device",
-    "Output": "--output --output-tokens --metrics --attention --line-buffered --n-best --keep-unk --tokens --lowercase "
+    "Output": "--output --output-tokens --metrics --line-buffered --n-best --keep-unk --lowercase "
     "--examples --kind --layer --head --text --json --quantization",
     "Word vectors instead of a model": "--vectors --query --scale",
 }

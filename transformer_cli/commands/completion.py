@@ -13,7 +13,7 @@ def devices() -> list[str]:
 
 def runs() -> list[str]:
     """The names of the runs under runs/, and the folders of exported ones under exports/."""
-    exported = sorted(str(path.parent) for path in Path("exports").glob("*/export.json"))
+    exported = sorted(str(path.parent) for path in Path("exports").glob("*/run.json"))
     return sorted(path.parent.name for path in Path("runs").glob("*/run.json")) + exported
 
 

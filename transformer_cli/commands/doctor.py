@@ -7,8 +7,6 @@ import os
 import platform
 import re
 import shutil
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import metadata
@@ -17,9 +15,8 @@ from pathlib import Path
 from transformer_cli.compute.memory import free_memory, in_words
 from transformer_cli.compute.threads import available_cores
 from transformer_cli.errors import DeviceError
-from transformer_cli.runs.provenance import processor
+from transformer_cli.runs.provenance import DISTRIBUTIONS, provenance
 
-PACKAGE = "transformer-cli"
 VARIABLES = re.compile(
     r"(OMP|GOMP|KMP|MKL|CUDA|PYTORCH)_\w+|TFM_MULTI30K_DIR|SACREBLEU_SEED|GENSIM_DATA_DIR|MPLCONFIGDIR|XDG_CACHE_HOME"
     r"|TMPDIR|TERM|LANG|LC_ALL|RANK|WORLD_SIZE"
@@ -36,59 +33,45 @@ def _facts() -> Iterator[tuple[str, object]]:
     """Yield what can be known, each with its label. Raises DeviceError if torch cannot be imported."""
     from transformer_cli.corpora.multi30k import cache_folder
 
-    yield "tfm", _version(PACKAGE)
-    yield "folder", Path(__file__).parents[1]
-    yield "python", platform.python_version()
-    yield "executable", sys.executable
+    made_by = provenance()
+    yield "tfm", f"{made_by['tfm'] or '–'} in {Path(__file__).parents[1]}"
+    yield "python", made_by["python"]
     yield "system", platform.platform()
-    yield "packages", ", ".join(f"{name} {_version(name)}" for name in _needed())
+    yield "packages", ", ".join(_packages())
     influencing = {name: value for name, value in sorted(os.environ.items()) if VARIABLES.fullmatch(name)}
     yield "variables", ", ".join(f"{name} {value}" for name, value in influencing.items())
     here = Path.cwd()
-    yield "folder", here
-    try:
-        tempfile.TemporaryFile(dir=here).close()  # a file without a name: can anything be written?
-    except OSError as error:
-        yield "problem", error.strerror
+    yield "folder", here if os.access(here, os.W_OK) else f"{here}, in which nothing can be written"
     yield "disk free", in_words(shutil.disk_usage(here).free)
-    yield "data", here / "data"
-    yield "runs", here / "runs"
     yield "downloads", cache_folder()
-    yield "cpu", processor()
-    yield "cores", available_cores()
-    if (free := free_memory()) is not None:
-        yield "memory free", in_words(free)
-    yield "memory total", in_words(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    yield "processor", f"{made_by['processor']}, {available_cores()} cores"
+    total = in_words(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    yield "memory", f"{total}, {in_words(free)} free" if (free := free_memory()) is not None else total
     try:
-        import torch
+        import torch  # noqa: F401
     except (ImportError, OSError) as error:
         problem = " ".join(str(error).split())
         raise DeviceError(f"torch cannot be imported: {problem}; install it again") from None
     from transformer_cli.compute.devices import choose_device, choose_precision, describe, fast_at_bfloat16
 
     device = choose_device("auto")
-    yield "threads", torch.get_num_threads()
     yield "device", describe(device)
     if device.type != "cpu" and (free := free_memory(device)) is not None:
         yield "device memory free", in_words(free)
-    yield "cuda", torch.version.cuda or "not in this torch"
     fast = fast_at_bfloat16(device)
-    yield "precision", choose_precision("auto", device)
-    yield "precision reason", f"fast here by {fast}" if fast else "bfloat16 is not fast here"
+    reason = f"fast here by {fast}" if fast else "bfloat16 is not fast here"
+    yield "precision", f"{choose_precision('auto', device)}: {reason}"
 
 
-def _needed() -> list[str]:
-    """Returns the names of the packages that tfm and its extras need."""
+def _packages() -> Iterator[str]:
+    """Yield what tfm and its extras need, each with its version, or with a dash if it is not installed."""
+    needed: list[str] = []
     with suppress(metadata.PackageNotFoundError):  # a checkout that is not installed
-        needed = metadata.requires(PACKAGE) or []  # gensim>=4.3; extra == "vectors". Some extras add up others
-        names = [re.split(r"[^\w.-]", each)[0] for each in needed if "dev" not in each.partition(";")[2]]
-        return [name for name in dict.fromkeys(names) if name != PACKAGE]
-    return []
-
-
-def _version(name: str) -> str:
-    """Returns a package's version, or a dash if it is not installed."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "–"
+        needed = metadata.requires(DISTRIBUTIONS["tfm"]) or []  # gensim>=4.3; extra == "vectors"
+    names = [re.split(r"[^\w.-]", each)[0] for each in needed if "dev" not in each.partition(";")[2]]
+    for name in dict.fromkeys(names):
+        if name != DISTRIBUTIONS["tfm"]:  # some extras add up others
+            try:
+                yield f"{name} {metadata.version(name)}"
+            except metadata.PackageNotFoundError:
+                yield f"{name} –"

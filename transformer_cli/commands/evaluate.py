@@ -52,10 +52,10 @@ def evaluate(
     from transformer_cli.decoding.settings import SearchSettings
     from transformer_cli.documents.glossary import read_glossary
     from transformer_cli.evaluation.evaluate import evaluate  # imports torch, so only when there are runs
-    from transformer_cli.runs.exported import open_any
+    from transformer_cli.runs.run import Run
     from transformer_cli.system.files import write_text
 
-    first, *others = map(open_any, folders)
+    first, *others = map(Run.open, folders)
     decoding = override_decoding(first.config.decoding, overrides or (), beam_size=beam_size)
     judged = list(
         evaluate(
@@ -97,29 +97,25 @@ def results_as_json(folders: Sequence[Path], results: Sequence["Result"]) -> str
 
 
 def results_as_table(results: Sequence["Result"]) -> str:
-    """Returns losses and scores, one line per split, BLEU by source length, and the signatures of the scores."""
+    """Returns losses and scores, one line per split, and the signatures of the scores."""
     from transformer_cli.evaluation.losses import perplexity_text
     from transformer_cli.evaluation.metrics import FURTHER_METRICS, score_with_interval
 
     rows = [["split", "sentences", "loss", "PPL", "loss (batch mean)", "BLEU", "BLEU (tokens)", "chrF"]]
     rows[0] += [*(FURTHER_METRICS[name] for name in results[0].further), "seconds"]
-    groups = sorted({(each.shortest, each.longest) for result in results for each in result.bleu_by_source_length})
-    by_length = [["BLEU by source length", *(f"{one}–{last}" if last else f"{one} and more" for one, last in groups)]]
     for result in results:
         losses = (f"{result.loss:.3f}", perplexity_text(result.ppl), f"{result.loss_batch_mean:.3f}")
         bleu = score_with_interval(result.bleu, result.bleu_interval)
         chrf = score_with_interval(result.chrf, result.chrf_interval)
         rows.append([result.split, f"{result.sentences:,}", *losses, bleu, f"{result.bleu_tokens:.2f}", chrf])
         rows[-1] += [*(f"{found.score:.2f}" for found in result.further.values()), f"{result.seconds:.1f}"]
-        found = {each.shortest: f"{each.bleu:.2f} ({each.sentences:,})" for each in result.bleu_by_source_length}
-        by_length.append([result.split, *(found.get(shortest, "") for shortest, _ in groups)])
     note = "± half of the 95 % bootstrap interval\n" if any(result.bleu_interval for result in results) else ""
     note += "".join(
         f"{each.split}: {each.terms_kept:,} of {each.terms:,} terms of the glossary are in the translations\n"
         for each in results
         if each.terms
     )
-    return f"{table(rows)}\n{note}\n{table(by_length)}\n\n{_signatures(results)}"
+    return f"{table(rows)}\n{note}\n{_signatures(results)}"
 
 
 def _signatures(results: Sequence["Result"]) -> str:

@@ -1,4 +1,4 @@
-"""What a wrong command line was meant to be: options, arguments and commands as other programs call them.
+"""What a wrong command line was meant to be: what other programs call ours is in one dict, and difflib finds the rest.
 
 Opens no run; imports no torch.
 """
@@ -9,24 +9,22 @@ from pathlib import Path
 
 from transformer_cli.commands import completion
 
-COMMANDS = {  # ours → what other programs call it
+MEANT = {  # ours → what other programs call it; SYNONYMS has the same of settings
     "prepare": "preprocess tokenize binarize build-vocab download data",
     "train": "fit learn resume continue",
     "train --from RUN": "finetune fine-tune",
-    "evaluate": "test validate bleu metrics judge",
+    "evaluate": "eval test validate bleu metrics judge",
     "score": "perplexity ppl logprob",
     "translate": "generate predict infer inference decode run interactive",
     "inspect": "attention visualize explain",
     "serve": "server web api start http",
     "curves": "plot history loss",
     "runs": "list ls models status",
-    "export": "convert quantize ctranslate2",
+    "export": "convert quantize",
     "config": "settings configs show defaults",
     "doctor": "info env debug",
-    "--version": "version",
+    "--version": "version v",
     "--help": "help",
-}
-OPTIONS = {  # likewise; see also SYNONYMS of settings
     "--run": "model checkpoint ckpt model-path model-dir load m",
     "--from": "resume-from init-from pretrained",
     "--input": "file input-file infile source-file src",
@@ -63,16 +61,15 @@ FILES = {"evaluate": ("--input", "--reference"), "score": ("--input", "--target"
 
 def of_command(word: str, known: Iterable[str]) -> str:
     """Returns how the error for an unknown command ends."""
-    name = word.lower()
-    found = [ours for ours, words in COMMANDS.items() if name in words.split()] or get_close_matches(name, known)
-    return _meant([f"tfm {each}" for each in found]) or "; `tfm -h` lists the commands"
+    found = _meant(word, [*known, "--version", "--help"])
+    return _asked(f"tfm {each}" for each in found) or "; `tfm -h` lists the commands"
 
 
 def before_command(option: str, command: str | None) -> str:
     """Returns how the error for an option before the command ends. command: which one follows, if one does."""
     if command is not None:
         return f" before the command; write tfm {command} {option} …"
-    return "; did you mean --version?" if option[1:].lstrip("-").lower().startswith("v") else "; `tfm -h` lists them"
+    return _asked(_meant(option, ["--version", "--help"])[:1]) or "; `tfm -h` lists them"
 
 
 def of_option(command: str, option: str, args: Sequence[str], known: Mapping[str, bool]) -> str:
@@ -82,27 +79,30 @@ def of_option(command: str, option: str, args: Sequence[str], known: Mapping[str
     for sentence, asked in SENTENCES.items():
         if f"{command} {option}" in asked.split(", "):
             return f": {sentence}"
+    keys = []
+    if "--set" in known:
+        offered = completion.settings if "--config" in known or command == "config" else completion.decoding_settings
+        keys = [each.removesuffix("=") for each in offered("")]
     place = next(number for number, word in enumerate(args) if word.startswith(option))
-    behind = args[place].partition("=")[2] or next(iter(args[place + 1 :]), "-")
-    value = None if behind.startswith("-") else behind
-    words = _words(command, known)
-    name = option.lstrip("-").lower().replace("_", "-")
-    found = words.get(name) or [
-        each for word in get_close_matches(name, words, n=2, cutoff=0.7) for each in words[word][:1]
-    ]
-    written = [_written(each, value if known.get(each, True) else None) for each in dict.fromkeys(found)]
-    return _meant(written[:3]) or f"; `tfm {command} -h` lists the options"
+    value = args[place].partition("=")[2] or next(iter(args[place + 1 :]), "-")
+
+    def written(meant: str) -> str:  # --set KEY=VALUE, --device cuda, --output FILE
+        if not meant.startswith("-"):
+            return f"--set {meant}={'VALUE' if value.startswith('-') else value}"
+        return meant if value.startswith("-") or not known.get(meant) else f"{meant} {value}"
+
+    return _asked(map(written, _meant(option, [*known, *keys]))) or f"; `tfm {command} -h` lists the options"
 
 
 def of_arguments(command: str, taken: Sequence[str], extra: Sequence[str], known: Mapping[str, bool]) -> str:
     """Returns how the error for arguments that a command does not take ends. taken: those before them that it does."""
     words = [*taken, *extra]
     if command == "inspect":
-        return _meant([f'tfm inspect "{" ".join(words)}", in quotes'])
+        return _asked([f'tfm inspect "{" ".join(words)}", in quotes'])
     if command in FILES and len(words) == 2 and all(Path(word).is_file() for word in words):
-        return _meant([" ".join(f"{option} {word}" for option, word in zip(FILES[command], words, strict=True))])
+        return _asked([" ".join(f"{option} {word}" for option, word in zip(FILES[command], words, strict=True))])
     open_options = [each for each in known if each != "--run" or not taken]  # an argument has named the run
-    return _meant(option for option in (as_option(word, open_options) for word in extra) if option)
+    return _asked(option for option in (as_option(word, open_options) for word in extra) if option)
 
 
 def as_option(word: str, known: Iterable[str]) -> str | None:
@@ -122,35 +122,23 @@ def as_option(word: str, known: Iterable[str]) -> str | None:
     return next((each for each, is_so in meant.items() if is_so and each.partition(" ")[0] in known), None)
 
 
-def _words(command: str, known: Mapping[str, bool]) -> dict[str, list[str]]:
-    """Returns the words that mean an option of a command, or a setting that it takes, each with what it means."""
+def _meant(word: str, known: Sequence[str]) -> list[str]:
+    """Returns which of ours a word means, options before settings, or else the two that look most like it."""
     from transformer_cli.config.mistakes import SYNONYMS
 
-    keys = []
-    if "--set" in known:
-        offered = completion.settings if "--config" in known or command == "config" else completion.decoding_settings
-        keys = [each.removesuffix("=") for each in offered("")]
-    of_settings = {key: words.split() for key, words in SYNONYMS.items() if key in keys}
-    of_options = {meant: words.split() for meant, words in OPTIONS.items() if meant.partition(" ")[0] in known}
-    own = {option: [option.lstrip("-")] for option in known if option.startswith("--")}
-    own |= {key: [*dict.fromkeys((key.rpartition(".")[2], key))] for key in keys}
-    found: dict[str, list[str]] = {}
-    for table in (of_settings, of_options, own):  # a later one has the last word on what a word means
-        of_table: dict[str, list[str]] = {}
-        for meant, words in table.items():
-            for word in words:
-                of_table.setdefault(word.replace("_", "-"), []).append(meant)
-        found |= of_table
-    return found
+    names: dict[str, list[str]] = {}
+    for ours in known:
+        for name in {ours, ours.rpartition(".")[2]} if len(ours) > 2 else ():  # -i looks like too much
+            names.setdefault(name.lstrip("-").replace("_", "-"), []).append(ours)
+    for ours, theirs in (MEANT | SYNONYMS).items():
+        if ours.partition(" ")[0] in known:
+            for name in theirs.replace("_", "-").split():
+                names.setdefault(name, []).append(ours)
+    name = word.lstrip("-").lower().replace("_", "-")
+    found = names.get(name) or [names[each][0] for each in get_close_matches(name, names, n=2, cutoff=0.7)]
+    return list(dict.fromkeys([each for each in found if each.startswith("-")] or found))[:3]
 
 
-def _written(meant: str, value: str | None) -> str:
-    """Returns an option as it is written: --set KEY=VALUE, --device cuda, --output FILE."""
-    if not meant.startswith("-"):
-        return f"--set {meant}={'VALUE' if value is None else value}"
-    return meant if value is None or " " in meant else f"{meant} {value}"
-
-
-def _meant(found: Iterable[str]) -> str:
-    found = list(found)
-    return f"; did you mean {' or '.join(found)}?" if found else ""
+def _asked(meant: Iterable[str]) -> str:
+    found = " or ".join(meant)
+    return f"; did you mean {found}?" if found else ""

@@ -62,8 +62,7 @@ def prepare(
     if source is not None and source == target:
         raise typer.BadParameter(f"--source and --target are both {source}; name two languages")
     from transformer_cli.config.load import load_config
-    from transformer_cli.runs.new_config import commented, config_for, inherited
-    from transformer_cli.runs.prepare import prepare, survey
+    from transformer_cli.runs.prepare import commented, config_for, inherited, prepare, survey
     from transformer_cli.system.files import write_text
 
     place = None

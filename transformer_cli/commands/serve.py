@@ -75,13 +75,13 @@ def serve(
     with bind(host, port) as bound, signals.hangups() as asked:  # before models are loaded, which takes longer
         from transformer_cli.compute.threads import count_threads
         from transformer_cli.documents.glossary import read_glossary
-        from transformer_cli.runs.exported import open_any
+        from transformer_cli.runs.run import Run
         from transformer_cli.serve.app import create_app
         from transformer_cli.translator import Translator
 
         def open_runs() -> list[Translator]:
             folders, terms = options.find_runs(named, run), read_glossary(glossary)
-            opened = [Translator(open_any(folder), device).with_options(glossary=terms) for folder in folders]
+            opened = [Translator(Run.open(folder), device).with_options(glossary=terms) for folder in folders]
             for translator in opened:
                 translator.translate(["a"])  # the first time takes seconds, for which no client shall wait
                 data = translator.run.config.data

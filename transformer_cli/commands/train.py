@@ -25,7 +25,7 @@ def train(
 
     below = None
     if begin_from is not None:
-        from transformer_cli.runs.new_config import inherited
+        from transformer_cli.runs.prepare import inherited
 
         below = inherited(begin_from)
     settings = load_config(config, overrides or (), inherited=below)

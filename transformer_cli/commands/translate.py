@@ -15,7 +15,6 @@ import typer
 from transformer_cli.commands import options
 from transformer_cli.commands.options import a_file, option
 from transformer_cli.errors import DataError, MemoryShortage
-from transformer_cli.inspection.picture_files import picture_format
 from transformer_cli.system import progress, terminal
 from transformer_cli.system.files import STANDARD, is_stream, kind_of, written
 
@@ -75,10 +74,6 @@ def translate(
     keep_unk: Annotated[
         bool, option("Keep <unk>, in whose place the source word attended to most is written.", "--keep-unk")
     ] = False,
-    tokens: Annotated[bool, option("Print the decoder's tokens instead of text.", "--tokens")] = False,
-    attention: Annotated[
-        Path | None, a_file("Draw what the translation of one sentence attends to: a .svg, .pdf or .png.")
-    ] = None,
     as_json: options.JsonLinesOption = False,
 ) -> None:
     """Translate sentences, one line of output for each line of input.
@@ -86,19 +81,13 @@ def translate(
     A line is one sentence; with --split-sentences it may be a paragraph. Markup such as <b> is read as text, unless
     --format html says what it is.
     """
-    of_one_sentence = {"--n-best": n_best is not None, "--prefix": prefix != "", "--attention": attention is not None}
+    of_one_sentence = {"--n-best": n_best is not None, "--prefix": prefix != ""}
     of_lines = {
-        "sentences": bool(sentences), "--tokens": tokens, "--json": as_json, "--line-buffered": line_buffered,
+        "sentences": bool(sentences), "--json": as_json, "--line-buffered": line_buffered,
         "--no-split-sentences": split_sentences is False,
     }  # fmt: skip
     if sentences and source:
         raise typer.BadParameter("sentences and --input cannot be used together")
-    if tokens and as_json:
-        raise typer.BadParameter("--tokens and --json cannot be used together (the JSON has the tokens)")
-    if attention and (source or len(sentences or ()) != 1):
-        raise typer.BadParameter("--attention draws one sentence: give exactly one, as an argument")
-    if attention and len(run or ()) > 1:
-        raise typer.BadParameter("--attention draws the attention of one model: give one --run")
     if split_sentences and (given := [name for name, is_given in of_one_sentence.items() if is_given]):
         raise typer.BadParameter(f"{given[0]} is about one sentence, so --split-sentences cannot be used with it")
     if text_format == "html":
@@ -108,9 +97,7 @@ def translate(
             raise typer.BadParameter("--format html needs --input FILE (- for standard input)")
     if line_buffered and output and output != STANDARD and not is_stream(output):
         raise typer.BadParameter(f"{output} appears when it is whole, so --line-buffered cannot be used with it")
-    if attention:
-        picture_format(attention)
-    options.refuse_unwritable(output, attention, read=[source, glossary])
+    options.refuse_unwritable(output, read=[source, glossary])
     if text_format == "text":
         options.check_text(source)
     converses = not sentences and not source and not output and sys.stdin.isatty()
@@ -145,11 +132,7 @@ def translate(
     )
 
     def render(number: int, translation: "Translation") -> str:
-        if attention:
-            _draw_attention(translator, translation, attention)
-        if as_json:
-            return translation_as_json(translation)
-        return as_lines(number, translation, with_tokens=tokens, is_numbered=n_best is not None)
+        return translation_as_json(translation) if as_json else as_lines(number, translation, n_best is not None)
 
     if converses:
         _converse(translator, render)
@@ -243,23 +226,10 @@ def _converse(translator: "Translator", render: Callable[[int, "Translation"], s
     converse(answer, prompt=f"{terminal.on_one_line(data.source)}> ")
 
 
-def _draw_attention(translator: "Translator", translation: "Translation", path: Path) -> None:
-    from transformer_cli.inspection import plots
-    from transformer_cli.inspection.numbers import inspect_translation
-
-    maps = inspect_translation(translator, translation).maps(["cross"])
-    with options.writing(path):
-        plots.save(plots.draw_attention(maps), path)
-    log.info("%s: what each position of the translation attends to", path)
-
-
-def as_lines(number: int, translation: "Translation", *, with_tokens: bool, is_numbered: bool) -> str:
-    """Returns the translation of line `number`, and below it the other ones of the n best, as text or as tokens."""
-    lines = []
-    for each in (translation, *translation.alternatives):
-        text = each.tokens_on_one_line if with_tokens else each.text
-        lines.append(f"{number}\t{each.score:.4f}\t{text}" if is_numbered else text)
-    return "\n".join(lines)
+def as_lines(number: int, translation: "Translation", is_numbered: bool) -> str:
+    """Returns the translation of line `number`, and below it the other ones of the n best, each with its score."""
+    found = (translation, *translation.alternatives)
+    return "\n".join(f"{number}\t{each.score:.4f}\t{each.text}" if is_numbered else each.text for each in found)
 
 
 def translation_as_json(translation: "Translation") -> str:
@@ -296,10 +266,10 @@ def translation_as_json(translation: "Translation") -> str:
 def _say_if_misread(sentences: Sequence[str], language: str) -> None:
     """Warn of arguments that seem to be the words of one sentence, or the name of a file. language: of the source."""
     if len(sentences) > 1 and all(len(each.split()) == 1 for each in sentences):
-        from transformer_cli.evaluation.evaluate import WITHOUT_SPACES
+        from transformer_cli.evaluation.metrics import CHARACTER_LANGUAGES
         from transformer_cli.text.reading import main_code
 
-        if main_code(language) not in WITHOUT_SPACES:
+        if main_code(language) not in CHARACTER_LANGUAGES.keys() - {"ko"}:  # which has spaces
             what = '%d arguments are %d sentences; if they are one, put quotes around it: "%s"'
             log.warning(what, len(sentences), len(sentences), " ".join(sentences))
     for sentence in sentences:

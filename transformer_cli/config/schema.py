@@ -124,9 +124,6 @@ class SubwordsConfig(Section, shapes=Shapes.CODEC):
     algorithm: Literal["bpe", "unigram", "imported"] = "bpe"
     """byte-pair encoding (Sennrich et al. 2016), a unigram language model (Kudo 2018), or the pieces of an imported
     model, which data.codec names"""
-    dropout: Annotated[Fraction, Shapes.TRAINING] = 0.0
-    """with bpe, cut the training text anew each epoch: the share of merges that are skipped (Provilkov et al. 2020;
-    usual: 0.1)"""
 
 
 class DataConfig(Section, shapes=Shapes.DATASET):
@@ -205,11 +202,6 @@ class DataConfig(Section, shapes=Shapes.DATASET):
             for key, value in self.subwords:
                 if value != SubwordsConfig.model_fields[key].default:
                     raise ValueError(f"subwords.{key}: {value} needs tokens: subwords, but tokens is words")
-        if self.subwords.algorithm != "bpe" and self.subwords.dropout:
-            raise ValueError(
-                f"subwords.dropout: {self.subwords.dropout} skips merges of bpe, but algorithm is "
-                f"{self.subwords.algorithm}; take one of them out"
-            )
         if self.corpus == "files":
             given = self.files or {}
             for split, share in self.held_out:

@@ -52,7 +52,7 @@ _DECLARED = re.compile(rb"^(?:\xef\xbb\xbf)?(<\?xml[^>]*?)\sencoding=[\"'][^\"']
 _UTF_16 = re.compile(rb"<\?xml[^>]*?\sencoding=[\"'](utf-?16|ucs-?2|unicode)", re.IGNORECASE)
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
 _OF_TEXT = re.compile(r"[ _-]?(?:text|sentence|segment)$")
-_LINE_ENDS = re.compile(r"\s*[\r\n]+\s*")
+_LINE_ENDS = re.compile(r"(?<!\s)[^\S\r\n]*[\r\n]\s*")  # begins at the first of the white space
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -20,7 +20,7 @@ MANY_TIMES = 4  # the unknown words of training
 LOOKS_LIKE = {
     "TMX or other XML": re.compile(r"\s*</?(?:\?xml|!DOCTYPE|tmx|header|body|tuv?|seg|prop|note)\b", re.IGNORECASE),
     "JSON": re.compile(r"\s*[\[{].*[\]}],?\s*\Z|\s*\"[^\"]*\"\s*:"),
-    "TSV (columns between tabs)": re.compile(r"[^\t]*\S[^\t]*\t[^\t]*\S"),
+    "TSV (columns between tabs)": re.compile(r"[^\S\t]*\S[^\t]*\t[^\S\t]*\S"),
     "HTML": re.compile(r".*</?(?:p|div|span|br|a|b|i|em|strong|td|tr|li|h[1-6]|table|font)\b[^<>]*>", re.IGNORECASE),
 }
 

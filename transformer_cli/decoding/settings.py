@@ -22,6 +22,8 @@ class SearchSettings:
     """greedy search, beam search or sampling, and what it may not write"""
     scores: bool = True
     """whether log-probabilities are wanted; if only text is, a greedy search leaves them NaN where that saves time"""
+    attention: bool = True
+    """whether what each token attended to is wanted; if not, an exported model says it only of an unknown word"""
 
     def __post_init__(self) -> None:
         if self.max_tokens is not None and self.max_tokens < 1:

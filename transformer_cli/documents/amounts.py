@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections import Counter
 
 from transformer_cli.documents.held import Span
 
@@ -13,20 +14,20 @@ def missing_numbers(source: str, text: str) -> list[Span]:
 
     1.234,5 is 1,234.5, and 24.12. is 12/24. Each number of the translation counts once; numbers in words do not.
     """
-    there = [_digits(each[0]) for each in NUMBER.finditer(text)]
-    parts = [part for each in NUMBER.finditer(text) for part in _parts(each[0])]
+    there = Counter(_digits(each[0]) for each in NUMBER.finditer(text))
+    parts = _parts(text)
     found: list[Span] = []
     for each in NUMBER.finditer(source):
         digits, own = _digits(each[0]), _parts(each[0])
-        if digits in there:
-            there.remove(digits)
-        elif len(own) < 2 or any(own.count(part) > parts.count(part) for part in own):
+        if there[digits]:
+            there[digits] -= 1
+        elif own.total() < 2 or not own <= parts:
             found.append(each.span())
     return found
 
 
-def _parts(number: str) -> list[str]:
-    return [_digits(part) for part in re.findall(r"\d+", number)]
+def _parts(text: str) -> Counter[str]:
+    return Counter(map(_digits, re.findall(r"\d+", text)))
 
 
 def _digits(number: str) -> str:

@@ -2,19 +2,21 @@
 
 import logging
 import re
-import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
-from transformer_cli.documents.held import Link, Span, overlap, word_end, word_start, words, words_and_signs
+from transformer_cli.documents.held import Link, Span, edge_after, edge_before, word_edges
 from transformer_cli.errors import DataError
 from transformer_cli.text.lines import read_lines
-from transformer_cli.text.reading import is_inside_word
+from transformer_cli.text.reading import is_word, nfc
 
 log = logging.getLogger(__name__)
 
 ENDINGS = 3  # letters at most that an inflected form has more than what stands before the *
+MOST_WORDS = 200  # of an entry, signs included: as many are compared at each word of a text, at most
 
 
 @dataclass(frozen=True)
@@ -29,14 +31,23 @@ class Term:
     """how many words the part has"""
 
 
+@dataclass(slots=True)
+class _Words:
+    """Where some words lead, as the beginning of entries."""
+
+    further: "dict[str, _Words]" = field(default_factory=dict)
+    ends: dict[str, list[str]] = field(default_factory=dict)
+    """the translations of the entries that end with one word more; of inflected ones, with a * behind it"""
+
+
 class Glossary:
     """Sources and their translations; see docs/translate.md."""
 
     def __init__(self, entries: Mapping[str, str]) -> None:
         """Raises DataError for an entry without a source, or with an empty one among its translations."""
-        self._by_words: dict[tuple[str, ...], list[tuple[list[str], list[str]]]] = {}
+        self._as_written, self._in_any_case = _Words(), _Words()
         for source, target in entries.items():
-            is_inflected, text = source.endswith("*"), unicodedata.normalize("NFC", source.removesuffix("*"))
+            is_inflected, text = source.endswith("*"), nfc(source.removesuffix("*"))
             if control := re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", source + target):
                 raise DataError(f"glossary: {source!r} with {target!r}: {control[0]!r} cannot stand in an entry")
             words = [text[start:end] for start, end in _words(text)]
@@ -45,39 +56,49 @@ class Glossary:
                 raise DataError(
                     f"glossary: {source!r} with {target!r}: an entry has a source, and | between translations"
                 )
-            key = tuple(map(_key, [*words[:-1], words[-1] + "*" * is_inflected]))
-            self._by_words.setdefault(key, []).append((words, targets))
-        self._longest = max(map(len, self._by_words), default=0)
+            if len(words) > MOST_WORDS:
+                raise DataError(f"glossary: {source[:50]!r} has more than {MOST_WORDS} words and signs; shorten it")
+            capital = [words[0][:1].upper() + words[0][1:], *words[1:]]
+            for form in (words, capital, [each.upper() for each in words]):
+                _add(self._as_written, form, is_inflected, targets)
+            _add(self._in_any_case, list(map(_key, words)), is_inflected, targets)
 
     def find(self, text: str, *, any_case: bool = False) -> list[Term]:
         """Returns the terms of a text, from left to right: of those that begin at a word, the longest.
 
         any_case: whether the text has lost its capitals, so that those of an entry are not needed.
         """
-        spans, found, first = _words(text) if self._by_words else [], [], 0
+        entries = self._in_any_case if any_case else self._as_written
+        if not entries.further and not entries.ends:
+            return []
+        spans, found, first = _words(text), list[Term](), 0
+        read = [(_key if any_case else nfc)(text[start:end]) for start, end in spans]
         while first < len(spans):
-            for last in range(min(len(spans), first + self._longest), first, -1):
-                targets = self._targets([text[start:end] for start, end in spans[first:last]], any_case)
-                if targets is not None:
-                    span = spans[first][0], spans[last - 1][1]
-                    found.append(Term(span, tuple(targets or [text[slice(*span)]]), last - first))
-                    first = last - 1
+            longest, targets, after = first, list[str](), entries
+            for last in range(first, len(spans)):
+                if (ending := _translations(after, read[last])) is not None:
+                    longest, targets = last + 1, ending
+                if not (further := after.further.get(read[last])):
                     break
-            first += 1
+                after = further
+            if longest > first:
+                span = spans[first][0], spans[longest - 1][1]
+                found.append(Term(span, tuple(targets or [text[slice(*span)]]), longest - first))
+            first = max(longest, first + 1)
         return found
 
-    def _targets(self, words: Sequence[str], any_case: bool) -> list[str] | None:
-        """Returns the translations of some words; None if they are no entry."""
-        words = [unicodedata.normalize("NFC", each) for each in words]
-        *others, last = map(_key, words)
-        keys = [last, *(f"{last[: len(last) - n]}*" for n in range(min(ENDINGS + 1, len(last))))]
-        for n, key in enumerate(keys):
-            stem = [*words[:-1], words[-1][: len(last) - max(0, n - 1)]]
-            for entry, targets in self._by_words.get((*others, key), ()):
-                capital = [entry[0][:1].upper() + entry[0][1:], *entry[1:]]
-                if any_case or stem in (entry, capital, [each.upper() for each in entry]):
-                    return targets
-        return None
+
+def _add(entries: _Words, words: Sequence[str], is_inflected: bool, targets: list[str]) -> None:
+    """Add an entry, unless there is one of the same words."""
+    for word in words[:-1]:
+        entries = entries.further.setdefault(word, _Words())
+    entries.ends.setdefault(words[-1] + "*" * is_inflected, targets)
+
+
+def _translations(entries: _Words, word: str) -> list[str] | None:
+    """Returns the translations of the entry that ends with a word, or with an uninflected form of it; None for none."""
+    forms = (word, *(f"{word[: len(word) - n]}*" for n in range(min(ENDINGS + 1, len(word)))))
+    return next((entries.ends[form] for form in forms if form in entries.ends), None)
 
 
 def read_glossary(path: Path | None) -> dict[str, str]:
@@ -114,24 +135,26 @@ def forms(translation: str) -> list[str]:
     return [translation, capital] if translation.islower() else [translation]
 
 
-def places(terms: Sequence[Term], text: str) -> list[Span | None]:
+def term_spans(terms: Sequence[Term], text: str) -> list[Span | None]:
     """Returns where a translation of each term stands in a text, as whole words, each at a place of its own."""
     low = text.lower()
-    folds = len(low) == len(text)
+    within, folded = (low, str.lower) if len(low) == len(text) else (text, str)
+    edges = frozenset(word_edges(text))
 
-    def occurrences(translation: str) -> Iterator[Span]:
-        within, word = (low, translation.lower()) if folds else (text, translation)
+    def occurrences(word: str) -> Iterator[Span]:
         start = within.find(word)
         while start >= 0:
-            if not is_inside_word(text, start) and not is_inside_word(text, start + len(word)):
+            if start in edges and start + len(word) in edges:
                 yield start, start + len(word)
             start = within.find(word, start + 1)
 
+    taken = _Taken(text)
+    left: dict[str, Iterator[Span]] = {}  # what is taken once stays so: each word is looked for once
     found: list[Span | None] = []
     for term in terms:
-        spans = (span for each in term.translations for span in occurrences(each))
-        taken = [*filter(None, found)]
-        found.append(next((span for span in spans if not any(overlap(span, other) for other in taken)), None))
+        words = map(folded, term.translations)
+        spans = (span for each in words for span in left.setdefault(each, occurrences(each)) if taken.is_free(span))
+        found.append(next(map(taken.take, spans), None))
     return found
 
 
@@ -140,31 +163,67 @@ def replaced(
 ) -> tuple[str, list[Term]]:
     """Returns a translation with the words that are linked to each term replaced; and the terms without such words.
 
-    Of several words the last are replaced, as many as the term has: an article may be linked to its noun, too. kept:
-    what is not replaced.
+    terms: from left to right. Of several words the last are replaced, as many as the term has: an article may be linked
+    to its noun, too. kept: what is not replaced.
     """
-    taken: dict[Span, str] = {}
+    edges, taken = word_edges(text), _Taken(text, kept)
+    new: dict[Span, str] = {}
     left = []
-    for term in terms:
-        own = [other for one, other in links if overlap(one, term.span)]
-        found = {word for start, end in own for word in words(text, word_start(text, start), word_end(text, end))}
-        free = sorted(word for word in found if not any(overlap(word, other) for other in (*kept, *taken)))
+    for term, own in zip(terms, linked(terms, links), strict=True):
+        around = {(edge_before(edges, start), edge_after(edges, end)) for start, end in own}
+        words = {word for start, end in around for word in _words_between(text, edges, start, end)}
+        free = sorted(filter(taken.is_free, words))
         run = free[-1:]
         while len(run) < term.n_words and len(run) < len(free) and run[0][0] - free[-len(run) - 1][1] <= 1:
             run.insert(0, free[-len(run) - 1])
         if run:
-            taken[run[0][0], run[-1][1]] = term.translations[0]
+            new[taken.take((run[0][0], run[-1][1]))] = term.translations[0]
         else:
             left.append(term)
-    for (start, end), translation in sorted(taken.items(), reverse=True):
-        text = text[:start] + translation + text[end:]
-    return text, left
+    parts, last = list[str](), 0
+    for (start, end), translation in sorted(new.items()):
+        parts += [text[last:start], translation]
+        last = end
+    return "".join([*parts, text[last:]]), left
+
+
+def linked(terms: Sequence[Term], links: Sequence[Link]) -> list[list[Span]]:
+    """Returns what is linked to each term, of terms from left to right."""
+    starts, ends = [each.span[0] for each in terms], [each.span[1] for each in terms]
+    found: list[list[Span]] = [[] for _ in terms]
+    for (start, end), other in links:
+        for number in range(bisect_right(ends, start), bisect_left(starts, end)):
+            found[number].append(other)
+    return found
+
+
+class _Taken:
+    """Which characters of a text are taken."""
+
+    def __init__(self, text: str, spans: Sequence[Span] = ()) -> None:
+        self._characters = bytearray(len(text))
+        for span in spans:
+            self.take(span)
+
+    def is_free(self, span: Span) -> bool:
+        return self._characters.find(1, *span) < 0
+
+    def take(self, span: Span) -> Span:
+        """Returns the span, which is taken now."""
+        self._characters[slice(*span)] = b"\1" * (span[1] - span[0])
+        return span
+
+
+def _words_between(text: str, edges: Sequence[int], start: int, end: int) -> Iterator[Span]:
+    """Yield where the words between two edges stand; a sign is none."""
+    between = edges[bisect_left(edges, start) : bisect_right(edges, end)]
+    return (span for span in pairwise(between) if is_word(text[span[0]]))
 
 
 def _words(text: str) -> list[Span]:
     """Returns where words and signs stand."""
-    return [span for span in words_and_signs(text, 0, len(text)) if not text[span[0]].isspace()]
+    return [span for span in pairwise(word_edges(text)) if not text[span[0]].isspace()]
 
 
 def _key(word: str) -> str:
-    return unicodedata.normalize("NFC", word).lower()
+    return nfc(word).lower()

@@ -7,12 +7,13 @@ markup.
 
 import re
 import unicodedata
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from transformer_cli.errors import ConfigError
-from transformer_cli.text.reading import STAND_IN, Held, is_ignored, is_inside_word, is_spaceless, is_word
+from transformer_cli.text.reading import STAND_IN, Held, is_ignored, is_spaceless, is_word
 
 Span = tuple[int, int]
 """Where something begins in a text and where it ends, in characters"""
@@ -24,10 +25,12 @@ OPENING = "([{«„“‚‘¿¡（「『【《〈"  # no space follows
 CLOSING = ".,;:!?…%)]}»”’。、，；：！？）」』】》〉"  # no space stands before
 PAIRS = {"(": ")", "[": "]", "„": "“", "“": "”", "«": "»", "»": "«", "‚": "‘", "‘": "’", '"': '"', "'": "'"}
 
+# No two neighbouring parts match the same character without a bound: the digits after flags do not begin with 0.
+_NUMBERS = r"[-+0#]*(?:(?!0)\d+)?(?:\.\d+)?"
 PLACEHOLDERS = re.compile(
     r"\{\{\{[^{}]{0,100}\}\}\}|\{\{[^{}]{0,100}\}\}|[$%#]?\{[^\s{}]{0,100}\}"  # {{ x }}, ${x}, %{x}, {name}, {0:.2f}
-    r"|%\(\w+\)[-+0#]*\d*(?:\.\d+)?[a-zA-Z]|%\d+\$[-+0#]*\d*(?:\.\d+)?[a-zA-Z@]"  # %(n)s, %1$s
-    r"|(?<![\w%])%[-+0#]*\d*(?:\.\d+)?(?:hh?|ll?|z)?[sdiufFgGxXeEcrp@](?!\w)"  # %s, %5.2f, but not 5%
+    rf"|%\(\w+\){_NUMBERS}[a-zA-Z]|%\d+\${_NUMBERS}[a-zA-Z@]"  # %(n)s, %1$s
+    rf"|(?<![\w%])%{_NUMBERS}(?:hh?|ll?|z)?[sdiufFgGxXeEcrp@](?!\w)"  # %s, %5.2f, but not 5%
     r"|\b(?:[a-zA-Z][a-zA-Z+.-]{1,20}://|www\.)(?:[^\s<>\"()]|\([^\s<>\"()]*\))*"  # a sentence's marks end no address
     r"(?:[^\s<>\"().,;:!?…'’”»\]}*]|\([^\s<>\"()]*\))"
     r"|(?:\bmailto:)?(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
@@ -99,21 +102,30 @@ def word_links(
     return sorted([*held, *((one, other) for one, other in pairs if one and other)], key=lambda link: link[1])
 
 
-def place_of(held: Held, source: str, text: str, links: Sequence[Link]) -> int:
-    """Returns where a held span comes to stand in a translation: at its ends as in the source, else beside a word.
+class Placing:
+    """Where what is held out of a source comes to stand in its translation; see `place`."""
 
-    links: in the order of the source. What leans on a word stays with that word; what only closing marks follow stands
-    before those of the translation.
-    """
-    if held.place <= 0:
-        return 0
-    following = source[held.place :]
-    if not following.strip(CLOSING) and not _leans_left(held, source):
-        return len(text.rstrip(CLOSING) if following else text)
-    after = bisect_left(links, ((held.place, 0), (0, 0)))
-    if after and (source[held.place - 1] != " " or after == len(links)):
-        return word_end(text, links[after - 1][1][1])
-    return word_start(text, links[after][1][0]) if links else len(text)
+    def __init__(self, source: str, text: str, links: Sequence[Link]) -> None:
+        """links: which characters of the source and of its translation belong to each other, in any order."""
+        self._source, self._text, self._links = source, text, sorted(links)
+        self._edges = word_edges(text)
+        self._closing = len(source.rstrip(CLOSING))
+        self._behind_words = len(text.rstrip(CLOSING))
+
+    def place(self, held: Held) -> int:
+        """Returns where a held span comes to stand: at the ends as in the source, else beside a linked word.
+
+        What leans on a word stays with that word; what only closing marks follow stands before those of the
+        translation.
+        """
+        if held.place <= 0:
+            return 0
+        if held.place >= self._closing and not _leans_left(held, self._source):
+            return self._behind_words if held.place < len(self._source) else len(self._text)
+        after = bisect_left(self._links, ((held.place, 0), (0, 0)))
+        if after and (self._source[held.place - 1] != " " or after == len(self._links)):
+            return edge_after(self._edges, self._links[after - 1][1][1])
+        return edge_before(self._edges, self._links[after][1][0]) if self._links else len(self._text)
 
 
 def put_back(
@@ -123,20 +135,21 @@ def put_back(
 
     cased: what becomes of the words around them. Returns also where the `spans` of each one stand, in the line and now.
     """
-    links = sorted(links)
-    places = sorted((place_of(each, source, text, links), number) for number, each in enumerate(held))
-    written, last = "", 0
+    placing = Placing(source, text, links)
+    places = sorted((placing.place(each), number) for number, each in enumerate(held))
+    written, length, last = list[str](), 0, 0
     now: list[Link] = []
     for index, (place, number) in enumerate(places):
         each = held[number]
         left, right = spaces(each, source, text[place - 1 : place], text[place : place + 1])
         if index and places[index - 1][0] == place:  # right behind another one, which has its own space
-            left = "" if written[-1:].isspace() else each.before
-        written += cased(text[last:place]) + left
-        now += (((start, end), (len(written) + at, len(written) + at + end - start)) for start, end, at in each.spans)
-        written += each.text + right
-        last = place
-    return written + cased(text[last:]), now
+            left = "" if written[-1][-1:].isspace() else each.before
+        before = cased(text[last:place]) + left
+        start = length + len(before)
+        now += (((one, end), (start + at, start + at + end - one)) for one, end, at in each.spans)
+        written += [before, each.text + right]
+        length, last = start + len(written[-1]), place
+    return "".join([*written, cased(text[last:])]), now
 
 
 def spaces(held: Held, source: str, left: str, right: str) -> tuple[str, str]:
@@ -159,33 +172,25 @@ def overlap(one: Span, other: Span) -> bool:
     return one[0] < other[1] and other[0] < one[1]
 
 
-def word_start(text: str, place: int) -> int:
+def word_edges(text: str) -> list[int]:
+    """Returns the places of a text that are inside no word, from 0 to its length.
+
+    Each sign and each space stands by itself, and so does each character of a script without spaces: of "ein Hund."
+    the edges are 0, 3, 4, 8, 9.
+    """
+    goes_on = [is_word(char) and not is_spaceless(char) for char in text]
+    inner = [place for place, (one, other) in enumerate(pairwise(goes_on), start=1) if not (one and other)]
+    return [0, *inner, len(text)] if text else [0]
+
+
+def edge_before(edges: Sequence[int], place: int) -> int:
     """Returns where the word that a place is inside begins; the place itself if it is not inside a word."""
-    while is_inside_word(text, place):
-        place -= 1
-    return place
+    return edges[bisect_right(edges, place) - 1]
 
 
-def word_end(text: str, place: int) -> int:
+def edge_after(edges: Sequence[int], place: int) -> int:
     """Returns where the word that a place is inside ends; the place itself if it is not inside a word."""
-    while is_inside_word(text, place):
-        place += 1
-    return place
-
-
-def words(text: str, start: int, end: int) -> Iterator[Span]:
-    """Yield where the words between two places stand; a sign between spaces is none."""
-    return (span for span in words_and_signs(text, start, end) if is_word(text[span[0]]))
-
-
-def words_and_signs(text: str, start: int, end: int) -> Iterator[Span]:
-    """Yield where words, signs and spaces between two places stand, each sign and each space by itself."""
-    while start < end:
-        stop = start + 1
-        while stop < end and is_inside_word(text, stop):
-            stop += 1
-        yield start, stop
-        start = stop
+    return edges[bisect_left(edges, place)]
 
 
 def _leans_left(held: Held, source: str) -> bool:

@@ -53,7 +53,7 @@ def readable(text: str, language: str, holder: Holder = BUILT_IN) -> list[Span]:
     return [
         piece
         for span in sentences(masked, language)
-        for piece in pieces(masked, span, lambda start, end: not is_too_long(text[start:end]))
+        for piece in pieces(masked, span, lambda start, end: end - start <= LONGEST_LINE)
     ]
 
 
@@ -118,18 +118,20 @@ class LongLines:
         if was_too_long and self.on_error != "truncate":
             return self.line(line)
         line = line[:LONGEST_LINE]
-        spans = sentences(self.holder.masked(line), language)
-        parts = [part for span in spans for part in self._pieces(line, span, self.most_tokens)]
+        masked = self.holder.masked(line)
+        spans = sentences(masked, language)
+        parts = [part for span in spans for part in self._pieces(line, masked, span, self.most_tokens)]
         return Line(line, NO_TOKENS, was_too_long, parts=parts)
 
     def cut(self, sentence: str, most_tokens: int) -> Line:
         """Like `line`, for a sentence; it is cut into `pieces` if it has more than so many tokens, or is too long."""
-        parts = list(self._pieces(sentence, (0, len(sentence)), min(most_tokens, self.most_tokens)))
+        whole, most = (0, len(sentence)), min(most_tokens, self.most_tokens)
+        parts = list(self._pieces(sentence, self.holder.masked(sentence), whole, most))
         return parts[0] if len(parts) == 1 else Line(sentence, NO_TOKENS, parts=parts)
 
-    def _pieces(self, line: str, span: Span, most_tokens: int) -> Iterator[Line]:
+    def _pieces(self, line: str, masked: str, span: Span, most_tokens: int) -> Iterator[Line]:
         encode = cache(lambda start, end: self._encode(line[start:end]))
-        for start, end in pieces(self.holder.masked(line), span, lambda *span: len(encode(*span)) <= most_tokens):
+        for start, end in pieces(masked, span, lambda *span: len(encode(*span)) <= most_tokens):
             yield replace(self.encoded(line[start:end], encode(start, end)), start=start)
 
     def _encode(self, sentence: str) -> Encoded:

@@ -11,9 +11,9 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 
-from transformer_cli.documents.held import Link, Span, place_of, spaces, word_end, word_start, words
+from transformer_cli.documents.held import Link, Placing, Span, edge_after, edge_before, spaces, word_edges
 from transformer_cli.text.lines import has_letter
 from transformer_cli.text.reading import Held, gap, is_word, main_code
 
@@ -118,6 +118,20 @@ class Document:
 
 
 @dataclass(frozen=True)
+class _Settled:
+    """Which elements stand between two parts of a text, some points among them; the places are known by the second."""
+
+    first: int
+    last: int
+    place: int
+    """where the first part ends"""
+    n_spaces: int
+    """between the parts"""
+    leans: bool
+    """whether points without white space before them lean on the first part's last word"""
+
+
+@dataclass(frozen=True)
 class _Mark:
     """What a parser has known of a block where an element begins."""
 
@@ -125,8 +139,10 @@ class _Mark:
     length: int
     space: str
     n_raw: int
-    points: list[Element]
+    first_point: Element | None
+    is_white: bool
     n_placed: int
+    n_settled: int
 
 
 class _Parser:
@@ -147,8 +163,10 @@ class _Parser:
         self.elements = [Element(0, -1, -1, 0), *outer]
         self.open = [*range(len(self.elements))]  # those that are open, from the first to the innermost
         self.n_outer = len(outer)  # how many of them have begun before the block, and are as they were
-        self.points: list[Element] = []  # those that stand behind the text so far
         self.n_placed = len(self.elements)  # how many have begun before the end of the text so far
+        self.first_point: Element | None = None  # of those that stand behind the text so far
+        self.is_white = False  # whether there is white space behind it
+        self.settled: list[_Settled] = []
         self.marks: dict[int, _Mark] = {}  # of the open elements that have begun in this block
 
     def element(self, opening: list[str | Block], name: str) -> Element:
@@ -164,6 +182,7 @@ class _Parser:
             return
         if self.n_outer and self.elements[self.n_outer].opening:  # white space of this block
             self.n_outer -= 1
+        self.place_settled()
         outer = self.elements[1 : self.n_outer + 1]
         for each in [self.elements[index] for index in self.open[self.n_outer + 1 :]]:
             each.end = max(each.start, self.length)
@@ -181,8 +200,8 @@ class _Parser:
         """Returns the block, without the elements that begin before it and end behind it: they move nothing."""
         elements = [self.elements[0], *self.elements[self.n_outer + 1 :]]
         elements[0].end = len(text)
-        if self.points and self.points[-1] is self.elements[-1]:
-            self.space, self.points[-1].after = self.points[-1].after + self.space, ""
+        if self.is_behind_point:
+            self.space, self.elements[-1].after = self.elements[-1].after + self.space, ""
         behind = next((each for each in elements if each.start > len(text) and not each.is_point), None)
         if behind:
             behind.opening.insert(0, self.space)
@@ -205,8 +224,9 @@ class _Parser:
         edges = "".join(str(each) for each in (markup[len(element.opening)], markup[-2]) if isinstance(each, str))
         has_content = len(self.text) > mark.n_texts or any(each.is_point for each in self.elements[index:])
         if has_content and edges[:1] not in SPACE and edges[-1:] not in SPACE:
-            del self.elements[index:], self.text[mark.n_texts :]
-            self.length, self.space, self.points, self.n_placed = mark.length, mark.space, mark.points, mark.n_placed
+            del self.elements[index:], self.text[mark.n_texts :], self.settled[mark.n_settled :]
+            self.length, self.space, self.n_placed = mark.length, mark.space, mark.n_placed
+            self.first_point, self.is_white = mark.first_point, mark.is_white
             self.point(markup)
 
     def parse(self, source: str) -> None:
@@ -262,7 +282,7 @@ class _Parser:
         if start:
             self.white(text[:start])
         if start < end:
-            space = self.settle(text[start]) if self.points else self.space
+            space = self.settle(self.first_point, text[start]) if self.first_point else self.space
             words = _SPACES.sub(" ", space + text[start:end])
             self.n_placed = len(self.elements)
             self.text.append(words)
@@ -271,24 +291,35 @@ class _Parser:
             if end < len(text):
                 self.white(text[end:])
 
-    def settle(self, following: str) -> str:
-        """Returns the space between the text so far and what follows some points, and says where these stand."""
-        text, (first, *others) = self.text[-1] if self.text else "", self.points
-        after = "".join([first.after, *(each.before + each.after for each in others)])
-        space = self.space or gap(text, Held(0, "", first.before, after), following)
-        leans = not self.space and is_word(text[-1:])  # on the word before it
-        for each in self.elements[self.n_placed :]:
-            leans = leans and each.is_point and not each.before
-            each.start = self.length + (0 if leans else len(space[:1]))
-            each.end = max(each.end, each.start) if each.end >= 0 else -1
-        self.points = []
+    def settle(self, first: Element, following: str) -> str:
+        """Returns the space between the text so far and what follows some points. So it is known where these stand."""
+        text = self.text[-1] if self.text else ""
+        space = self.space or gap(text, Held(0, "", first.before, " " * self.is_white), following)
+        leans = not self.space and is_word(text[-1:])
+        self.settled.append(_Settled(self.n_placed, len(self.elements), self.length, len(space[:1]), leans))
+        self.first_point, self.is_white = None, False
         return space
+
+    def place_settled(self) -> None:
+        """Say where elements stand, once it is known which texts are there: a point may still take in others."""
+        for settled in self.settled:
+            leans = settled.leans
+            for each in self.elements[settled.first : settled.last]:
+                leans = leans and each.is_point and not each.before
+                each.start = settled.place + (0 if leans else settled.n_spaces)
+                each.end = max(each.end, each.start) if each.end >= 0 else -1
+
+    @property
+    def is_behind_point(self) -> bool:
+        """Whether the last element is a point, and no text has followed."""
+        return len(self.elements) > self.n_placed and self.elements[-1].is_point
 
     def white(self, space: str) -> None:
         """Add white space, which belongs to an element where it stands beside it, before all words or the next one."""
         element = self.elements[-1]
-        if element.is_point and self.points and self.points[-1] is element:
+        if self.is_behind_point:
             element.after += space
+            self.is_white = True
         elif self.length and (not self.space or len(self.elements) == 1 or element.start <= self.length):
             self.space += space
         elif self.open[-1] == len(self.elements) - 1:
@@ -322,7 +353,8 @@ class _Parser:
         before, self.space = (self.space, "") if is_beside else ("", self.space)
         point = self.element(markup, "")
         point.start, point.is_point, point.before = self.length, True, before
-        self.points.append(point)
+        self.is_white = self.is_white or bool(self.first_point and before)
+        self.first_point = self.first_point or point
         self.close("")
 
     def start_tag(self, tag: str, name: str, markup: list[str | Block]) -> None:
@@ -331,7 +363,9 @@ class _Parser:
             self.end()
             self.document.parts.extend(markup)
             return
-        mark = _Mark(len(self.text), self.length, self.space, len(self.raw), [*self.points], self.n_placed)
+        n_texts, n_raw, n_settled = len(self.text), len(self.raw), len(self.settled)
+        behind = self.first_point, self.is_white, self.n_placed
+        mark = _Mark(n_texts, self.length, self.space, n_raw, *behind, n_settled)
         self.raw.extend(markup)
         if is_void:
             self.point(markup)
@@ -413,9 +447,9 @@ def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
     """
     if len(block.elements) == 1:  # as in most blocks
         return [(0, len(text))]
-    runs, all_words = _runs(block, links), [*words(text, 0, len(text))]
-    starts = [start for start, _ in all_words]
-    links = sorted(links)
+    runs, edges, placing = _runs(block, links), word_edges(text), Placing(block.text, text, links)
+    words = [(start, end) for start, end in pairwise(edges) if is_word(text[start])]
+    starts = [start for start, _ in words]
     places: list[Span] = []
     taken: list[set[int]] = [set() for _ in block.elements]  # of the words inside each one, those of elements in it
     for index, each in enumerate(block.elements):
@@ -426,11 +460,11 @@ def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
         if each.start in (parent.start, parent.end):
             beside = first if each.start == parent.start else last
         else:
-            beside = min(max(place_of(each.held, block.text, text, links), first), last)
+            beside = min(max(placing.place(each.held), first), last)
         if each.is_point or each.start == each.end:
             places.append((beside, beside))
             continue
-        start, end = max(first, word_start(text, runs[index][0])), min(last, word_end(text, runs[index][1]))
+        start, end = max(first, edge_before(edges, runs[index][0])), min(last, edge_after(edges, runs[index][1]))
         if (each.start, each.end) == (parent.start, parent.end):
             start, end = first, last  # around all that its parent is around
         found = {*range(bisect_left(starts, start), bisect_left(starts, end))}
@@ -443,7 +477,7 @@ def _places(block: Block, text: str, links: Sequence[Link]) -> list[Span]:
             start, end = beside, beside
         elif own != found:  # of 4, 5 and 7, it goes round 4 and 5
             last_own = next(number for number in count(min(own)) if number + 1 not in own)
-            start, end = all_words[min(own)][0], all_words[last_own][1]
+            start, end = words[min(own)][0], words[last_own][1]
         taken[each.parent].update(range(bisect_left(starts, start), bisect_left(starts, end)))
         places.append((start, end))
     return places

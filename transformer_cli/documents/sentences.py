@@ -5,19 +5,21 @@ put right what it gets wrong most often; docs/decisions/sentences.md has what wa
 """
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import sentencex
 
 from transformer_cli.documents.held import Span
-from transformer_cli.text.lines import LONGEST_LINE
 
 ORDINALS = re.compile("cs|da|de|et|fi|hr|hsb|hu|is|lb|lv|nb|nn|no|pl|sk|sl|sr|tr")  # they write "am 3. Oktober"
 BEFORE_NAMES = re.compile("dr|mr|mrs|ms|prof")
 BEFORE_NUMBERS = re.compile("abs|art|fig|no|nr|pag|pp|vol|рис|стр")
 OPENING = "\"'„“”«»‹›‘’([{（「『【¿¡*–—-"  # what may stand before the first word of a sentence
 WINDOW = 5_000  # characters that sentencex reads at a time, whose square its time may grow with
+SHORT = 500  # characters of a sentence that is first tried as a whole
+TRIED = 64  # places where a long sentence may be cut, the last of which is tried first
 NEAR = 20  # characters on either side of an end that are looked at
 
 # Ends that it leaves out: "(Like this.) And then", "What follows… And then", 他走了……天黑了, "weil er Hunde mag."
@@ -42,8 +44,13 @@ def sentences(line: str, language: str) -> list[Span]:
             ends = ends[:-2] or ends[:1]  # what follows a window may move the last two
         found.update(ends)
         start = ends[-1] if ends else start + WINDOW
+    kept, before = {last}, 0  # without the white space before them
+    for end in sorted(found):
+        if text := line[before:end].rstrip():
+            kept.add(before + len(text))
+        before = end
     spans, start = [], 0
-    for end in sorted({last, *(len(line[:end].rstrip()) for end in found)}):
+    for end in sorted(kept):
         if end == last or _is_end(line, end, language):
             begin = end - len(line[start:end].lstrip())
             if begin < end:
@@ -76,19 +83,31 @@ def pieces(line: str, span: Span, fits: Callable[[int, int], bool]) -> Iterator[
     not fit.
     """
     start, end = span
-    while not fits(start, end):
-        cut = next((cut for marks in _CUTS if (cut := _last_cut(line, start, end, marks, fits))), end)
+    if 0 < end - start < SHORT and fits(start, end):  # as most do
+        yield span
+        return
+    ends = [[match.end() for match in marks.finditer(line, start, end)] for marks in _CUTS]
+    places = sorted({end, *(place for each in ends for place in each if place < end)})
+    while start < end:
+        first, cut = bisect_right(places, start), end
+        if (last := places[_n_fitting(places, first, partial(fits, start)) - 1]) != end:
+            behind = ((cuts, bisect_right(cuts, last)) for cuts in ends)
+            cut = next((cuts[n - 1] for cuts, n in behind if n and cuts[n - 1] > start), end)
         yield start, cut
-        start = end - len(line[cut:end].lstrip())
-    if start < end:
-        yield start, end
+        start = cut
+        while start < end and line[start].isspace():
+            start += 1
 
 
-def _last_cut(line: str, start: int, end: int, marks: re.Pattern[str], fits: Callable[[int, int], bool]) -> int:
-    """Returns the last place after one of the marks up to which a piece fits; 0 if there is none."""
-    reach = min(end, start + LONGEST_LINE + 2)  # nothing longer fits; a mark is followed by one character
-    places = [match.end() for match in marks.finditer(line, start, reach) if match.end() < end]
-    return [0, *places][bisect_left(places, True, key=lambda place: not fits(start, place))]
+def _n_fitting(places: Sequence[int], first: int, fits: Callable[[int], bool]) -> int:
+    """Returns the index of the first of some sorted places, from `first` on, that does not fit.
+
+    It is looked for in steps that double, so that nothing is tried that is much longer than what fits.
+    """
+    step = TRIED
+    while (last := min(first + step, len(places)) - 1) >= first and fits(places[last]):
+        first, step = last + 1, 2 * step
+    return bisect_left(places, True, first, last + 1, key=lambda place: not fits(place))
 
 
 def join(line: str, spans: Sequence[Span], translations: Sequence[str]) -> str:

@@ -26,7 +26,6 @@ from transformer_cli.evaluation.statistics import (
     recipe_scores,
     verdicts,
 )
-from transformer_cli.runs.exported import Exported, open_any
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lines import read_lines
@@ -248,19 +247,19 @@ def _translate_all(names: Sequence[str], terms: Terms) -> list[Translated]:
     ]
 
 
-def _open(name: str, runs_dir: Path) -> Run | Exported | Path:
+def _open(name: str, runs_dir: Path) -> Run | Path:
     path = Path(name)
     if path.exists() and not path.is_dir() and not (runs_dir / name).is_dir():
         return path  # a file, or a pipe
     try:
-        return open_any(find_run(name, runs_dir))
+        return Run.open(find_run(name, runs_dir))
     except CheckpointError as error:
         if path.exists() or (runs_dir / name).exists():
             raise
         raise CheckpointError(f"{error}; and there is no file {name}") from None
 
 
-def _texts(runs: Sequence[Run | Exported], terms: Terms) -> list[ParallelText]:
+def _texts(runs: Sequence[Run], terms: Terms) -> list[ParallelText]:
     """Returns what is translated.
 
     A warning names a run whose own dataset has other text under the same name: it may have learned from what judges it.
@@ -283,7 +282,7 @@ def _texts(runs: Sequence[Run | Exported], terms: Terms) -> list[ParallelText]:
     return texts
 
 
-def _write(system: Run | Exported | Path, texts: Sequence[ParallelText], terms: Terms) -> list[list[str]]:
+def _write(system: Run | Path, texts: Sequence[ParallelText], terms: Terms) -> list[list[str]]:
     """Returns the lines that a system has for each text."""
     if isinstance(system, Path):
         lines, references = list(read_lines(system)), texts[0].references[0]

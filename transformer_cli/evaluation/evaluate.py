@@ -19,42 +19,22 @@ from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.losses import Losses, SentenceLosses, corpus_losses_of, sentence_losses
 from transformer_cli.evaluation.metrics import (
-    CHARACTER_LANGUAGES,
     METRICS,
     Interval,
     TextScore,
-    bleu_of_text,
     bleu_of_tokens,
     score_text,
     warn_of_form,
 )
-from transformer_cli.runs.evaluations import append_result
-from transformer_cli.runs.exported import Exported, open_any
-from transformer_cli.runs.provenance import text_sum
+from transformer_cli.runs.provenance import append_result, text_sum
 from transformer_cli.runs.run import Run, find_run
 from transformer_cli.system.terminal import counted, note
 from transformer_cli.text.lengths import Rows
 from transformer_cli.text.lines import out_of_step, read_lines
-from transformer_cli.text.reading import main_code
 from transformer_cli.text.words import nearest_tokenizer
 from transformer_cli.translator import Translation, Translator
 
 log = logging.getLogger(__name__)
-
-LIMITS = (10, 15, 20, 30, 50)  # the longest sentence of each group but the last, in words
-WITHOUT_SPACES = CHARACTER_LANGUAGES.keys() - {"ko"}  # where a length is counted in characters
-
-
-@dataclass(frozen=True)
-class LengthScore:
-    """BLEU of the sentences whose source has a length from `shortest` to `longest`."""
-
-    shortest: int
-    """in words, which are separated by spaces; in characters for Chinese, Japanese and others without spaces"""
-    longest: int | None
-    """likewise; None for the group of the longest sentences"""
-    sentences: int
-    bleu: float
 
 
 @dataclass(frozen=True)
@@ -84,8 +64,6 @@ class Result:
     chrf_interval: Interval | None
     """like bleu_interval"""
     chrf_signature: str
-    bleu_by_source_length: list[LengthScore]
-    """BLEU of the short sentences, of longer ones, …"""
     seconds: float
     further: dict[str, TextScore] = field(default_factory=dict)
     """chrF++ and TER, by "chrf++" and "ter", as far as they were asked for"""
@@ -115,9 +93,9 @@ class ParallelText:
 
 
 def evaluate(
-    run: str | Path | Run | Exported | None = None,
+    run: str | Path | Run | None = None,
     *,
-    others: Sequence[str | Path | Run | Exported] = (),
+    others: Sequence[str | Path | Run] = (),
     splits: Sequence[str] = (),
     files: Sequence[Path] | None = None,
     device: str = "auto",
@@ -139,7 +117,7 @@ def evaluate(
     CheckpointError, ConfigError or DataError when the first result is requested.
     """
     opened, *ensemble = (
-        each if isinstance(each, Run | Exported) else open_any(find_run(each, runs_dir)) for each in (run, *others)
+        each if isinstance(each, Run) else Run.open(find_run(each, runs_dir)) for each in (run, *others)
     )
     texts = [read_text(*files)] if files else read_splits(opened.config.data, splits, data_dir)
     translator = Translator(opened, device, others=ensemble)
@@ -157,9 +135,10 @@ def evaluate(
         names = ("source", "target", *(f"target {number}" for number in range(2, len(text.references) + 1)))
         sums = map(text_sum, (text.sources, *text.references))
         append_result(
-            opened,
+            opened.folder,
             {**led_to_it, **asdict(judged.result)},
             device=translator.engine.device,
+            lanes=opened.config.training.lanes,
             sums=dict(zip(names, sums, strict=True)),
         )
         yield judged
@@ -214,7 +193,6 @@ def judge(
         chrf=chrf.score,
         chrf_interval=chrf.interval,
         chrf_signature=chrf.signature,
-        bleu_by_source_length=bleu_by_source_length([text.sources[row] for row in scored], texts, wanted, data),
         seconds=round(time.monotonic() - started, 3),
         further=further,
         terms=sum(len(each.terms) for each in translations),
@@ -280,31 +258,3 @@ def losses_by(translator: Translator, split: EncodedSplit, rows: Rows) -> Senten
         np.array([-sum(each) for each in found], dtype=np.float64),
         np.array([len(each) for each in found], dtype=np.int64),
     )
-
-
-def bleu_by_source_length(
-    sources: Sequence[str], texts: Sequence[str], references: Sequence[Sequence[str]], data: DataConfig
-) -> list[LengthScore]:
-    """Returns BLEU for each group of lengths that has sentences, the shortest first: 0–10 words, 11–15, … 51 and more.
-
-    data: the settings with the languages and the case of the text.
-    """
-    groups = np.searchsorted(LIMITS, [source_length(line, data.source) for line in sources])
-    found = []
-    for group in np.unique(groups).tolist():
-        rows = np.flatnonzero(groups == group).tolist()
-        bleu = bleu_of_text(
-            [texts[row] for row in rows],
-            *([lines[row] for row in rows] for lines in references),
-            lowercase=data.lowercased,
-            language=data.target,
-        )
-        shortest, longest = ((0, *(n + 1 for n in LIMITS))[group], (*LIMITS, None)[group])
-        found.append(LengthScore(shortest, longest, len(rows), bleu))
-    return found
-
-
-def source_length(line: str, language: str) -> int:
-    """Returns the number of words of a line; of its characters in a language that is written without spaces."""
-    words = line.split()
-    return sum(map(len, words)) if main_code(language) in WITHOUT_SPACES else len(words)

@@ -25,7 +25,7 @@ from transformer_cli.model.initialization import UninitializedWeights
 from transformer_cli.model.size import refuse_without_room
 from transformer_cli.model.transformer import Transformer, count_parameters
 from transformer_cli.runs.checkpoints import keep_imported
-from transformer_cli.runs.run import EXPORTED, Run, is_new
+from transformer_cli.runs.run import Run, is_new
 from transformer_cli.text.codec import Codecs, ImportedCodec
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD, SPECIALS, Vocabulary
@@ -61,7 +61,7 @@ def import_run(
     if not folder.is_dir() or not any(folder.iterdir()):
         what = "an empty folder" if folder.is_dir() else "not a folder" if folder.exists() else "no such folder"
         raise DataError(f"{folder}: {what}; give one with a model of Marian or of Hugging Face's MarianMT")
-    if any((folder / each).is_file() for each in ("run.json", EXPORTED)):
+    if (folder / "run.json").is_file():
         raise DataError(f"{folder}: a run of tfm, or its export, which needs no import; name it with --run")
     name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).lstrip("._-")[:MOST_OF_A_NAME]
     place = runs_dir / name

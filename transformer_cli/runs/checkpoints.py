@@ -2,7 +2,7 @@
 
 checkpoints/step-0004540/           -unvalidated is added if steps have been taken since the last validation
     model.safetensors               the weights
-    state.safetensors               the optimiser's moments, under the names of the weights, and the rows that are held
+    state.safetensors               the optimiser's moments, under the names of the weights, and frozen rows
     state.json                      the TrainingState
     SHA256SUMS                      the sums of these files
 with `training.average: 5` (section 6.1) also
@@ -48,7 +48,7 @@ from transformer_cli.system.files import delete, new_folder, write_json
 from transformer_cli.system.sums import check_file, sum_of, write_sums
 
 WEIGHTS = "model.safetensors"
-HELD = "held."
+FROZEN_ROWS = "frozen_rows."
 VALIDATION = re.compile(r"validation-(\d{4}|[1-9]\d{4,})")
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Checkpoint:
     model: Transformer
     moments: dict[str, Tensor] = field(default_factory=dict)
     """what the optimiser keeps for each weight, named as in state.safetensors; empty before the first step"""
-    held: dict[str, Tensor] = field(default_factory=dict)
+    frozen_rows: dict[str, Tensor] = field(default_factory=dict)
     """embedding → which of its rows are pretrained vectors that stay as they are, bool (vocabulary,)"""
     state: TrainingState = field(default_factory=TrainingState)
 
@@ -106,8 +106,10 @@ def load_last(run: Run) -> Checkpoint:
         tensors = {name: value.clone() for name, value in load_file(path).items()}
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path}: the training state cannot be read: {_one_line(error)}; {RESTORE}") from None
-    held = {name.removeprefix(HELD): tensors.pop(name) for name in list(tensors) if name.startswith(HELD)}
-    return Checkpoint(model, tensors, held, load_state(run))
+    frozen_rows = {
+        name.removeprefix(FROZEN_ROWS): tensors.pop(name) for name in list(tensors) if name.startswith(FROZEN_ROWS)
+    }
+    return Checkpoint(model, tensors, frozen_rows, load_state(run))
 
 
 def set_moments(optimizer: torch.optim.Optimizer, model: Transformer, moments: Mapping[str, Tensor]) -> None:
@@ -123,7 +125,7 @@ def save(
     model: Transformer,
     optimizer: torch.optim.Optimizer | None,
     state: TrainingState,
-    held: Mapping[str, Tensor] = MappingProxyType({}),
+    frozen_rows: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> None:
     """Write a checkpoint, point `last` (and `best`, if it is) at it, and delete checkpoints that nothing points to.
 
@@ -137,7 +139,7 @@ def save(
             for name, parameter in model.named_parameters()
             for key, value in (optimizer.state.get(parameter, {}) if optimizer else {}).items()
         }
-        rows = {f"{HELD}{name}": rows for name, rows in held.items()}
+        rows = {f"{FROZEN_ROWS}{name}": rows for name, rows in frozen_rows.items()}
         _save_tensors(moments | rows, folder / "state.safetensors")
         history = sum_of(first_lines(run, state.validations))
         write_json(folder / "state.json", asdict(replace(state, history=history)))

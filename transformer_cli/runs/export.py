@@ -20,9 +20,9 @@ from transformer_cli.decoding.ctranslate2 import import_ctranslate2
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.checkpoints import load_named_best
-from transformer_cli.runs.exported import Exported, Facts, is_exported, write_export
-from transformer_cli.runs.run import Run, find_run, write_config
+from transformer_cli.runs.run import MAY_CHANGE, Facts, Run, find_run, is_exported, write_config, write_identity
 from transformer_cli.system.files import new_folder, write_text
+from transformer_cli.system.sums import write_sums
 from transformer_cli.text.codec import Codecs, WordCodec
 from transformer_cli.text.lines import LONGEST_LINE
 from transformer_cli.text.vocabulary import EOS, MARKERS, SOS, SPECIALS, UNK
@@ -47,7 +47,7 @@ def export(
     *,
     quantization: str = "float32",
     runs_dir: Path = Path("runs"),
-) -> Exported:
+) -> Run:
     """Write the best weights of a run (None: the newest) into a new folder, if they are not there yet, and open it.
 
     output: None for exports/NAME, or exports/NAME-int8 and so on. quantization: how weights are kept: float32, float16,
@@ -62,18 +62,19 @@ def export(
     place = output or Path("exports") / f"{opened.folder.resolve().name}{kept}"
     facts = Facts(
         run=opened.folder.resolve().name,
-        checkpoint=opened.best_name,
+        checkpoint=opened.checkpoint("best").name,
         quantization=quantization,
         positions=positions_of(opened.config.model),
         written_by=library.__version__,
     )
     if is_exported(place):
-        there = Exported.open(place)
-        is_of_it = there.identity.id == opened.identity.id
-        if not is_of_it or there.facts != facts:
+        there = Run.open(place)
+        kept_there = there.exported
+        if there.identity.id != opened.identity.id or kept_there != facts:
+            assert kept_there, place
             raise ConfigError(
-                f"{place}: there already, {there.best_name} of {there.facts.run} in {there.facts.quantization}, by "
-                f"CTranslate2 {there.facts.written_by}; give --output a new name, or delete it first"
+                f"{place}: there already, {there.best_name} of {kept_there.run} in {kept_there.quantization}, by "
+                f"CTranslate2 {kept_there.written_by}; give --output a new name, or delete it first"
             )
         log.info("%s: there already, as %s of %s in %s", place, facts.checkpoint, opened.folder, quantization)
         return there
@@ -89,10 +90,11 @@ def export(
         )
         write_config(folder, opened.config)
         write_text(folder / "README.md", readme(opened.config, codecs, facts))
-        write_export(folder, opened.identity, facts)
+        write_identity(folder, replace(opened.identity, exported=facts))
+        write_sums(folder, sorted(path.name for path in folder.iterdir() if path.name not in MAY_CHANGE))
     size = in_words((place / "model.bin").stat().st_size)
     log.info("%s: %s of %s in %s, %s", place, checkpoint, opened.folder, quantization, size)
-    return Exported.open(place)
+    return Run.open(place)
 
 
 def readme(config: Config, codecs: Codecs, facts: Facts) -> str:

@@ -21,9 +21,17 @@ from transformer_cli.config.load import settings_by_key
 from transformer_cli.config.schema import Config, Shapes, keys_that_shape
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.errors import CheckpointError, TfmError
-from transformer_cli.runs.evaluations import Kept, last_result
-from transformer_cli.runs.exported import is_exported
-from transformer_cli.runs.run import POINTERS, Run, find_run, is_new, steadily, told_as_damage, training_lock
+from transformer_cli.runs.provenance import Kept, last_result
+from transformer_cli.runs.run import (
+    POINTERS,
+    Run,
+    find_run,
+    is_exported,
+    is_new,
+    steadily,
+    told_as_damage,
+    training_lock,
+)
 from transformer_cli.runs.state import TrainingState, is_averaged, load_average, load_state, read_validations
 from transformer_cli.system.files import bytes_in
 from transformer_cli.system.locks import is_locked
@@ -75,7 +83,7 @@ class ListedRun:
     settings: Mapping[str, Any] | None = None
     """by their dotted keys, those in which the runs of the folder differ"""
     provenance: Mapping[str, Any] | None = None
-    """by what it was begun, as run.json says it; {} of older runs"""
+    """by what it was begun, as run.json says it"""
     bytes: int = 0
     """of all its files"""
 

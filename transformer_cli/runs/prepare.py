@@ -1,14 +1,23 @@
-"""Parallel text → a dataset, encoded with the codecs of the run that `data.codec` names."""
+"""Files of text → a config for them → a dataset, with the codecs and the settings of a run where one is named."""
 
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from transformer_cli.config.schema import Config, DataConfig
+from transformer_cli.config.commented import as_commented_yaml
+from transformer_cli.config.load import load_config, with_paths_from
+from transformer_cli.config.schema import MOST_OF_A_NAME, Config, DataConfig, Rule, Shapes, fields_that_shape
 from transformer_cli.corpora.corpora import open_corpus
-from transformer_cli.corpora.gathering import gather
+from transformer_cli.corpora.formats import count_pairs, paired, require_files, unpacked_name
+from transformer_cli.corpora.gathering import gather, shares_for
 from transformer_cli.datasets.make_dataset import Prepared, make_dataset
 from transformer_cli.errors import ConfigError
 from transformer_cli.runs.run import Run, differing_codecs, find_run
+from transformer_cli.text.codec import SIDES
+
+BASE = "demo"  # the config whose model a new translator has, unless another one is named
+PAIRS_SEEN = 300_000  # in all epochs of a new config, which has 3 to 30 of them
 
 
 def prepare(
@@ -41,3 +50,94 @@ def find_codec(data: DataConfig, runs_dir: Path = Path("runs")) -> Path | None:
         )
     run.say_other_tokenizer()
     return folder
+
+
+def inherited(run: str, runs_dir: Path = Path("runs")) -> dict[str, Any]:
+    """Returns the settings that a run which begins with the weights of `run` must share with it, as a tree.
+
+    run: a name under runs_dir, or a folder. Raises CheckpointError if there is none.
+    """
+    config = Run.open(find_run(run, runs_dir)).config
+    data = config.data.model_dump(mode="json", include=fields_that_shape(DataConfig, Shapes.CODEC))
+    return {
+        "data": {**data, "codec": run, "lowercase": config.data.lowercased},
+        "model": config.model.model_dump(mode="json", exclude={"vectors"}),
+        "training": {"initialize_from": run},
+    }
+
+
+def config_for(
+    files: Sequence[Path],
+    *,
+    options: Mapping[str, tuple[Any, str]],
+    base: str | None = None,
+    overrides: Sequence[str] = (),
+    like: str | None = None,
+    runs_dir: Path = Path("runs"),
+) -> tuple[Config, Path]:
+    """Returns the config for training text in some files, and where it is to be written: NAME.yaml in this folder.
+
+    If NAME.yaml is there, its settings are kept, so that the same sentences stay held out; only the files are new.
+    options: what the command line says, as `load_config` takes it. base: the config whose other settings are taken.
+    like: a run whose settings are shared (see `inherited`). Raises ConfigError, and DataError if the files cannot be
+    read.
+    """
+    require_files(("FILE", path) for path in files)
+    name, option = options.get("name", (_name_of(files[0]), f"the name of {files[0].name}"))
+    if not name:
+        raise ConfigError(f"--name is missing: the name of {files[0].name} has no letter from a to z; choose one")
+    place = Path(f"{name}.yaml")
+    is_new = not place.exists()
+    if not is_new and base is not None:
+        raise ConfigError(f"{place} is there already: leave --config out to go on with it, or give another --name")
+    start = (base or (None if like else BASE)) if is_new else place
+    before = load_config(start).data
+    below = inherited(like, runs_dir) if like else {}
+    given: dict[str, tuple[Any, str]] = {"name": (name, option), "data.corpus": ("files", "FILE"), **options}
+    sides = [given.get(f"data.{side}", (None,))[0] for side in SIDES]
+    if is_new and None in sides and not like:
+        side = SIDES[sides.index(None)]
+        raise ConfigError(f"--{side} is missing: give the language of the {side}, such as --{side} de")
+    languages = [named or kept for named, kept in zip(sides, (before.source, before.target), strict=True)]
+    if not is_new and [before.corpus, *languages] != ["files", before.source, before.target]:
+        raise ConfigError(f"{place} is there already, and is about other text; give another --name")
+
+    def load(**more: Any) -> Config:
+        options = {**given, **{key.replace("__", "."): (value, "FILE") for key, value in more.items()}}
+        return load_config(start, overrides, options=options, inherited=below)
+
+    if is_new:
+        given["data.fingerprint"] = (None, "FILE")  # of other text, if the base is a run's config
+        given["data.clean"] = (list(get_args(Rule)), "FILE")
+        given["data.held_out"] = ({} if "valid" in (before.files or {}) else {"valid": 0.01}, "FILE")  # for now
+    data = load(data__files__train=[str(path) for path in files]).data
+    given["data.files.train"] = (
+        [str(text) if isinstance(text, Path) else text.model_dump(mode="json") for text in paired(files, data)],
+        "FILE",
+    )
+    config = load()
+    if not is_new:
+        return config, place
+    n_pairs = count_pairs(paired(files, data), config.data)
+    shares = shares_for(n_pairs, config.data).model_dump()
+    if like:
+        of_run = Run.open(find_run(like, runs_dir)).config.data.held_out
+        shares = {split: max(share, getattr(of_run, split)) for split, share in shares.items()}
+    elif base is None:
+        given["training.epochs"] = max(3, min(30, PAIRS_SEEN // max(1, n_pairs))), "FILE"
+        given["data.subwords.size"] = max(500, min(config.data.subwords.size, n_pairs // 2)), "FILE"
+        given["model.dropout"] = 0.1, "FILE"
+    return load(data__held_out=shares), place
+
+
+def commented(config: Config, place: Path) -> str:
+    """Returns the text of a config that is to stand at a place, with a comment on each setting."""
+    old = place.read_text(encoding="utf-8") if place.exists() else ""
+    title = f"The settings of {config.run_name}, as `tfm prepare` chose them; change what you like"
+    return as_commented_yaml(with_paths_from(config, place.resolve().parent), text=old, title=title)
+
+
+def _name_of(path: Path) -> str:
+    """Returns the name that text from a file has: memory of memory.tmx.gz, europarl of europarl.de."""
+    stem = Path(unpacked_name(path).removesuffix(".txt")).stem
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem)[:MOST_OF_A_NAME].strip("._-")

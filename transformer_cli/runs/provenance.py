@@ -1,18 +1,31 @@
-"""By what a run or an evaluation was made: versions, processor, threads, date. Imports none of what it names."""
+"""By what a run or an evaluation was made: versions, processor, threads, date; and what evaluations found.
+
+Results are kept in the run's folder: evaluations.jsonl, one JSON object per line. Imports none of what it names.
+"""
 
 import hashlib
+import json
+import logging
 import platform
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from transformer_cli.compute.devices import CPU_INFO
 from transformer_cli.compute.threads import count_threads
+from transformer_cli.errors import FileError
+from transformer_cli.system.files import append_line
+from transformer_cli.system.reading import read_text
 
 DISTRIBUTIONS = {"tfm": "transformer-cli", "torch": "torch", "spacy": "spacy", "sacrebleu": "sacrebleu"}
 OF_ONE_CALL = ("date", "threads")  # no bit of the weights depends on them
+EVALUATIONS = "evaluations.jsonl"
+
+log = logging.getLogger(__name__)
 
 
 def provenance(*, device: str | None = None, threads: int | None = None, lanes: int | None = None) -> dict[str, Any]:
@@ -61,3 +74,53 @@ def processor() -> str:
             if key.strip() == "model name":
                 return name.strip()
     return platform.processor() or platform.machine()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is told of an evaluation later."""
+
+    bleu: float
+    text: str
+    """the split"""
+    date: str
+    """UTC, ISO 8601"""
+    checkpoint: str
+    bleu_signature: str
+
+
+def append_result(
+    folder: Path, result: Mapping[str, Any], *, device: str, lanes: int | None, sums: Mapping[str, str] | None = None
+) -> None:
+    """Append a result, and what led to it, after its date (UTC), the version and the provenance.
+
+    folder: the run's. device: on which it was translated. lanes: those that the run was trained with. sums: the
+    SHA-256 of the text and of its references. If the run cannot be written to, a warning says so: evaluating a run that
+    belongs to somebody else is no mistake.
+    """
+    made_by = provenance(device=device, lanes=lanes) | {"sources": dict(sums or {})}
+    line = {"date": made_by.pop("date"), "version": made_by["tfm"], "provenance": made_by, **result}
+    try:
+        append_line(folder / EVALUATIONS, json.dumps(line))
+    except OSError as error:
+        log.warning("%s: this result is not kept there: %s", folder / EVALUATIONS, error.strerror or error)
+
+
+def last_result(folder: Path) -> Kept | None:
+    """Returns the last evaluation on a split of the run in a folder, by itself and not in an ensemble, or None.
+
+    A line that is cut off or otherwise damaged is passed over: nothing depends on it.
+    """
+    try:
+        lines = read_text(folder / EVALUATIONS).split("\n")
+    except FileError:
+        return None
+    for line in reversed(lines):
+        try:
+            value = json.loads(line)
+            if not value["others"] and not value["files"]:
+                texts = (str(value[key]) for key in ("split", "date", "checkpoint", "bleu_signature"))
+                return Kept(float(value["bleu"]), *texts)
+        except (ValueError, TypeError, KeyError):
+            continue
+    return None

@@ -9,14 +9,23 @@ runs/multi30k/
     source.subwords.model target.subwords.model)
     history.jsonl curves.png        one line per validation; the same as a picture
     tensorboard/                    the same as an event file, if the config says so
-    evaluations.jsonl               what `tfm evaluate` found, one line per split and call (see evaluations.py)
+    evaluations.jsonl               what `tfm evaluate` found, one line per split and call (see provenance.py)
     checkpoints/step-0004540/       what was saved after step 4540 (see checkpoints.py)
     best  last                      text files that name a checkpoint of this run
     average                         likewise, if training averages weights
     unsaved                         exists until `last` is written for the first time: nothing has been saved yet
 runs/latest                         a text file that names the newest run
 
-Knows nothing of what a checkpoint holds. Imports torch only where a model is made.
+exports/multi30k-int8/              an exported run: the same, with weights in CTranslate2's format, and not trained on
+    run.json                        the run's, and as `exported` what was made of it
+    SHA256SUMS                      the sums of all files that stay as they are
+    config.yaml                     its section `decoding` says how the model translates
+    source.vocab.txt target.vocab.txt target.joins.json     as above
+    model.bin config.json *_vocabulary.json     what CTranslate2 reads
+    README.md                       how to use it from Python without tfm
+    evaluations.jsonl               as above
+
+Knows nothing of what a checkpoint holds, or how weights are written. Imports torch only where a model is made.
 """
 
 import json
@@ -24,7 +33,6 @@ import logging
 import os
 import re
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -42,7 +50,7 @@ from transformer_cli.model.size import refuse_without_room
 from transformer_cli.runs.provenance import provenance
 from transformer_cli.system.files import write_json, write_text
 from transformer_cli.system.reading import read_text, shown
-from transformer_cli.system.sums import SUMS, check_file, read_checked_json, write_sums
+from transformer_cli.system.sums import SUMS, check_files, read_checked_json, write_sums
 from transformer_cli.text.codec import Codecs, codec_files
 from transformer_cli.text.subwords import SENTENCEPIECE_VERSION
 from transformer_cli.text.vocabulary import PAD
@@ -54,7 +62,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 FORMAT_VERSION = 5
-EXPORTED = "export.json"  # what an exported run has in place of run.json (exported.py)
+EXPORTED = "model.bin"  # the weights of an exported run
 HISTORY = "history.jsonl"
 UNSAVED = "unsaved"
 NO_RUN = "no run yet; `tfm train` makes one (or name one)"
@@ -62,9 +70,31 @@ STEP, AVERAGE = (rf"{kind}-(?:\d{{7}}|[1-9]\d{{7,}})" for kind in ("step", "aver
 CHECKPOINT = re.compile(f"{STEP}(?:-unvalidated)?|{AVERAGE}")  # what a pointer may name
 POINTERS = ("best", "last", "average")
 RESTORE = "restore it, or give `tfm train` --fresh to move this run aside and begin anew"
+AGAIN = "restore it, or delete the folder and export the run again"
+NOT_TRAINED = (
+    "an exported model, which translates and is judged, but cannot be trained or looked into; name the run that it was "
+    "made from"
+)
+MAY_CHANGE = ("config.yaml", "README.md")  # in an exported run
 LASTING = keys_that_shape(Config, Shapes.DATASET, Shapes.CODEC, Shapes.MODEL, Shapes.TRAINING)
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What an exported model is."""
+
+    run: str
+    """the name of the run"""
+    checkpoint: str
+    """the checkpoint whose weights it has"""
+    quantization: str
+    """how they are kept: float32, float16, bfloat16, int16 or int8"""
+    positions: int
+    """the most positions that a sentence may take, <sos> and <eos> included"""
+    written_by: str
+    """the version of CTranslate2"""
 
 
 @dataclass(frozen=True)
@@ -77,39 +107,20 @@ class Identity:
     """the settings that stay as they are, by their dotted keys"""
     tokenizer: Mapping[str, Any]
     """what cut the training text, as the dataset's manifest says it: library, version"""
-    provenance: Mapping[str, Any] = field(default_factory=dict)
-    """by what it was begun (provenance.py), and `sources`: the SHA-256 of each file of its text; {} of older runs"""
+    provenance: Mapping[str, Any]
+    """by what it was begun (provenance.py), and `sources`: the SHA-256 of each file of its text"""
+    exported: Facts | None = None
+    """None: it is trained here"""
 
 
 @dataclass(frozen=True)
-class Translatable(ABC):
-    """All that translation needs of a folder, apart from the weights: an opened `Run`, or an `Exported` one."""
+class Run:
+    """An opened run, trained or exported. Everything that translation needs is in its folder."""
 
     folder: Path
     config: Config = field(repr=False)
     codecs: Codecs = field(repr=False)
     identity: Identity = field(repr=False)
-
-    @property
-    @abstractmethod
-    def best_name(self) -> str:
-        """The name of the checkpoint whose weights translate, such as step-0004540. Raises CheckpointError."""
-
-    def say_other_tokenizer(self) -> None:
-        """Warn if text is now cut into tokens by another version of the library than the training text was."""
-        library, trained_with = (self.identity.tokenizer.get(key) for key in ("library", "version"))
-        now = {"spacy": SPACY_VERSION, "sentencepiece": SENTENCEPIECE_VERSION}.get(str(library))
-        if now not in (None, trained_with):
-            log.warning(
-                "%s: %s %s cut its training text, and %s cuts text now: some tokens, and so translations, may differ; "
-                "`pip install %s==%s` if that matters",
-                *(self.folder, library, trained_with, now, library, trained_with),
-            )
-
-
-@dataclass(frozen=True)
-class Run(Translatable):
-    """An opened run. Everything that translation needs is in its folder."""
 
     @staticmethod
     def create(folder: Path, config: Config, dataset: Dataset, *, device: str | None = None) -> "Run":
@@ -132,8 +143,7 @@ class Run(Translatable):
             **provenance(device=device, threads=training.num_threads, lanes=training.lanes),
             "sources": dataset.manifest.get("sources", {}),
         }
-        identity = Identity(secrets.token_hex(8), lasting(config), tokenizer, made_by)
-        write_json(folder / "run.json", {"format_version": FORMAT_VERSION, **asdict(identity)})
+        write_identity(folder, Identity(secrets.token_hex(8), lasting(config), tokenizer, made_by))
         write_sums(folder, ["run.json", *codec_files(config.data)])
         return Run.open(folder)
 
@@ -141,18 +151,31 @@ class Run(Translatable):
     def open(folder: Path) -> "Run":
         """Open a run's folder. Raises CheckpointError if it is missing, damaged or of another version, ConfigError."""
         identity = read_identity(folder)
-        try:
+        with told_as_damage(folder):
+            check_files(folder)
             config = read_config(folder, identity)
-            for name in codec_files(config.data):
-                check_file(folder / name)
             return Run(folder, config, Codecs.load(folder, config.data), identity)
-        except (DataError, FileError) as error:
-            raise CheckpointError(f"{folder}: damaged run: {error}; {RESTORE}") from None
+
+    @property
+    def exported(self) -> Facts | None:
+        """What it was exported as; None if it is a run that is trained."""
+        return self.identity.exported
 
     @property
     def best_name(self) -> str:
-        """See `Translatable`."""
-        return self.checkpoint("best").name
+        """The name of the checkpoint whose weights translate, such as step-0004540. Raises CheckpointError."""
+        return self.exported.checkpoint if self.exported else self.checkpoint("best").name
+
+    def say_other_tokenizer(self) -> None:
+        """Warn if text is now cut into tokens by another version of the library than the training text was."""
+        library, trained_with = (self.identity.tokenizer.get(key) for key in ("library", "version"))
+        now = {"spacy": SPACY_VERSION, "sentencepiece": SENTENCEPIECE_VERSION}.get(str(library))
+        if now not in (None, trained_with):
+            log.warning(
+                "%s: %s %s cut its training text, and %s cuts text now: some tokens, and so translations, may differ; "
+                "`pip install %s==%s` if that matters",
+                *(self.folder, library, trained_with, now, library, trained_with),
+            )
 
     def new_model(self) -> "Transformer":
         """Returns the untrained model, on the CPU; every call draws the same weights from the run's seed.
@@ -193,6 +216,7 @@ class Run(Translatable):
 
     def checkpoint(self, pointer: str) -> Path:
         """Returns the folder that `best`, `last` or `average` names. Raises CheckpointError if it names none."""
+        self.refuse_exported()
         path = self.folder / pointer
         try:
             name = read_text(path).removesuffix("\n")
@@ -216,6 +240,11 @@ class Run(Translatable):
         """Whether the file `best` or `last`, which names a checkpoint, exists."""
         return (self.folder / pointer).is_file()
 
+    def refuse_exported(self) -> None:
+        """Raises CheckpointError if the run is an exported one, which has neither checkpoints nor a history."""
+        if self.exported:
+            raise CheckpointError(f"{self.folder}: {NOT_TRAINED}")
+
     def refuse_if_gone(self) -> None:
         """Raises CheckpointError, which says where the last save is, if the folder was moved, deleted or replaced."""
         if _id_of(self.folder) == self.identity.id:
@@ -229,6 +258,7 @@ class Run(Translatable):
 
     def history(self) -> list[dict[str, Any]]:
         """Returns the validations so far, oldest first, as history.jsonl has them. Raises CheckpointError."""
+        self.refuse_exported()
         with told_as_damage():
             return [json.loads(line) for line in read_text(self.folder / HISTORY).splitlines()]
 
@@ -338,8 +368,8 @@ def is_new(folder: Path) -> bool:
     Raises CheckpointError if more is there but run.json or `last` is gone: then the run is damaged, not new; and
     if the folder is an exported run's.
     """
-    if (folder / EXPORTED).is_file():
-        read_identity(folder)  # which says what the folder is
+    if is_exported(folder):
+        raise CheckpointError(f"{folder}: {NOT_TRAINED}")
     is_begun = (folder / "run.json").is_file() or any(folder.glob("checkpoints/*-*"))
     if ((folder / UNSAVED).is_file() or not is_begun) and not any(os.path.lexists(folder / name) for name in POINTERS):
         return True  # never begun, or killed before the first save was complete
@@ -349,39 +379,50 @@ def is_new(folder: Path) -> bool:
     return False
 
 
+def is_exported(folder: Path) -> bool:
+    """Whether a folder is an exported run's, by its weights."""
+    return (folder / EXPORTED).is_file()
+
+
 @contextmanager
-def told_as_damage() -> Iterator[None]:
-    """What is wrong with a run's file, a FileError, becomes a CheckpointError with a remedy."""
+def told_as_damage(folder: Path | None = None) -> Iterator[None]:
+    """What is wrong with a run's file, a FileError or DataError, becomes a CheckpointError with a remedy.
+
+    folder: the run's, which the error then names.
+    """
     try:
         yield
-    except FileError as error:
-        raise CheckpointError(f"{error}; {RESTORE}") from None
+    except (DataError, FileError) as error:
+        whose = f"{folder}: damaged run: " if folder else ""
+        raise CheckpointError(f"{whose}{error}; {AGAIN if folder and is_exported(folder) else RESTORE}") from None
+
+
+def write_identity(folder: Path, identity: Identity) -> None:
+    """Write run.json; it has `exported` only in an exported run."""
+    about = {key: value for key, value in asdict(identity).items() if value is not None}
+    write_json(folder / "run.json", {"format_version": FORMAT_VERSION, **about})
 
 
 def read_identity(folder: Path) -> Identity:
     """Read run.json. Raises CheckpointError if it is missing, damaged, or of another format version."""
-    path = folder / "run.json"
-    if not path.exists():
-        if (folder / EXPORTED).is_file():
-            raise CheckpointError(
-                f"{folder}: an exported model, which translates and is judged, but cannot be trained or looked into; "
-                "name the run that it was made from"
-            )
+    if not (folder / "run.json").exists():
         raise CheckpointError(f"{folder}: no run here (run.json is missing); `tfm train` makes one")
-    with told_as_damage():
-        value = read_checked_json(path)
-    version = value.pop("format_version")
+    with told_as_damage(folder if is_exported(folder) else None):
+        value = read_checked_json(folder / "run.json")
+    version, exported = value.pop("format_version"), value.pop("exported", None)
     if version != FORMAT_VERSION:
-        raise CheckpointError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; train it again")
-    return Identity(**value)
+        again = "export it again" if exported else "train it again"
+        raise CheckpointError(f"{folder}: format version {version}, this tfm reads {FORMAT_VERSION}; {again}")
+    return Identity(**value, exported=Facts(**exported) if exported else None)
 
 
 def _id_of(folder: Path) -> str | None:
-    """Returns the id of the run in a folder, or None if no undamaged run is there."""
+    """Returns the id of the run that is trained in a folder, or None if no undamaged one is there."""
     try:
-        return read_identity(folder).id
+        identity = read_identity(folder)
     except CheckpointError:
         return None
+    return None if identity.exported else identity.id
 
 
 def write_config(folder: Path, config: Config) -> None:
@@ -397,8 +438,9 @@ def read_config(folder: Path, identity: Identity) -> Config:
     path = folder / "config.yaml"
     config = parse_config(read_text(path, most=MOST_BYTES), path)
     now = lasting(config)
-    if changed := [key for key in now if key in identity.settings and identity.settings[key] != now[key]]:
-        lines = "; ".join(f"{key}: {as_line(identity.settings[key])} → {as_line(now[key])}" for key in changed)
+    begun = identity.settings
+    if changed := [key for key in now if begun.get(key) != now[key]]:
+        lines = "; ".join(f"{key}: {as_line(begun.get(key))} → {as_line(now[key])}" for key in changed)
         raise FileError(f"{path}: not the settings that the run was begun with ({lines}); put the old ones back")
     return config
 

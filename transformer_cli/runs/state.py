@@ -135,9 +135,9 @@ class Validation:
     """steps that were skipped because their gradient was not finite"""
     best: bool
     """whether valid_loss is lower than all earlier ones"""
-    target_tokens_per_second: float | None = None
-    """target_tokens by train_seconds; None in what an older tfm wrote, as the next one"""
-    date: str | None = None
+    target_tokens_per_second: float
+    """target_tokens by train_seconds"""
+    date: str
     """when the validation ended (UTC, ISO 8601)"""
 
 

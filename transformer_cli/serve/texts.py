@@ -109,7 +109,8 @@ def parse(asked: TranslateQuestion, directions: Directions, limits: Limits) -> P
 
 def schedule(parsed: Parsed, workers: Workers) -> "Future[list[Translation]]":
     """Have the sentences of a request translated, of which there is at least one. Raises Busy."""
-    settings, most = replace(parsed.translator.settings, scores=False), parsed.asked.alternatives
+    settings = replace(parsed.translator.settings, scores=False, attention=bool(parsed.documents))
+    most = parsed.asked.alternatives
     if most:
         decoding = settings.decoding
         if not decoding.sample:

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, groupby
 
 # Unicode's property Default_Ignorable_Code_Point (DerivedCoreProperties.txt, version 16): what has no form of its own,
 # such as soft hyphens, joiners, marks of direction, selectors of variants and byte order marks.
@@ -20,7 +21,9 @@ IGNORABLE = (
 _CONTROLS = "\\x00-\\x08\\x0e-\\x1b\\x7f-\\x84\\x86-\\x9f"  # but white space
 _IGNORED = re.compile(f"[{IGNORABLE}{_CONTROLS}]")
 _UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1980-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
-_BOUNDARY = re.compile(f"(?<=[{_UNSPACED}])\u200b+|\u200b+(?=[{_UNSPACED}])")  # between words of Thai, Khmer, …
+_BOUNDARY = re.compile(  # between words of Thai, Khmer, …
+    f"(?<=[{_UNSPACED}])\u200b+|(?<!\u200b)\u200b+(?=[{_UNSPACED}])"
+)
 _SPACELESS = re.compile(f"[{_UNSPACED}\u2e80-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]")
 
 # Bullets, arrows, signs and pictures, by their blocks; signs that are written like letters (©, °, ℃) are none.
@@ -35,9 +38,10 @@ _ONE = (  # a flag of two letters, a keycap, or a symbol with its modifiers; ZWJ
     f"(?:[\U0001f1e6-\U0001f1ff]{{1,2}}|[0-9#*]\ufe0f?\u20e3|[\u00a9\u00ae\u2122\u2139]\ufe0f"
     f"|(?<!{_BESIDE})\u00b7(?!{_BESIDE})|{STAND_IN}|[{_SYMBOL}]{_MODIFIERS}(?:\u200d[{_SYMBOL}]{_MODIFIERS})*)"
 )
-_SYMBOLS = re.compile(rf"(?P<before>\s*)(?P<symbols>{_ONE}(?:\s*{_ONE})*)(?P<after>\s*)")
+_SYMBOLS = re.compile(rf"(?P<before>(?<!\s)\s*)(?P<symbols>{_ONE}(?:\s*{_ONE})*)(?P<after>\s*)")
 _SPECIAL = re.compile(f"[\u00b7{STAND_IN}{_SYMBOL}{IGNORABLE}\U0001f1e6-\U0001f1ff\u20e3\\x00-\\x1f\\x7f-\\x9f]|\\s")
 _WORD = re.compile(r"[^\W\d_]+")
+MANY = 500  # characters of which a text may be all marks without anybody waiting
 
 
 @dataclass(frozen=True)
@@ -97,23 +101,30 @@ class Reader:
 
     def _without_unknown(self, text: str) -> tuple[str, list[Held]]:
         """Hold out what is a symbol, and put what is no text otherwise into the form that the codec knows."""
-        read, held, last = "", list[Held](), 0
+        parts, length, held, last = list[str](), 0, list[Held](), 0
+
+        def add(part: str) -> None:
+            nonlocal length
+            parts.extend([part] if part else [])
+            length += len(part)
+
         for found in _SYMBOLS.finditer(text):
             symbols = _IGNORED.sub("", found["symbols"]).replace(" ", "")
             if STAND_IN not in symbols and self.known.issuperset(symbols):
                 continue
-            read += self._meant(text[last : found.start()])
-            last = found.end()
-            each = Held(len(read), found["symbols"], found["before"], found["after"])
+            add(self._meant(text[last : found.start()]))
+            last, read = found.end(), parts[-1][-1] if parts else ""
+            each = Held(length, found["symbols"], found["before"], found["after"])
             following = self._meant(text[last : last + 1])
-            space = gap(read, each, following) or " " * (is_word(read[-1:]) and is_word(following))
-            if not read or _SPACELESS.match(read[-1]) or _SPACELESS.match(following):
+            space = gap(read, each, following) or " " * (is_word(read) and is_word(following))
+            if not read or is_spaceless(read) or is_spaceless(following):
                 space = space if read and each.before and each.after else ""
-            if each.before or not is_word(read[-1:]):  # else it leans on the word before it
-                each = Held(len(read + space), each.text, each.before, each.after)
+            if each.before or not is_word(read):  # else it leans on the word before it
+                each = Held(length + len(space), each.text, each.before, each.after)
             held.append(each)
-            read += space
-        whole = (read + self._meant(text[last:])).rstrip()
+            add(space)
+        add(self._meant(text[last:]))
+        whole = "".join(parts).rstrip()
         start = len(whole) - len(whole.lstrip())  # invisible characters may have stood around it
         return whole[start:], [
             Held(min(max(each.place - start, 0), len(whole) - start), each.text, each.before, each.after)
@@ -128,7 +139,7 @@ class Reader:
             char if char in self.known else " " if char.isspace() else "" if _IGNORED.match(char) else char
             for char in text
         )
-        return unicodedata.normalize("NFC", "".join(kept))
+        return nfc("".join(kept))
 
     def _true_cased(self, text: str, cost: Callable[[str], tuple[int, int]]) -> str:
         """Returns a text in capitals with each word as it suits the codec best: USA, Hund or läuft."""
@@ -176,7 +187,22 @@ def _filled(held: Sequence[Held], line: str, spans: Sequence[tuple[int, int]]) -
 
 def normalized(line: str) -> str:
     """Returns a line in Unicode's composed form (NFC), without the white space at its ends."""
-    return unicodedata.normalize("NFC", line.strip())
+    return nfc(line.strip())
+
+
+def nfc(text: str) -> str:
+    """Returns a text in Unicode's composed form (NFC).
+
+    Python puts marks on one letter into their order one by one, n² times for n marks; so in a long text they are in
+    order before.
+    """
+    if len(text) > MANY and not text.isascii():
+        apart = chain.from_iterable(unicodedata.normalize("NFD", char) for char in text)
+        runs = groupby(apart, key=lambda char: unicodedata.combining(char) > 0)
+        text = "".join(
+            chain.from_iterable(sorted(run, key=unicodedata.combining) if are_marks else run for are_marks, run in runs)
+        )
+    return unicodedata.normalize("NFC", text)
 
 
 def ends(line: str) -> tuple[str, str]:
@@ -248,7 +274,7 @@ def upper(text: str, language: str) -> str:
         return text.replace("i", "İ").upper()
     if code == "lt":
         text = re.sub("(?<=[ijį])\u0307", "", text)
-    return unicodedata.normalize("NFC", text.upper())
+    return nfc(text.upper())
 
 
 def main_code(language: str) -> str:

@@ -33,7 +33,6 @@ from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.datasets.batching import PaddedBatch, collate, parts_by_length, target_tokens
 from transformer_cli.datasets.dataset import EncodedSplit
-from transformer_cli.datasets.sampled_text import mixed_seed
 from transformer_cli.model.dropout import drawing_from
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer
@@ -63,10 +62,11 @@ class Learner:
         device: torch.device,
         world: World = ALONE,
         *,
-        held: Mapping[str, Tensor] = MappingProxyType({}),
+        frozen_rows: Mapping[str, Tensor] = MappingProxyType({}),
     ) -> None:
-        """Moves the model to the device. training: `precision` must be resolved, not auto. held: see `Checkpoint`.
+        """Moves the model to the device. training: `precision` must be resolved, not auto.
 
+        frozen_rows: see `Checkpoint`.
         Raises DistributedError if another process has ended, MemoryShortage if the device cannot hold the model.
         """
         assert training.precision != "auto", "whoever opens a run chooses its precision"
@@ -81,7 +81,7 @@ class Learner:
         self.workers = SideBySide(min(self.lanes, torch.get_num_threads()), threads=1) if is_cpu else IN_CALLER
         self.optimizer = make_optimizer(self.model, training, self.workers)
         self._weights = [weight for weight in self.model.parameters() if weight.requires_grad]
-        self.held = {name: rows.to(device) for name, rows in held.items()}
+        self.frozen_rows = {name: rows.to(device) for name, rows in frozen_rows.items()}
         self._is_warm = False
 
     @property
@@ -113,7 +113,7 @@ class Learner:
         del found  # `all_reduce` needs memory
         loss = BatchLoss(sum(nll for (nll,) in self.world.all_gather(nll)), tokens)
         self.world.all_reduce([weight.grad for weight in self._weights if weight.grad is not None])
-        for name, rows in self.held.items():
+        for name, rows in self.frozen_rows.items():
             if (gradient := self.model.get_parameter(name).grad) is not None:
                 gradient[rows] = 0.0  # so Adam, without weight decay, leaves these vectors as they are, bit for bit
         return loss
@@ -181,6 +181,11 @@ class Learner:
     def _parts(self, split: EncodedSplit, rows: Rows) -> list[Rows]:
         """Returns a batch in the parts that all processes compute one after another."""
         return parts_by_length(split, rows, PART * self.world.size if self.device.type == "cpu" else sys.maxsize)
+
+
+def mixed_seed(*numbers: int) -> int:
+    """Returns a seed of 32 well-mixed bits: torch's CPU generator uses no more. NumPy takes a missing number for 0."""
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
 
 
 def _set_sums(lanes: Sequence[Sequence[Tensor]], weights: Sequence[Tensor]) -> None:

@@ -24,7 +24,7 @@ from transformer_cli.runs.state import Validation, read_validations
 from transformer_cli.system.files import sweep
 from transformer_cli.system.locks import exclusive
 from transformer_cli.text.codec import SIDES
-from transformer_cli.training.pretrained import Initial, nothing_held, read_initial
+from transformer_cli.training.pretrained import Initial, no_frozen_rows, read_initial
 
 log = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ def join_run(folder: Path, data_dir: Path) -> ReadyToTrain:
 def new_run(run: Run, dataset: Dataset, initial: Initial | None = None) -> ReadyToTrain:
     """Returns a run with a model that has learned nothing yet. initial: what replaces its random weights."""
     model = run.new_model()
-    start = Checkpoint(model, held=nothing_held(model))
+    start = Checkpoint(model, frozen_rows=no_frozen_rows(model))
     if initial:
         initial.fill(start)
     return ReadyToTrain(run, dataset, start)

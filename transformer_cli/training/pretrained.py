@@ -39,20 +39,20 @@ class Initial:
 
     @torch.no_grad()
     def fill(self, start: Checkpoint) -> None:
-        """Copy it into a model that has random weights, on the CPU, and hold the rows of vectors that are to stay."""
+        """Copy it into a model that has random weights, on the CPU, and freeze the rows of vectors that are to stay."""
         for side, (rows, values) in self.vectors.items():
             name = EMBEDDING.format(side)
             start.model.get_parameter(name)[rows] = values
-            if name in start.held:
-                start.held[name][rows] = True
+            if name in start.frozen_rows:
+                start.frozen_rows[name][rows] = True
         if self.model is not None:
             weights = dict(self.model.named_parameters())
             for name, parameter in start.model.named_parameters():
                 parameter.copy_(weights[name])
 
 
-def nothing_held(model: Transformer) -> dict[str, Tensor]:
-    """Returns what `Checkpoint.held` is before any vectors have been read."""
+def no_frozen_rows(model: Transformer) -> dict[str, Tensor]:
+    """Returns what `Checkpoint.frozen_rows` is before any vectors have been read."""
     names = map(EMBEDDING.format, model.config.pretrained if model.config.vectors.freeze else ())
     return {name: torch.zeros(len(model.get_parameter(name)), dtype=torch.bool) for name in names}
 

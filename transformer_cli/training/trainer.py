@@ -15,7 +15,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -27,7 +27,6 @@ from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import plan_epoch, target_tokens
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit
-from transformer_cli.datasets.sampled_text import CutAhead, SampledText
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
 from transformer_cli.evaluation.losses import corpus_losses, perplexity_text
 from transformer_cli.model.transformer import count_parameters
@@ -43,13 +42,20 @@ from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, is_averaged
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted, note
-from transformer_cli.text.codec import SIDES, SubwordCodec
 from transformer_cli.text.lengths import Rows
-from transformer_cli.training.interruption import Stop, stop_signals, told_how_to_go_on
 from transformer_cli.training.learner import Learner
 from transformer_cli.training.opening import Here, ReadyToTrain, join_run, new_run, open_run
 from transformer_cli.training.optimisers import learning_rate
-from transformer_cli.training.record import as_line, best_as_line, check_tensorboard, draw_curves, write_events
+from transformer_cli.training.record import (
+    Stop,
+    as_line,
+    best_as_line,
+    check_tensorboard,
+    draw_curves,
+    stop_signals,
+    told_how_to_go_on,
+    write_events,
+)
 
 MOST_SKIPPED = 100  # steps in a row whose loss or gradient was not finite
 
@@ -73,13 +79,13 @@ def train(config: Config, *, data_dir: Path = Path("data"), runs_dir: Path = Pat
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
     folder = runs_dir / config.run_name
-    with world.joined(device), ExitStack() as held:
+    with world.joined(device), ExitStack() as opened:
         with told_how_to_go_on(Stop()):
             with world.all_or_none():
                 if world.is_first:
                     is_new = fresh and not world.is_restarted  # then it is this command that has begun the run
                     here = Here(device, data_dir, world)
-                    ready = held.enter_context(open_run(folder, config, here, fresh=is_new))
+                    ready = opened.enter_context(open_run(folder, config, here, fresh=is_new))
             with world.all_or_none():
                 if not world.is_first:
                     ready = join_run(folder, data_dir)
@@ -106,11 +112,11 @@ class Trainer:
         self.world = world
         self.training = run.config.training
         with world.all_or_none():
-            self.train_sentences = training_sentences(run, dataset)
+            self.train_sentences = usable_sentences(dataset, "train", run.config.model.max_length)
             self.valid_sentences = usable_sentences(dataset, "valid", run.config.model.max_length)
-        self.learner = Learner(start.model, self.training, device, world, held=start.held)
+        self.learner = Learner(start.model, self.training, device, world, frozen_rows=start.frozen_rows)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
-        first = (*self.learner.model.parameters(), *self.learner.model.buffers(), *self.learner.held.values())
+        first = (*self.learner.model.parameters(), *self.learner.model.buffers(), *self.learner.frozen_rows.values())
         world.broadcast(first)  # it alone may have read vectors, or another run's weights
         self.state = start.state
         self.validations = list(ready.validations)
@@ -131,7 +137,7 @@ class Trainer:
         unit, number = config.training.end
         pairs = len(self.train_sentences.rows)
         parameters = f"{count_parameters(model):,} parameters"
-        if n_held := sum(int(rows.sum()) for rows in self.learner.held.values()):
+        if n_held := sum(int(rows.sum()) for rows in self.learner.frozen_rows.values()):
             parameters += f", {n_held * config.model.d_model:,} of them in frozen vectors"
         if n_frozen := sum(each.numel() for each in model.parameters() if not each.requires_grad):
             parameters += f" and {n_frozen:,} frozen ones ({', '.join(self.training.freeze)})"
@@ -163,7 +169,7 @@ class Trainer:
             write_events(self.run, self.validations)
             if state.has_ended(training):  # a kill may have come between saving and drawing
                 draw_curves(self.run, self.validations)
-        with stop_signals(self.stop), self.train_sentences.sampled or nullcontext(), ExitStack() as ending:
+        with stop_signals(self.stop), ExitStack() as ending:
             ending.callback(self._close_bar)
             try:
                 while not state.has_ended(training):
@@ -243,10 +249,7 @@ class Trainer:
         """
         state = self.state
         self.learner.set_learning_rate(self._learning_rate(state.step + 1, state.batch))
-        after = state.batch + len(batches)
-        following = self.plan()[after : after + len(batches)]
-        split, cut = self.train_sentences.cut(batches, epoch=state.epoch, first=state.batch, following=following)
-        loss = self.learner.backward(split, cut, number=state.step + 1)
+        loss = self.learner.backward(self.train_sentences.split, batches, number=state.step + 1)
         is_finite = math.isfinite(loss.nll) and self.learner.step()
         state.step += 1
         state.batch += len(batches)
@@ -367,7 +370,7 @@ class Trainer:
         """Save what has been done since the last save, if anything."""
         if self._saved != self._progress():
             if self.world.is_first:
-                save(self.run, self.learner.model, self.learner.optimizer, self.state, self.learner.held)
+                save(self.run, self.learner.model, self.learner.optimizer, self.state, self.learner.frozen_rows)
             self._saved, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
         self.world.barrier()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
@@ -400,23 +403,10 @@ class Sentences:
 
     split: EncodedSplit
     rows: Rows
-    sampled: CutAhead | None = None
-    """the text of the split, if training cuts it anew each epoch; plans and progress go by the cut in `split`"""
 
     def target_tokens(self, batches: Sequence[Rows]) -> int:
         """Returns how many tokens there are to predict in these batches of `split`, <eos> included."""
         return sum(int(target_tokens(self.split, rows).sum()) for rows in batches)
-
-    def cut(
-        self, batches: Sequence[Rows], *, epoch: int, first: int, following: Sequence[Rows] = ()
-    ) -> tuple[EncodedSplit, Sequence[Rows]]:
-        """Returns the sentences that a step learns from, and which rows of them make each of its batches.
-
-        first: the number of the first of these batches in the plan of the epoch, from 0. following: the next step's.
-        """
-        if self.sampled is None:
-            return self.split, batches
-        return self.sampled.cut(batches, epoch=epoch, first=first, following=following)
 
 
 def usable_sentences(dataset: Dataset, name: str, max_length: int | None) -> Sentences:
@@ -431,22 +421,6 @@ def usable_sentences(dataset: Dataset, name: str, max_length: int | None) -> Sen
     if not len(rows):
         raise DataError(f"{dataset.folder}: no pair of {name} fits in model.max_length {max_length}")
     return Sentences(split, rows)
-
-
-def training_sentences(run: Run, dataset: Dataset) -> Sentences:
-    """Returns the usable pairs of the training split, which are cut anew each epoch if the run's subwords have dropout.
-
-    Raises DataError if no pair fits the model, or the text is not that of the split.
-    """
-    max_length = run.config.model.max_length
-    usable = usable_sentences(dataset, "train", max_length)
-    both = (run.codecs.source, run.codecs.target)
-    codecs = [codec for codec in both if isinstance(codec, SubwordCodec) and codec.dropout]
-    if not codecs:
-        return usable
-    lines = [dataset.lines("train", side) for side in SIDES]
-    text = SampledText(usable.split, lines, codecs, seed=run.config.training.seed, max_length=max_length)
-    return Sentences(usable.split, usable.rows, CutAhead(text))
 
 
 def diverged(learner: Learner, how: str) -> ConfigError:

@@ -13,7 +13,7 @@ from kinds import Tfm
 
 @pytest.fixture
 def told(tfm: Tfm, tmp_path: Path) -> Callable[[], dict[str, str]]:
-    """What is told, by its label; of the two folders the current one."""
+    """What is told, by its label."""
 
     def ask() -> dict[str, str]:
         code, out, err = tfm("doctor", cwd=tmp_path)
@@ -28,16 +28,16 @@ def test_doctor_tells_what_is_here_and_leaves_nothing_behind(
 ) -> None:
     found = told()
     assert [*found] == [
-        *("tfm", "folder", "python", "executable", "system", "packages", "variables"),
-        *("disk free", "data", "runs", "downloads"),
-        *("cpu", "cores", "memory free", "memory total", "threads", "device", "cuda", "precision", "precision reason"),
+        *("tfm", "python", "system", "packages", "variables", "folder", "disk free", "downloads"),
+        *("processor", "memory", "device", "precision"),
     ]
-    assert (found["folder"], found["data"]) == (str(tmp_path), str(tmp_path / "data"))
+    assert found["folder"] == str(tmp_path)
+    assert found["tfm"].startswith(f"{metadata.version('transformer-cli')} in /")
     assert {f"torch {metadata.version('torch')}", f"ctranslate2 {metadata.version('ctranslate2')}"} < {
         *found["packages"].split(", ")
     }
     assert "pytest" not in found["packages"]
-    assert found["threads"] == str(torch.get_num_threads())
+    assert found["device"].startswith(f"cpu, {torch.get_num_threads()} thread")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -61,11 +61,8 @@ def test_of_the_environment_it_tells_only_what_has_an_influence(
 def test_a_folder_in_which_nothing_can_be_written_is_said_to_be(
     told: Callable[[], dict[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(**_: object) -> None:
-        raise OSError(30, "Read-only file system")
-
-    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-    assert told()["problem"] == "Read-only file system"
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
+    assert told()["folder"].endswith(", in which nothing can be written")
 
 
 def test_a_torch_that_cannot_be_imported_is_told_after_all_else(
@@ -76,7 +73,7 @@ def test_a_torch_that_cannot_be_imported_is_told_after_all_else(
         code, out, err = tfm("doctor", cwd=tmp_path)
     problem = "torch cannot be imported: import of torch halted; None in sys.modules; install it again"
     assert (code, err) == (1, f"tfm: error: {problem}\n")
-    assert "\nmemory free " in out
+    assert "\nmemory " in out
     assert "\ndevice " not in out
 
 
@@ -90,4 +87,4 @@ def test_a_device_is_told_with_its_precision(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10**9, 2 * 10**9))
     found = told()
     assert (found["device"], found["device memory free"]) == ("cuda:0 (NVIDIA H200)", "1.0 GB")
-    assert (found["precision"], found["precision reason"]) == ("bfloat16", "fast here by compute capability 9.0")
+    assert found["precision"] == "bfloat16: fast here by compute capability 9.0"

@@ -42,6 +42,6 @@ def test_a_sentence_that_is_not_utf_8_is_refused(tfm: Tfm, project: Path, comman
 
 
 def test_a_picture_may_have_any_name(tfm: Tfm, workspace: Path) -> None:
-    code, _, err = tfm("translate", "--attention", "a\udcff.png", "Hund", cwd=workspace)
+    code, _, err = tfm("inspect", "--output", "a\udcff.png", "Hund", cwd=workspace)
     assert code == 0, err
     assert (workspace / "a\udcff.png").stat().st_size > 1000

@@ -7,7 +7,7 @@ from typing import Any
 
 from transformer_cli.commands import evaluate, prepare
 from transformer_cli.datasets.make_dataset import Prepared
-from transformer_cli.evaluation.evaluate import LengthScore, Result
+from transformer_cli.evaluation.evaluate import Result
 from transformer_cli.evaluation.metrics import Interval
 
 MANIFEST: dict[str, Any] = {
@@ -39,7 +39,6 @@ def result(split: str, loss: float) -> Result:
         chrf=5.5,
         chrf_interval=None,
         chrf_signature="nrefs:1|nc:6",
-        bleu_by_source_length=[LengthScore(0, 10, 990, 36.0), LengthScore(51, None, 10, 20.0)],
         seconds=7.64,
     )
 
@@ -48,7 +47,6 @@ def test_results_are_the_runs_folder_and_the_fields_of_each() -> None:
     (found,) = json.loads(evaluate.results_as_json([Path("runs/mine")], [result("test", 1.7)]))["results"]
     assert found == asdict(result("test", 1.7))
     assert found["bleu_interval"] == {"mean": 35.9, "half_width": 1.663}
-    assert found["bleu_by_source_length"][1] == {"shortest": 51, "longest": None, "sentences": 10, "bleu": 20.0}
     text = evaluate.results_as_json([Path("runs/mine")], [])
     assert text == '{"run": "runs/mine", "results": []}'
     ensemble = evaluate.results_as_json([Path("runs/mine"), Path("runs/yours")], [])
@@ -61,21 +59,17 @@ def test_a_folder_whose_name_is_no_utf_8_can_be_printed() -> None:
 
 
 def test_results_are_tables_with_one_line_per_split() -> None:
-    middle = replace(result("valid-set", 12.0), bleu_by_source_length=[LengthScore(11, 15, 1000, 35.868)])
-    assert evaluate.results_as_table([result("test", 1.71249), middle]).split("\n") == [
+    valid = result("valid-set", 12.0)
+    assert evaluate.results_as_table([result("test", 1.71249), valid]).split("\n") == [
         "split      sentences    loss    PPL  loss (batch mean)          BLEU  BLEU (tokens)  chrF  seconds",
         "test           1,000   1.712  5.540              1.750  35.87 ± 1.66          36.00  5.50      7.6",
         "valid-set      1,000  12.000  5.540              1.750  35.87 ± 1.66          36.00  5.50      7.6",
         "± half of the 95 % bootstrap interval",
         "",
-        "BLEU by source length         0–10          11–15  51 and more",
-        "test                   36.00 (990)                  20.00 (10)",
-        "valid-set                           35.87 (1,000)",
-        "",
         "BLEU nrefs:1|tok:13a",
         "chrF nrefs:1|nc:6",
     ]
-    assert "±" not in evaluate.results_as_table([replace(middle, bleu_interval=None, chrf_interval=None)])
+    assert "±" not in evaluate.results_as_table([replace(valid, bleu_interval=None, chrf_interval=None)])
 
 
 def test_a_prepared_dataset_is_a_table() -> None:

@@ -229,7 +229,7 @@ def test_settings_say_once_what_they_shape() -> None:
     assert sum(map(len, marked.values())) == len(settings_by_key(Config()))
     assert marked[Shapes.PLACE] == {
         "data.files",
-        "text.codec",
+        "data.codec",
         "model.vectors.source",
         "model.vectors.target",
         "training.initialize_from",

@@ -15,6 +15,7 @@ from oracles.small import VOCABULARY
 from oracles.small import make_model as make_untrained
 from oracles.variants import VARIANTS
 from transformer_cli.compute import devices
+from transformer_cli.compute.threads import count_threads
 from transformer_cli.config.schema import DecodingConfig, ModelConfig
 from transformer_cli.datasets.dataset import EncodedSplit, Side
 from transformer_cli.decoding import engine as module
@@ -27,7 +28,7 @@ from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
 from transformer_cli.evaluation.losses import sentence_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.export import WRITTEN, positions_of, write_model
-from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS
+from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 
 CPU = torch.device("cpu")
 NAMES = [*SPECIALS, *(f"w{index}" for index in range(len(SPECIALS), VOCABULARY))]
@@ -230,6 +231,38 @@ def test_a_sentence_alone_is_translated_as_among_others(opened: Open, monkeypatc
     together = translate(engine)
     monkeypatch.setattr(module, "MOST_ROWS", 1)
     assert_same(translate(engine), together)
+
+
+@pytest.mark.parametrize("options", [{}, {"beam_size": 3}])
+def test_without_attention_the_same_is_found_and_an_unknown_word_has_it(options: dict[str, Any], opened: Open) -> None:
+    model = make_model()
+    model.output.bias[UNK] = 1.5
+    engine, settings = opened(model), search(**options)
+    whole, found = translate(engine, settings), translate(engine, replace(settings, attention=False))
+    assert [one.tokens for (one,) in found] == [one.tokens for (one,) in whole]
+    has_unknown = [UNK in one.tokens for (one,) in whole]
+    assert 0 < sum(has_unknown) < len(has_unknown)
+    expected = [one.attended if has else [] for (one,), has in zip(whole, has_unknown, strict=True)]
+    assert [one.attended for (one,) in found] == expected
+
+
+def test_only_a_few_batches_have_begun_and_none_begins_when_nobody_waits(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_ROWS", 1)
+    engine, begun = opened(make_model()), list[str]()
+    monkeypatch.setattr(engine, "_translator", Recorder(engine._translator, begun))
+
+    def check() -> None:
+        if len(begun) == 7:
+            raise InterruptedError
+
+    batches = engine.translate(SENTENCES, SearchSettings(), prefix=[], keys=range(60), before_step=check)
+    next(batches)
+    assert len(begun) <= 2 * count_threads()
+    with pytest.raises(InterruptedError):
+        list(batches)
+    assert begun == ["translate_batch"] * 7
 
 
 def test_torch_keeps_its_threads_where_both_libraries_share_openmp(opened: Open) -> None:

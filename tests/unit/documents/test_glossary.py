@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from transformer_cli.documents.amounts import missing_numbers
-from transformer_cli.documents.glossary import Glossary, Term, places, read_glossary, replaced
+from transformer_cli.documents.glossary import Glossary, Term, read_glossary, replaced, term_spans
 from transformer_cli.errors import DataError
 from transformer_cli.translator import Translator
 
@@ -55,7 +55,7 @@ def test_replaced_takes_the_last_linked_words_and_leaves_terms_without_any() -> 
     terms = [Term((4, 8), ("Rex",)), Term((9, 14), ("runs",))]
     assert replaced("a dog here", terms, [((4, 8), (0, 1)), ((4, 8), (2, 5))]) == ("a Rex here", [terms[1]])
     assert replaced("in New York.", [Term((0, 8), ("NY",), 2)], [((0, 3), (3, 6)), ((4, 8), (7, 12))]) == ("in NY.", [])
-    assert places([Term((0, 1), ("dog",)), Term((2, 3), ("dog",))], "hotdog Dog.") == [(7, 10), None]
+    assert term_spans([Term((0, 1), ("dog",)), Term((2, 3), ("dog",))], "hotdog Dog.") == [(7, 10), None]
 
 
 @pytest.mark.parametrize(

@@ -6,20 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import sacrebleu
 
 from sealed import set_config
 from transformer_cli.config.load import load_config
-from transformer_cli.config.schema import DataConfig, FilePair
+from transformer_cli.config.schema import FilePair
 from transformer_cli.datasets.make_dataset import make_dataset
 from transformer_cli.errors import DataError
 from transformer_cli.evaluation.evaluate import (
-    LengthScore,
     ParallelText,
-    bleu_by_source_length,
     evaluate,
     judge,
-    source_length,
 )
 from transformer_cli.runs.run import Run
 from transformer_cli.text.codec import WordCodec
@@ -123,32 +119,3 @@ def test_evaluate_files_that_cannot_be_judged_are_one_line(project: Path, tmp_pa
         (tmp_path / "a.en").write_text(references)
         with pytest.raises(DataError, match=f"^{tmp_path}/a.de.*{message}"):
             list(evaluate(project / "runs/tiny", files=(tmp_path / "a.de", tmp_path / "a.en")))
-
-
-def words(n: int) -> str:
-    return " ".join(["wort"] * n)
-
-
-def test_bleu_by_source_length_has_each_length_in_one_group() -> None:
-    sources = [words(n) for n in (51, 10, 0, 11, 15, 31, 50, 400)]
-    found = bleu_by_source_length(sources, [REFERENCE] * 8, [[REFERENCE] * 8], DataConfig())
-    groups = [(each.shortest, each.longest, each.sentences) for each in found]
-    assert groups == [(0, 10, 2), (11, 15, 2), (31, 50, 2), (51, None, 2)]
-    assert [each.bleu for each in found] == pytest.approx([100.0] * 4)
-
-
-@pytest.mark.parametrize(("lowercase", "language", "tokenizer"), [(True, "en", "13a"), (False, "zh", "zh")])
-def test_bleu_by_source_length_is_sacrebleus_of_its_sentences(lowercase: bool, language: str, tokenizer: str) -> None:
-    texts = ["the old Bado sleeps at the beach.", "the young Bado sleeps at home.", "no"]
-    data = DataConfig(corpus="files", files={"train": PAIR, "valid": PAIR}, target=language, lowercase=lowercase)
-    found = bleu_by_source_length([words(3), words(4), words(12)], texts, [[REFERENCE] * 3], data)
-    expected = sacrebleu.corpus_bleu(texts[:2], [[REFERENCE] * 2], lowercase=lowercase, tokenize=tokenizer).score
-    assert found[0] == LengthScore(0, 10, 2, expected)
-
-
-@pytest.mark.parametrize(
-    ("line", "language", "length"),
-    [("  a  b ", "de", 2), ("两只 狗。", "zh", 4), ("", "ja", 0), ("개가 잔다.", "ko", 2)],
-)
-def test_source_length_is_in_words_or_in_characters(line: str, language: str, length: int) -> None:
-    assert source_length(line, language) == length

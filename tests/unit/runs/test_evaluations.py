@@ -13,7 +13,7 @@ import pytest
 from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.evaluation.evaluate import evaluate
-from transformer_cli.runs.evaluations import append_result, last_result
+from transformer_cli.runs.provenance import append_result, last_result
 from transformer_cli.runs.run import Run
 
 
@@ -49,7 +49,7 @@ def test_append_result_to_a_run_that_cannot_be_written_is_a_warning(
     run = Run.open(workspace / "runs/tiny")
     (run.folder / "evaluations.jsonl").unlink(missing_ok=True)
     (run.folder / "evaluations.jsonl").mkdir()
-    append_result(run, {"bleu": 1.0}, device="cpu")
+    append_result(run.folder, {"bleu": 1.0}, device="cpu", lanes=None)
     assert caplog.messages == [f"{run.folder / 'evaluations.jsonl'}: this result is not kept there: Is a directory"]
 
 

@@ -14,21 +14,20 @@ from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import CheckpointError, ConfigError
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.runs.export import export, readme
-from transformer_cli.runs.exported import Exported, Facts
-from transformer_cli.runs.run import is_new
+from transformer_cli.runs.run import Facts, Run, is_new
 from transformer_cli.system.files import write_text
 from transformer_cli.text.codec import SubwordCodec
 from transformer_cli.translator import Translator
 
 
 @pytest.fixture(scope="module")
-def exported(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Exported:
+def exported(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The project's run of words, exported. Not to be written to."""
     return export(translator.run.folder, tmp_path_factory.mktemp("exports") / "tiny")
 
 
 @pytest.fixture
-def copy(exported: Exported, tmp_path: Path) -> Path:
+def copy(exported: Run, tmp_path: Path) -> Path:
     """A copy that a test may change."""
     return Path(shutil.copytree(exported.folder, tmp_path / "copy"))
 
@@ -39,7 +38,7 @@ def sentences(corpus: Path) -> list[str]:
     return ["", *(corpus / "test.de").read_text(encoding="utf-8").split("\n")[:-1], " ", "Quokka schläft ▁ 🦘."]
 
 
-def test_exported_words_translate_as_the_run(translator: Translator, exported: Exported, sentences: list[str]) -> None:
+def test_exported_words_translate_as_the_run(translator: Translator, exported: Run, sentences: list[str]) -> None:
     found, ours = (each.translations(sentences) for each in (Translator.load(exported.folder), translator))
     assert any("<unk>" in each.tokens for each in ours)
     for one, other in zip(found, ours, strict=True):
@@ -50,7 +49,7 @@ def test_exported_words_translate_as_the_run(translator: Translator, exported: E
 
 @pytest.mark.parametrize("prefix", ["", "the"])
 def test_exported_beam_attends_to_its_own_sentence(
-    prefix: str, translator: Translator, exported: Exported, sentences: list[str]
+    prefix: str, translator: Translator, exported: Run, sentences: list[str]
 ) -> None:
     found, ours = (
         each.with_options(prefix=prefix, n_best=2, beam_size=3).translations(sentences)
@@ -130,8 +129,6 @@ def test_exported_model_is_refused_where_more_than_translations_is_needed(
 ) -> None:
     use = ("--run", copy)
     assert "cannot be looked into, since" in refused("inspect", "Hund", *use, cwd=project)
-    picture = ("--attention", project / "no.png")
-    assert "no attention of single heads" in refused("translate", "Hund", *use, *picture, cwd=project)
     assert "translates alone" in refused("translate", "Hund", *use, "--run", "tiny", cwd=project)
     assert "translates alone" in refused("evaluate", "--run", "tiny", *use, cwd=project)
     for command in (("curves", copy), ("export", copy)):
@@ -165,7 +162,7 @@ def test_export_writes_beside_runs_and_replaces_nothing(
 
 def test_exported_file_that_changed_is_refused(copy: Path, project: Path, tfm: Tfm) -> None:
     names = [path.name for path in copy.iterdir()]
-    assert {"export.json", "model.bin", "config.json", "source.vocab.txt", "README.md"} <= set(names)
+    assert {"run.json", "model.bin", "config.json", "source.vocab.txt", "README.md"} <= set(names)
     for name in set(names) - {"README.md"}:
         content = (copy / name).read_bytes()
         (copy / name).write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
@@ -178,7 +175,7 @@ def test_exported_file_that_changed_is_refused(copy: Path, project: Path, tfm: T
 
 
 def test_export_over_a_damaged_export_is_refused(copy: Path, project: Path, refused: Refused) -> None:
-    for name in ("model.bin", "export.json"):
+    for name in ("model.bin", "run.json"):
         (copy / name).write_bytes((copy / name).read_bytes()[:50])
         err = refused("export", "tiny", "-o", copy, cwd=project)
         assert err.endswith("; restore it, or delete the folder and export the run again")

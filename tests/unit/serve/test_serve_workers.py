@@ -78,26 +78,60 @@ def test_what_waits_is_translated_together_and_each_gets_its_own(single: Transla
     with started() as them, held(them):
         futures = [translating(them, single, LINES[n:], single.settings) for n in range(len(LINES))]
     assert [texts(future.result()) for future in futures] == [single.translate(LINES[n:]) for n in range(len(LINES))]
-    assert batches[0] == [line for n in range(len(LINES)) for line in LINES[n:]]
+    assert sorted(batches[0]) == sorted(line for n in range(len(LINES)) for line in LINES[n:])
 
 
-def test_an_idle_worker_waits_a_moment_for_others(single: Translator, batches: list[list[str]]) -> None:
-    with started(limits=Limits(window_seconds=1.0)) as them:
-        futures = [translating(them, single, [line], single.settings) for line in LINES]
-        wait(futures)
-    assert batches == [LINES]
+def test_a_worker_waits_a_moment_for_others_where_several_ask(single: Translator, batches: list[list[str]]) -> None:
+    with started(2, Limits(window_seconds=1.0)) as them:
+        with held(them):  # the other worker is busy
+            futures = [translating(them, single, [line], single.settings) for line in LINES]
+            wait(futures)
+        assert [sorted(batch) for batch in batches] == [sorted(LINES)]
+
+
+def test_a_worker_waits_for_nobody_where_one_client_asks(single: Translator, batches: list[list[str]]) -> None:
+    with started(limits=Limits(window_seconds=60.0)) as them:
+        for line in LINES:
+            translating(them, single, [line], single.settings).result()
+    assert batches == [[line] for line in LINES]
 
 
 def test_a_long_job_lets_others_pass(
     single: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "BATCH_LINES", 4)
-    long = [f"Satz {n}" for n in range(6)]
+    long = [f"Satz {n}" for n in range(20)]
     with started() as them, held(them):
         first = translating(them, single, long, single.settings)
         other = translating(them, single, LINES[:1], single.settings)
-    assert (len(first.result()), len(other.result())) == (6, 1)
-    assert batches[:2] == [long[:4], [*LINES[:1], *long[4:]]]
+    assert (len(first.result()), len(other.result())) == (20, 1)
+    assert batches[:2] == [[*LINES[:1], *long[:3]], long[3:7]]
+
+
+def test_a_batch_costs_no_more_than_may_be_computed_in_one_go(
+    single: Translator, batches: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "BATCH_COST", 8)
+    wide = replace(single.settings, decoding=DecodingConfig(beam_size=4))
+    with started() as them, held(them):
+        futures = [translating(them, single, ["Ja", "Nein"] * 2, each) for each in (single.settings, wide)]
+    wait(futures)
+    assert batches == [["Ja", "Nein"]] * 2 + [[each] for each in ["Ja", "Nein"] * 2]  # 3 + 5; 9 and 17
+
+
+def test_what_is_being_translated_still_waits_and_counts_by_its_hypotheses(single: Translator) -> None:
+    limits = Limits(waiting_cost=40)
+    wide = replace(single.settings, decoding=DecodingConfig(beam_size=4))
+    with started(limits=limits) as them:
+        with held(them):
+            assert them.n_waiting == 1
+            one, other = (translating(them, single, ["Hund"], each) for each in (single.settings, wide))  # 5 + 17
+            assert them.n_waiting == 3
+            with pytest.raises(Busy):
+                translating(them, single, ["Hund 1"], wide)  # 25
+            assert them.n_waiting == 3
+        assert len(one.result()) == len(other.result()) == 1
+    assert them.n_waiting == 0
 
 
 def test_only_what_is_searched_for_alike_goes_together(single: Translator, batches: list[list[str]]) -> None:
@@ -115,7 +149,7 @@ def test_only_what_is_searched_for_alike_goes_together(single: Translator, batch
             ]
         ]
     wait(futures)
-    assert batches == [["eins", "sechs"], ["drei"], ["vier"], ["fünf"]]
+    assert sorted(batches) == [["drei"], ["eins", "sechs"], ["fünf"], ["vier"]]
 
 
 def test_a_line_that_is_too_long_fails_only_its_own_job(single: Translator) -> None:
@@ -153,7 +187,7 @@ def test_a_search_that_nobody_waits_for_ends_between_two_steps(
 
 
 def test_no_more_waits_than_may(single: Translator) -> None:
-    with started(limits=Limits(waiting=4)) as them, held(them):
+    with started(limits=Limits(waiting=5)) as them, held(them):
         first = translating(them, single, LINES[:3], single.settings)
         with pytest.raises(Busy):
             translating(them, single, LINES[:2], single.settings)
@@ -167,7 +201,7 @@ def test_no_more_waits_than_may(single: Translator) -> None:
 
 def test_what_is_cancelled_or_has_failed_no_longer_waits(single: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "BATCH_LINES", 2)
-    with started(limits=Limits(waiting=4)) as them:
+    with started(limits=Limits(waiting=5)) as them:
         with held(them):
             for _ in range(3):
                 gone = [translating(them, single, LINES[:2], single.settings) for _ in range(2)]

@@ -10,11 +10,10 @@ import torch
 
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.datasets.dataset import EncodedSplit, Side
-from transformer_cli.datasets.sampled_text import mixed_seed
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.lengths import Rows
 from transformer_cli.text.vocabulary import PAD
-from transformer_cli.training.learner import BatchLoss, Learner
+from transformer_cli.training.learner import BatchLoss, Learner, mixed_seed
 
 SPLIT = EncodedSplit(Side.of([[4, 5, 6], [5], [6, 6, 4, 4]]), Side.of([[4, 4], [5, 6, 4], [6]]))
 SHAPE = ModelConfig(d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=8, max_length=8)

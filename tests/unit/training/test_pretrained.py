@@ -149,7 +149,7 @@ def test_vectors_of_both_sides_may_be_one_frozen_matrix(corpus: Path, tmp_path: 
     ids = run.codecs.target.encode("hund dog").ids
     rows = embedding(run, "target")[ids]
     assert rows.equal(torch.tensor([[0.5], [-0.5]]).expand(2, D_MODEL))
-    frozen = load_file(run.checkpoint("last") / "state.safetensors")["held.source_embedding.tokens.weight"]
+    frozen = load_file(run.checkpoint("last") / "state.safetensors")["frozen_rows.source_embedding.tokens.weight"]
     assert frozen.nonzero().flatten().tolist() == sorted(ids)
 
 

@@ -20,6 +20,8 @@ FOUND = Validation(
     valid_seconds=0.5,
     skipped_steps=0,
     best=True,
+    target_tokens_per_second=324.0,
+    date="2026-01-01T00:00:00+00:00",
 )
 
 
