@@ -60,7 +60,7 @@ EDITS: list[tuple[Any, str, str]] = [
     (Embedding.forward, "+ self.positions(", "+ 0.5 * self.positions("),
     (Encoder.forward, "self.layers", "self.layers[1:]"),
     (Encoder.forward, "self.norm(x)", "0.5 * self.norm(x)"),
-    (Decoder.forward, "zip(self.layers, memories, strict=True)", "zip(self.layers[:1], memories, strict=False)"),
+    (Decoder.forward, "layer(x,", "layer(0.5 * x,"),
     (Decoder.forward, "self.norm(x)", "0.5 * self.norm(x)"),
     (Decoder.keys_values, "keys_values(encoded)", "keys_values(0.5 * encoded)"),
     (EncoderLayer.forward, "first.before(x)", "0.5 * first.before(x)"),
@@ -68,7 +68,7 @@ EDITS: list[tuple[Any, str, str]] = [
     (DecoderLayer.forward, "second.before(x)", "0.5 * second.before(x)"),
     (DecoderLayer.forward, "third.before(x)", "0.5 * third.before(x)"),
     (Residual.forward, "+ self.dropout", "+ 0.5 * self.dropout"),
-    (FeedForward.forward, "self.activation", "torch.tanh"),
+    (FeedForward.forward, "self.activation(self.inner(x))", "self.inner(x)"),
     (MultiHeadAttention.forward, "self.output(", "0.5 * self.output("),
     (Projections.forward, "linear(x,", "linear(0.5 * x,"),
     (attention, "scores = ", "scores = 2.0 * "),
@@ -90,7 +90,7 @@ def test_edit_of_the_models_code_is_felt_in_every_use(
     source = dedent(inspect.getsource(function))
     assert old in source
     found: dict[str, Any] = {}
-    exec(source.replace(old, new), {**function.__globals__, "torch": torch}, found)
+    exec(source.replace(old, new), function.__globals__, found)
     monkeypatch.setattr(function, "__code__", found[function.__name__].__code__)
     felt = {name for name, use in USES.items() if not same(use(), before[name])}
     uses = {*USES}

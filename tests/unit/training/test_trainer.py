@@ -167,7 +167,7 @@ def test_train_that_diverges_is_an_error_with_the_rate(
 def test_train_without_a_finite_step_before_a_validation_is_an_error(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Learner, "update", lambda _: False)
+    monkeypatch.setattr(Learner, "step", lambda _: False)
     message = (
         r"diverge \(none of the 2 steps before the validation at step 2 had a finite loss and gradient\); lower it"
     )
