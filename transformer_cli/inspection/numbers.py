@@ -272,8 +272,7 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
     device = next(model.parameters()).device
     source = torch.tensor([source_ids], device=device)
     record = AttentionRecord()
-    encoded = model.encode(source, record)
-    model.output(model.decode(torch.tensor([target_ids], device=device), encoded, source, record))
+    model(source, torch.tensor([target_ids], device=device), record)
     embedding = model.source_embedding
     recorded = zip(KINDS, (record.encoder_self, record.decoder_self, record.cross), strict=True)
     return Inspection(
@@ -345,10 +344,7 @@ def decoder_choices(
     with room_for(
         lambda: f"a look at {len(written)} steps of a translation does not fit in memory; split the sentence"
     ):
-        logits = [
-            model.output(model.decode(read, model.encode(source), source, record)[0])
-            for model, record in zip(models, records, strict=True)
-        ]
+        logits = [model(source, read, record)[0] for model, record in zip(models, records, strict=True)]
         probabilities = mean_log_probs(logits).exp().cpu()
     of_written = probabilities[range(len(written)), written].tolist()
     probabilities[:, UNWRITTEN] = -1.0
