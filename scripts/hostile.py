@@ -68,7 +68,7 @@ model: {{d_model: 8, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1,
 training: {{epochs: 3, batch_size: 12, learning_rate: 3e-2, average: 2, seed: {seed}, precision: float32, device: cpu,
   num_threads: 1}}
 """
-TOKENS = {"words": "min_freq: 1", "subwords": "tokens: subwords\n  subwords: {size: 290, dropout: 0.1}"}
+TOKENS = {"words": "min_freq: 1", "subwords": "tokens: subwords\n  subwords: {size: 290}"}
 NOUNS = {"Hund": "dog", "Mann": "man", "Park": "park", "Ball": "ball", "Baum": "tree"}
 VERBS = {"sieht": "sees", "sucht": "seeks", "malt": "paints"}
 SENTENCES = ["Der Hund sieht den Ball.", "Der Mann malt den Park."]

@@ -46,7 +46,7 @@ model: {d_model: 16, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1,
 training: {epochs: 3, batch_size: 32, learning_rate: 5e-3, save_minutes: 1e-6, lanes: 2, precision: float32,
   device: cpu}
 """
-SAMPLED = ("data.tokens=subwords", "data.subwords.size=400", "data.subwords.dropout=0.1")
+SUBWORDS = ("data.tokens=subwords", "data.subwords.size=400")
 TOKENS = ("training.batch_by=tokens", "training.batch_size=300")
 WARM_UP = ("training.schedule=inverse_sqrt", "training.warmup_steps=5")
 SETUPS = {
@@ -55,11 +55,11 @@ SETUPS = {
         *("training.learning_rate=0.3", "training.steps=40", "training.validate_every=3", "training.patience=2"),
     ),
     "words, tokens, accumulation, warm-up": (*TOKENS, "training.accumulate=3", *WARM_UP),
-    "sampled subwords, sentences, averaging, validation every 4 steps": (
-        *(*SAMPLED, "training.average=2", "training.validate_every=4"),
+    "subwords, sentences, averaging, validation every 4 steps": (
+        *(*SUBWORDS, "training.average=2", "training.validate_every=4"),
     ),
-    "sampled subwords, tokens, accumulation, warm-up, averaging": (
-        *(*SAMPLED, *TOKENS, *WARM_UP, "training.accumulate=2", "training.average=3", "training.batch_order=bucketed"),
+    "subwords, tokens, accumulation, warm-up, averaging": (
+        *(*SUBWORDS, *TOKENS, *WARM_UP, "training.accumulate=2", "training.average=3", "training.batch_order=bucketed"),
     ),
 }
 SHORT = list(SETUPS)[-1:]
@@ -260,11 +260,11 @@ def half_made(place: Path, whole: Path) -> set[str]:
 def torture(folder: Path, options: argparse.Namespace) -> list[str]:
     """Do all of it, and print the tables. Returns what failed."""
     victim, failures = Torture(folder, options.seed, in_forks=options.short), []
-    kinds = {kind: victim.command("prepare", kind) for kind in ((), SAMPLED)}
+    kinds = {kind: victim.command("prepare", kind) for kind in ((), SUBWORDS)}
     datasets = {kind: victim.undisturbed(command) for kind, command in kinds.items()}
     rows = [["tfm train", "clock", "on disk", "in writing", "ended", *PARTS, "all else"]]
     for name in options.only or (SHORT if options.short else SETUPS):
-        data = datasets[SAMPLED if SAMPLED[0] in SETUPS[name] else ()] / "data"
+        data = datasets[SUBWORDS if SUBWORDS[0] in SETUPS[name] else ()] / "data"
         command = victim.command("train", SETUPS[name])
         whole = victim.undisturbed(command, data)
         if "patience" in name:
@@ -287,7 +287,7 @@ def torture(folder: Path, options: argparse.Namespace) -> list[str]:
     if not options.short:
         try:
             name = SHORT[0]
-            command, data = victim.command("train", SETUPS[name]), datasets[SAMPLED] / "data"
+            command, data = victim.command("train", SETUPS[name]), datasets[SUBWORDS] / "data"
             n_full, found = victim.fill_disk(command, victim.undisturbed(command, data), data)
             failures += [*found.failures, *sorted(found.different)]
             verdict = "DIFFERENT" if found.different else "identical"

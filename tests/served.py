@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from transformer_cli.serve.app import create_app
 from transformer_cli.serve.server import Server, bind, url_of
+from transformer_cli.serve.waiting import Workers
 from transformer_cli.translator import Translator
 
 JSON = {"Content-Type": "application/json"}
@@ -32,6 +33,7 @@ class Running:
 
     url: str
     server: Server
+    workers: Workers
 
     def ask(self, path: str, body: bytes | None = None, **headers: str) -> Answer:
         """GET, or POST if there is a body. Header names have _ for -."""
@@ -57,11 +59,12 @@ class Running:
 def running(*translators: Translator, **options: Any) -> Iterator[Running]:
     """Serve translators in a thread during the block; options as `create_app` takes them."""
     bound = bind("127.0.0.1", 0)
-    server = Server(create_app(translators, **options), bound)
+    app = create_app(translators, **options)
+    server = Server(app, bound)
     thread = threading.Thread(target=server.run_until_signal)
     thread.start()
     try:
-        yield Running(url_of(bound), server)
+        yield Running(url_of(bound), server, app.state.service.workers)
     finally:
         server.should_exit = True
         thread.join()

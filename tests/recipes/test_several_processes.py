@@ -26,7 +26,6 @@ ACCUMULATED = (
     "model.vectors.freeze=true",
 )
 # Each process cuts the text anew, and all cut it alike.
-SAMPLED = (*SETTINGS, "model.max_length=48", "data.subwords.dropout=0.1", "training.epochs=2")
 VECTORS = "".join(f"{word} {' '.join([number] * 32)}\n" for word, number in (("the", "0.5"), ("at", "-0.25")))
 TWO_PROCESSES = """\
 import os, signal, time
@@ -162,16 +161,6 @@ def test_two_processes_accumulate_average_and_read_vectors_as_one(
     assert averages[0] == pytest.approx(averages[1], rel=1e-5)
     state = load_file(alone.checkpoint("last") / "state.safetensors")
     assert int(state["frozen_rows.target_embedding.tokens.weight"].sum()) == 2
-
-
-def test_two_processes_cut_text_anew_as_one(
-    train_tiny: TrainTiny, forks: Forks, corpus: Path, subword_data: Path, tmp_path: Path
-) -> None:
-    folder = beside(subword_data, tmp_path / "together")
-    code, lines = train_two(forks, folder, corpus / "subwords.yaml", SAMPLED)
-    assert code == 0, lines
-    alone = train_tiny(tmp_path / "alone", *SAMPLED, by="subwords")
-    assert_same_but_for_rounding(folder / "runs/tiny", alone, steps=8)
 
 
 def test_two_processes_with_lanes_killed_and_resumed_equal_uncut(

@@ -32,8 +32,6 @@ from transformer_cli.text.lengths import Rows
 from transformer_cli.text.vocabulary import MARKERS
 
 FORMAT_VERSION = 2
-BLOCK = 1 << 24  # bytes that are searched for line ends at a time
-LINE_END = ord("\n")
 Opened = TypeVar("Opened")
 _REMAKE = "delete the folder and run `tfm prepare` again"
 
@@ -80,36 +78,6 @@ class EncodedSplit:
 
 
 @dataclass(frozen=True)
-class MappedLines:
-    r"""The lines of a UTF-8 file, each of which ends with "\n". The positions of their ends take 8 bytes a line."""
-
-    path: Path
-    content: NDArray[np.uint8]
-    ends: NDArray[np.int64]
-    """where each line begins, and where the last one ends: line i is content[ends[i]:ends[i + 1] - 1]"""
-
-    @staticmethod
-    def open(path: Path) -> "MappedLines":
-        """Map a file, and read it once to find its lines. Raises OSError, or ValueError if the file is empty."""
-        content = np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
-        found = [np.zeros(1, dtype=np.int64)]
-        for start in range(0, len(content), BLOCK):
-            found.append(np.flatnonzero(content[start : start + BLOCK] == LINE_END) + start + 1)
-        return MappedLines(path, content, np.concatenate(found))
-
-    def __len__(self) -> int:
-        return len(self.ends) - 1
-
-    def __getitem__(self, index: int) -> str:
-        r"""A line without its "\n". Raises DataError if it is not UTF-8."""
-        line = self.content[self.ends[index] : self.ends[index + 1] - 1].tobytes()
-        try:
-            return line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{self.path}: line {index + 1} is damaged: {error}; {_REMAKE}") from None
-
-
-@dataclass(frozen=True)
 class Dataset:
     """An opened dataset; its arrays are mapped only when `split` is called."""
 
@@ -146,14 +114,14 @@ class Dataset:
 
     def text(self, name: str, side: str) -> list[str]:
         """Returns the raw lines of one side of a split. Raises DataError as `split` does."""
-        lines = self.lines(name, side)
-        return [lines[row] for row in range(len(lines))]
-
-    def lines(self, name: str, side: str) -> MappedLines:
-        """Map the raw lines of one side of a split, which `text` reads. Raises DataError as `split` does."""
         sentences = self._sentences(name)
         path = self.folder / f"{name}.{side}.txt"
-        lines = _opened(path, MappedLines.open)
+        content = _opened(path, Path.read_bytes)
+        try:
+            *lines, _ = content.decode("utf-8").split("\n")
+        except UnicodeDecodeError as error:
+            number = content.count(b"\n", 0, error.start) + 1
+            raise DataError(f"{path}: line {number} is damaged: {error.reason}; {_REMAKE}") from None
         if len(lines) != sentences:
             raise DataError(f"{path}: {len(lines)} lines, but the manifest says {sentences}; {_REMAKE}")
         return lines

@@ -89,7 +89,7 @@ def _learn(pairs: list[Pair], data: DataConfig) -> tuple[SubwordCodec, SubwordCo
         except ConfigError as error:
             raise ConfigError(f"{error} ({language})") from None
     source, target = (
-        SubwordCodec(model, data.lowercased, settings.algorithm, settings.dropout, language)
+        SubwordCodec(model, data.lowercased, settings.algorithm, language)
         for model, language in ((models[0], data.source), (models[-1], data.target))
     )
     return source, target

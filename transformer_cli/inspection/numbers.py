@@ -23,7 +23,8 @@ from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Outpu
 from transformer_cli.system.tables import table
 from transformer_cli.text.vectors import read_vectors
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS
-from transformer_cli.translator import Translation, Translator
+from transformer_cli.translation import Translation
+from transformer_cli.translator import Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: dict[Kind, str] = {
@@ -248,8 +249,7 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
     device = next(model.parameters()).device
     source = torch.tensor([source_ids], device=device)
     record = AttentionRecord()
-    encoded = model.encode(source, record)
-    model.output(model.decode(torch.tensor([target_ids], device=device), encoded, source, record))
+    model(source, torch.tensor([target_ids], device=device), record)
     embedding = model.source_embedding
     recorded = zip(KINDS, (record.encoder_self, record.decoder_self, record.cross), strict=True)
     return Inspection(

@@ -43,6 +43,8 @@ class Limits:
     """characters of one request"""
     tokens: int = 500
     """tokens of a line: its translation has at most twice as many and 10, also where a model has no last position"""
+    hypotheses: int = 2500
+    """tokens × hypotheses of a sentence: with many alternatives, it may have fewer tokens"""
     alternatives: int = 10
     """further translations of each line"""
     inspected: int = 200
@@ -54,9 +56,11 @@ class Limits:
     look_lines: int = 25
     """lines that looking into a sentence counts as: nothing is computed together with it, and much is returned"""
     waiting: int = 5000
-    """lines that wait to be translated, of all requests"""
+    """lines that have not been translated yet, of all requests"""
+    waiting_cost: int = 2_000_000
+    """what these cost, in characters × hypotheses: one request costs up to 1,100,000"""
     window_seconds: float = 0.005
-    """how long an idle server waits for further requests before it translates the first one"""
+    """how long a worker waits for further requests before it translates the first one, where several clients ask"""
 
 
 Text = Annotated[str, Field(min_length=1)]

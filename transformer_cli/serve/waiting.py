@@ -1,34 +1,36 @@
 """Threads that translate what requests are waiting for, together. Knows translators and lines, but no HTTP.
 
-Each request is a job in one queue. A free worker takes lines of the job at its head, and fills its batch with lines of
-the other jobs that want the same of the same run; what is left of a long job goes to the end of the queue, so nobody
-waits for all of it:
+Each request is a job, which costs its characters × the hypotheses of each sentence. The next job is the one whose time
+comes first: that is when it arrived, and a second later for every PACE that it costs. So a short request passes long
+ones that came shortly before it, and nobody waits for ever. A free worker takes lines of that job, and of the next ones
+that want the same of the same run, until the batch costs BATCH_COST:
 
-    queue  A: 300 lines, B: 1 line, C: 2 lines      a batch takes 128 lines
-    worker 1 takes 128 of A; queue B, C, A: 172     worker 2 takes B, C and 125 of A; queue A: 47
+    jobs   A: costs 40,000, arrives at 0 s, its time is 4.0 s     B: costs 50, arrives at 1 s, its time is 1.005 s
+    worker 1 takes 16,384 of A at 0 s; worker 2 takes the next 16,384 of A; who is ready first takes B and the rest of A
 """
 
 import threading
-from collections import OrderedDict
+from bisect import insort
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from time import monotonic
 from typing import Any
 
 from transformer_cli.compute.threads import SideBySide
 from transformer_cli.decoding.interface import BeforeStep
-from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.documents.long_lines import Line
 from transformer_cli.errors import DataError, TfmError
 from transformer_cli.serve.questions import Limits
-from transformer_cli.translator import PARTS, Translation, Translator
+from transformer_cli.translation import Translation
+from transformer_cli.translator import PARTS, Translator
 
 SPLIT = "split the sentence"  # what a client can do about one that is too long
 BATCH_LINES = 128  # lines that are translated together: about as many as Translator decodes at once
+BATCH_COST = 1 << 14  # of lines that are translated together, in characters × hypotheses: less than a second's work
+PACE = 10_000  # of a job's cost: for so much, its time comes a second later
 
 
 class Busy(TfmError):
@@ -45,6 +47,10 @@ class Job:
 
     n_left: int = field(init=False)
     """how many lines no worker has taken yet, or how many a call counts for"""
+    cost_left: int = field(default=0, init=False)
+    """what those cost"""
+    time: float = field(init=False)
+    """when its turn comes, unless workers are free before"""
     future: "Future[Any]" = field(default_factory=Future, init=False)
     arrived: float = field(default_factory=monotonic, init=False)
 
@@ -59,7 +65,7 @@ class Call(Job):
     """how many lines it counts for in the queue"""
 
     def __post_init__(self) -> None:
-        self.n_left = self.n_lines
+        self.n_left, self.time = self.n_lines, self.arrived
 
 
 @dataclass(eq=False)
@@ -72,25 +78,38 @@ class Lines(Job):
 
     translator: Translator
     lines: Sequence[str]
-    settings: SearchSettings
     keys: Sequence[int]
     """the number of each line in its request, from 0, and of sentences as PARTS says"""
     are_sentences: bool = False
     """whether lines have been split, so that a sentence that is too long is cut further"""
+    costs: list[int] = field(init=False)
+    """of each line, its characters × the hypotheses that its search keeps"""
     found: dict[int, Translation] = field(default_factory=dict, init=False)
     """the translations by the index of their line"""
 
     def __post_init__(self) -> None:
-        self.n_left = len(self.lines)
+        self.costs = [1 + len(line) * self.translator.settings.rows_of_each for line in self.lines]
+        self.n_left, self.cost_left = len(self.lines), sum(self.costs)
+        self.time = self.arrived + self.cost_left / PACE
 
     def goes_with(self, other: "Lines") -> bool:
         """Whether both can be translated together. Samples depend on a line's number, which is that in its request."""
-        is_alike = self.translator is other.translator and self.settings == other.settings
-        return self is other or (is_alike and not self.settings.decoding.sample)
+        one, two = self.translator, other.translator
+        return self is other or (one.engine is two.engine and one.settings == two.settings and not one.settings.sample)
 
 
 _Slice = tuple[Lines, range]  # lines of a job, by their indices, that a worker has taken
-_Work = tuple[list["Future[Any]"], Callable[[BeforeStep], object]]  # who waits, and what is computed for them
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a worker computes next."""
+
+    futures: "list[Future[Any]]"
+    """of who waits for it"""
+    compute: Callable[[BeforeStep], object]
+    n_lines: int
+    cost: int
 
 
 class Workers:
@@ -100,8 +119,11 @@ class Workers:
         """n_workers: how many batches are translated at a time. They share torch's threads."""
         self._n_workers = n_workers
         self._limits = limits
-        self._queue: OrderedDict[Job, None] = OrderedDict()  # any of them can be taken out at once
-        self.n_waiting = 0  # lines of the jobs in the queue that no worker has taken yet
+        self._queue: list[Job] = []  # the one whose time comes first is the first
+        self.n_waiting = 0  # lines that have not been translated yet, in the queue or by a worker
+        self._cost_waiting = 0  # what these cost
+        self._n_busy = 0  # workers that compute
+        self._were_several = False  # whether the newest batch was of several jobs
         self._is_closing = False
         self._changed = threading.Condition()
         self._thread = threading.Thread(target=self._run, name="translate")
@@ -119,10 +141,11 @@ class Workers:
     def add(self, job: Job) -> "Future[Any]":
         """Have a job done. Returns its future. Raises Busy."""
         with self._changed:
-            if self.n_waiting + job.n_left > self._limits.waiting or self._is_closing:
+            limits, cost = self._limits, self._cost_waiting + job.cost_left
+            if self.n_waiting + job.n_left > limits.waiting or cost > limits.waiting_cost or self._is_closing:
                 raise Busy("too much is waiting to be translated; try again later")
-            self._queue[job] = None
-            self.n_waiting += job.n_left
+            insort(self._queue, job, key=lambda each: each.time)
+            self._count(job.n_left, job.cost_left)
             self._changed.notify()
         job.future.add_done_callback(lambda _: self._forget(job))
         return job.future
@@ -131,8 +154,12 @@ class Workers:
         """Take a job off the queue that is cancelled, or has failed with an earlier slice."""
         with self._changed:
             if job in self._queue:
-                del self._queue[job]
-                self.n_waiting -= job.n_left
+                self._queue.remove(job)
+                self._count(-job.n_left, -job.cost_left)
+
+    def _count(self, n_lines: int, cost: int) -> None:
+        self.n_waiting += n_lines
+        self._cost_waiting += cost
 
     def _run(self) -> None:
         with SideBySide(self._n_workers) as side:
@@ -142,15 +169,20 @@ class Workers:
     def _work(self, _: int) -> None:
         """A worker: take what waits until the server ends."""
         while (work := self._next()) is not None:
-            futures, compute = work
             try:
-                compute(partial(_check_wanted, futures))
+                work.compute(partial(_check_wanted, work.futures))
             except Exception as error:
-                for future in futures:
+                for future in work.futures:
                     _end(future, error)
+            with self._changed:
+                self._n_busy -= 1
+                self._count(-work.n_lines, -work.cost)
 
     def _next(self) -> _Work | None:
-        """Returns what a worker computes next; None at the end."""
+        """Returns what a worker computes next; None at the end.
+
+        Where others ask too, it waits a moment, so that what they ask is translated together.
+        """
         with self._changed:
             while True:
                 if not self._queue:
@@ -158,38 +190,41 @@ class Workers:
                         return None
                     self._changed.wait()
                     continue
-                left = next(iter(self._queue)).arrived + self._limits.window_seconds - monotonic()
-                if left <= 0 or self.n_waiting >= BATCH_LINES or self._is_closing:
+                window = self._limits.window_seconds if self._n_busy or self._were_several else 0.0
+                left = min(job.arrived for job in self._queue) + window - monotonic()
+                is_full = sum(job.n_left for job in self._queue) >= BATCH_LINES
+                if left <= 0 or is_full or self._is_closing:
                     break
                 self._changed.wait(left)
-            taken = self._take()
+            work = self._take()
+            self._n_busy += 1
+            self._were_several = len(work.futures) > 1
             if self._queue:
                 self._changed.notify()
-            return taken
+            return work
 
     def _take(self) -> _Work:
         """Take a call or a batch off the queue, which is not empty."""
-        head, _ = self._queue.popitem(last=False)
+        head = self._queue[0]
         if isinstance(head, Call):
-            self.n_waiting -= head.n_left
-            return [head.future], lambda check: _end(head.future, head.function(check))
+            del self._queue[0]
+            return _Work([head.future], lambda check: _end(head.future, head.function(check)), head.n_left, 0)
         assert isinstance(head, Lines)
         slices: list[_Slice] = []
-        room = BATCH_LINES
-        for job in chain([head], self._queue):
+        n_lines = cost = 0
+        for job in self._queue:
             if isinstance(job, Lines) and job.goes_with(head):
-                first, n_taken = len(job.lines) - job.n_left, min(job.n_left, room)
-                slices.append((job, range(first, first + n_taken)))
-                room -= n_taken
-                if not room:
+                first = index = len(job.lines) - job.n_left
+                while index < len(job.lines) and n_lines < BATCH_LINES and (not n_lines or cost < BATCH_COST):
+                    n_lines, cost, index = n_lines + 1, cost + job.costs[index], index + 1
+                if index == first:
                     break
+                slices.append((job, range(first, index)))
         for job, indices in slices:
-            self._queue.pop(job, None)
-            self.n_waiting -= len(indices)
             job.n_left -= len(indices)
-            if job.n_left:
-                self._queue[job] = None
-        return [job.future for job, _ in slices], partial(_translate, slices, self._limits)
+            job.cost_left -= sum(job.costs[index] for index in indices)
+        self._queue = [job for job in self._queue if job.n_left]
+        return _Work([job.future for job, _ in slices], partial(_translate, slices, self._limits), n_lines, cost)
 
 
 def _check_wanted(futures: "Sequence[Future[Any]]") -> None:
@@ -210,7 +245,6 @@ def _translate(slices: Sequence[_Slice], limits: Limits, check: BeforeStep) -> N
     translations = iter(
         job.translator.calling(check).translate_lines(
             [line for _, _, lines in read for line in lines],
-            job.settings,
             keys=[job.keys[index] for job, indices, _ in read for index in indices],
         )
     )
@@ -222,16 +256,17 @@ def _translate(slices: Sequence[_Slice], limits: Limits, check: BeforeStep) -> N
 
 def _read(job: Lines, indices: range, limits: Limits) -> list[Line] | None:
     """Returns what the encoder reads of each line; None if the job's future has ended, or ends now with an error."""
-    long_lines = job.translator.long_lines(SPLIT)
+    long_lines = job.translator.wording.long_lines(SPLIT)
+    most = max(1, min(limits.tokens, limits.hypotheses // job.translator.settings.rows_of_each))
     read: list[Line] = []
     for index in indices:
         if job.future.done():
             return None
         try:
             text = job.lines[index]
-            line = long_lines.cut(text, limits.tokens) if job.are_sentences else long_lines.line(text)
-            if (n_tokens := max(len(unit.read) for unit in line.units)) > limits.tokens:
-                raise DataError(f"{n_tokens} tokens, but this server takes at most {limits.tokens}; {SPLIT}")
+            line = long_lines.cut(text, most) if job.are_sentences else long_lines.line(text)
+            if (n_tokens := max(len(unit.read) for unit in line.units)) > most:
+                raise DataError(f"{n_tokens} tokens, but this server takes at most {most}; {SPLIT}")
         except DataError as error:
             _end(job.future, DataError(f"line {job.keys[index] % PARTS + 1}: {error}"))
             return None

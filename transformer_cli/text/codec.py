@@ -142,8 +142,6 @@ class SubwordCodec(Pieces):
 
     lowercase: bool = False
     algorithm: Literal["bpe", "unigram", "imported"] = "bpe"
-    dropout: float = field(default=0.0, compare=False)
-    """see SubwordsConfig; with another dropout a codec means the same by its ids"""
     language: str = "xx"
     """for what becomes of capitals"""
 
@@ -152,7 +150,7 @@ class SubwordCodec(Pieces):
         """Read what `save` wrote; the rest is kept in `data`. Raises as `WordCodec.load`."""
         model = read_bytes(folder / f"{side}.subwords.model")
         language = data.source if side == "source" else data.target
-        return SubwordCodec(model, data.lowercased, data.subwords.algorithm, data.subwords.dropout, language)
+        return SubwordCodec(model, data.lowercased, data.subwords.algorithm, language)
 
     def save(self, folder: Path, side: str) -> None:
         write_bytes(folder / f"{side}.subwords.model", self.model)
@@ -177,10 +175,6 @@ class SubwordCodec(Pieces):
 
     def content(self, line: str) -> str:
         return "".join(self.reader.read(line).text.split())
-
-    def sample(self, lines: Sequence[str], seed: int) -> list[list[int]]:
-        """The ids of each line, cut at random as `SubwordsConfig.dropout` says: a function of lines and seed alone."""
-        return self.sampled_ids([self.reader.read(line).text for line in lines], dropout=self.dropout, seed=seed)
 
     def _cost(self, word: str) -> tuple[int, int]:
         ids = self.ids(word)

@@ -10,14 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from transformer_cli.errors import ConfigError, DataError
-from transformer_cli.text.random_cuts import BpeDropout, Inventory
 from transformer_cli.text.reading import is_ignored
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK
 
@@ -115,7 +111,10 @@ class Pieces:
         A space of another kind, or what is invisible, is among them only if a piece has it beside something else: where
         it is rare, a word behind it is cut into pieces that the model has never seen there.
         """
-        pieces = [piece.replace(SPACE, " ") for piece in self.inventory().ids]
+        model = self._processor
+        reserved = (model.is_control, model.is_unknown, model.is_byte)
+        text = [index for index in range(len(self)) if not any(is_reserved(index) for is_reserved in reserved)]
+        pieces = [model.id_to_piece(index).replace(SPACE, " ") for index in text]
         beside = set("".join(piece for piece in pieces if len(piece) > 1))
         chars = "".join([" ", *pieces])
         return frozenset(char for char in chars if char in beside or not (char.isspace() or is_ignored(char)))
@@ -138,27 +137,6 @@ class Pieces:
         text: str = self._processor.decode([ESCAPE if piece == unknown else piece for piece in pieces])
         return text.replace(ESCAPE, unknown).replace("\n", " ").strip()
 
-    def sampled_ids(self, lines: Sequence[str], *, dropout: float, seed: int) -> list[list[int]]:
-        """Like `ids` for each line, but cut at random: a function of the lines and the seed alone."""
-        words = [_words(line) for line in lines]
-        cuts = iter(self._bpe.cut(list(chain(*words)), dropout=dropout, chance=np.random.default_rng(seed)))
-        return [[id_ for _ in line for id_ in next(cuts)] for line in words]
-
-    @cached_property
-    def _bpe(self) -> BpeDropout:
-        return BpeDropout(self.inventory())
-
-    def inventory(self) -> Inventory:
-        """Returns what is cut at random."""
-        model = self._processor
-        reserved = (model.is_control, model.is_unknown, model.is_byte)
-        text = [index for index in range(len(self)) if not any(is_reserved(index) for is_reserved in reserved)]
-        return Inventory(
-            ids={model.id_to_piece(index): index for index in text},
-            scores={index: model.get_score(index) for index in text},
-            bytes=[model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)],
-        )
-
     def text(self, ids: Sequence[int], instead: Sequence[str] | None = None) -> str:
         """Returns the text of these ids, on one line. Special ids are left out.
 
@@ -167,13 +145,6 @@ class Pieces:
         """
         text = self._processor.decode([index for index in ids if index >= len(SPECIALS)])
         return _unescaped(text).replace("\n", " ")
-
-
-def _words(line: str) -> list[str]:
-    """Cut an escaped line before each space: no piece has one within. "a  b" becomes "▁a", "▁", "▁b"."""
-    if not line.strip():
-        return []
-    return re.findall(f"{SPACE}[^{SPACE}]*", SPACE + _escaped(line).replace(" ", SPACE))
 
 
 def _short_lines(lines: Iterable[str]) -> Iterator[str]:

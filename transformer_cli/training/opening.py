@@ -109,16 +109,8 @@ def open_dataset(config: Config, runs_dir: Path, here: Here) -> Dataset:
     """Returns the dataset of a config. Raises DataError, or MemoryShortage if there is no room to train its model."""
     codec_dir = find_codec(config.data, runs_dir) if config.data.fingerprint is None else None
     dataset = Dataset.open(find_dataset(config.data, here.data_dir, codec_dir))
-    lanes = choose_lanes(config.training.lanes, here.world) if here.device.type == "cpu" else 1
-    refuse_without_room(
-        config.model,
-        (len(dataset.codecs.source), len(dataset.codecs.target)),
-        device=here.device,
-        frozen=config.training.freeze,
-        by_muon=config.training.optimizer == "muon",
-        gradients=max(lanes, min(here.world.size, 2)),  # what is sent is one more
-        processes=here.world.local_size,
-    )
+    sizes = (len(dataset.codecs.source), len(dataset.codecs.target))
+    refuse_without_room(config.model, sizes, device=here.device, frozen=config.training.freeze)
     return dataset
 
 

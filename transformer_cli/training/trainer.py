@@ -15,7 +15,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -27,10 +27,8 @@ from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import plan_epoch, target_tokens
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit
-from transformer_cli.datasets.sampled_text import CutAhead, SampledText
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
-from transformer_cli.evaluation.losses import perplexity_text
-from transformer_cli.evaluation.sentence_losses import corpus_losses
+from transformer_cli.evaluation.losses import corpus_losses, perplexity_text
 from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.checkpoints import (
     forget_validated,
@@ -44,7 +42,6 @@ from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import Average, Validation, is_averaged
 from transformer_cli.system import progress
 from transformer_cli.system.terminal import counted, note
-from transformer_cli.text.codec import SIDES, SubwordCodec
 from transformer_cli.text.lengths import Rows
 from transformer_cli.training.learner import Learner
 from transformer_cli.training.opening import Here, ReadyToTrain, join_run, new_run, open_run
@@ -115,12 +112,12 @@ class Trainer:
         self.world = world
         self.training = run.config.training
         with world.all_or_none():
-            self.train_sentences = training_sentences(run, dataset)
+            self.train_sentences = usable_sentences(dataset, "train", run.config.model.max_length)
             self.valid_sentences = usable_sentences(dataset, "valid", run.config.model.max_length)
         self.learner = Learner(start.model, self.training, device, world, frozen_rows=start.frozen_rows)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
         first = (*self.learner.model.parameters(), *self.learner.model.buffers(), *self.learner.frozen_rows.values())
-        world.copy_from_first(first)  # it alone may have read vectors, or another run's weights
+        world.broadcast(first)  # it alone may have read vectors, or another run's weights
         self.state = start.state
         self.validations = list(ready.validations)
         self._bar: progress.Bar | None = None
@@ -172,7 +169,7 @@ class Trainer:
             write_events(self.run, self.validations)
             if state.has_ended(training):  # a kill may have come between saving and drawing
                 draw_curves(self.run, self.validations)
-        with stop_signals(self.stop), self.train_sentences.sampled or nullcontext(), ExitStack() as ending:
+        with stop_signals(self.stop), ExitStack() as ending:
             ending.callback(self._close_bar)
             try:
                 while not state.has_ended(training):
@@ -252,11 +249,8 @@ class Trainer:
         """
         state = self.state
         self.learner.set_learning_rate(self._learning_rate(state.step + 1, state.batch))
-        after = state.batch + len(batches)
-        following = self.plan()[after : after + len(batches)]
-        split, cut = self.train_sentences.cut(batches, epoch=state.epoch, first=state.batch, following=following)
-        loss = self.learner.gradient(split, cut, number=state.step + 1)
-        is_finite = math.isfinite(loss.nll) and self.learner.update()
+        loss = self.learner.backward(self.train_sentences.split, batches, number=state.step + 1)
+        is_finite = math.isfinite(loss.nll) and self.learner.step()
         state.step += 1
         state.batch += len(batches)
         if is_finite:
@@ -324,7 +318,7 @@ class Trainer:
         note(f"epoch {state.epoch}, step {state.step:,}: validating")
         valid = corpus_losses(self.learner.model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
         with self.world.all_or_none():  # all processes find the same
-            if not running.batches:
+            if not running.steps:
                 which = f"the {state.running.skipped_steps:,} steps before the validation at step {state.step:,}"
                 raise diverged(self.learner, f"none of {which} had a finite loss and gradient")
             if not math.isfinite(valid.loss):
@@ -334,7 +328,7 @@ class Trainer:
             step=state.step,
             train_loss=running.nll / running.target_tokens,
             valid_loss=valid.loss,
-            train_loss_batch_mean=running.batch_means / running.batches,
+            train_loss_batch_mean=running.batch_means / running.steps,
             valid_loss_batch_mean=valid.loss_batch_mean,
             valid_ppl=valid.ppl,
             learning_rate=self.learner.learning_rate,
@@ -366,7 +360,7 @@ class Trainer:
         found = corpus_losses(model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
         average = Average(epochs, self.state.step, found.loss, found.loss_batch_mean, found.ppl)
         is_best = self.world.is_first and keep_average(self.run, model, average, self.state)
-        self.world.wait()  # see `_save`
+        self.world.barrier()  # see `_save`
         score = f"{found.loss:.3f} (PPL {perplexity_text(found.ppl, 2)}){'  best' if is_best else ''}"
         log.info("mean of the last %d validations' weights  valid %s", len(numbers), score)
 
@@ -379,7 +373,7 @@ class Trainer:
                 save(self.run, self.learner.model, self.learner.optimizer, self.state, self.learner.frozen_rows)
             self._saved, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
-        self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
+        self.world.barrier()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
 
     def _progress(self) -> tuple[int, int]:
         """How far training has come: each save has another place."""
@@ -396,7 +390,7 @@ class Trainer:
     def _agreed(self) -> tuple[bool, bool]:
         """The same in every process: whether any of them got a signal, and whether a save is due by rank 0's clock."""
         save_is_due = time.monotonic() - self._saved_at >= self.training.save_minutes * 60
-        answers = self.world.gather(self.stop.signal_number or 0, save_is_due)
+        answers = self.world.all_gather(self.stop.signal_number or 0, save_is_due)
         signals = [int(number) for number, _ in answers if number]
         if signals:
             self.stop.note(signals[0])
@@ -409,23 +403,10 @@ class Sentences:
 
     split: EncodedSplit
     rows: Rows
-    sampled: CutAhead | None = None
-    """the text of the split, if training cuts it anew each epoch; plans and progress go by the cut in `split`"""
 
     def target_tokens(self, batches: Sequence[Rows]) -> int:
         """Returns how many tokens there are to predict in these batches of `split`, <eos> included."""
         return sum(int(target_tokens(self.split, rows).sum()) for rows in batches)
-
-    def cut(
-        self, batches: Sequence[Rows], *, epoch: int, first: int, following: Sequence[Rows] = ()
-    ) -> tuple[EncodedSplit, Sequence[Rows]]:
-        """Returns the sentences that a step learns from, and which rows of them make each of its batches.
-
-        first: the number of the first of these batches in the plan of the epoch, from 0. following: the next step's.
-        """
-        if self.sampled is None:
-            return self.split, batches
-        return self.sampled.cut(batches, epoch=epoch, first=first, following=following)
 
 
 def usable_sentences(dataset: Dataset, name: str, max_length: int | None) -> Sentences:
@@ -440,22 +421,6 @@ def usable_sentences(dataset: Dataset, name: str, max_length: int | None) -> Sen
     if not len(rows):
         raise DataError(f"{dataset.folder}: no pair of {name} fits in model.max_length {max_length}")
     return Sentences(split, rows)
-
-
-def training_sentences(run: Run, dataset: Dataset) -> Sentences:
-    """Returns the usable pairs of the training split, which are cut anew each epoch if the run's subwords have dropout.
-
-    Raises DataError if no pair fits the model, or the text is not that of the split.
-    """
-    max_length = run.config.model.max_length
-    usable = usable_sentences(dataset, "train", max_length)
-    both = (run.codecs.source, run.codecs.target)
-    codecs = [codec for codec in both if isinstance(codec, SubwordCodec) and codec.dropout]
-    if not codecs:
-        return usable
-    lines = [dataset.lines("train", side) for side in SIDES]
-    text = SampledText(usable.split, lines, codecs, seed=run.config.training.seed, max_length=max_length)
-    return Sentences(usable.split, usable.rows, CutAhead(text))
 
 
 def diverged(learner: Learner, how: str) -> ConfigError:

@@ -78,13 +78,6 @@ def test_text_names_and_joins(made: Path) -> None:
     assert codec.text([UNK] * 5, instead=["b", ".", "b", ",", "b"]) == "b. b, b"
 
 
-def test_lines_are_the_text(made: Path) -> None:
-    dataset = Dataset.open(made)
-    lines = dataset.lines("train", "target")
-    assert [lines[1], lines[0]] == ["a dog, a man", "a dog."]
-    assert isinstance(lines.content.base, np.memmap)
-
-
 @pytest.mark.parametrize("corpus", ["multi30k", "captions"])
 @pytest.mark.parametrize(("tokens", "own"), [("words", {"min_freq"}), ("subwords", {"tokens", "subwords"})])
 def test_settings_are_those_of_the_chosen_corpus_and_tokens(corpus: str, tokens: str, own: set[str]) -> None:
@@ -99,9 +92,7 @@ def test_settings_are_those_of_the_chosen_corpus_and_tokens(corpus: str, tokens:
 # What it refuses
 
 
-@pytest.mark.parametrize(
-    "ask", [lambda d: d.split("tset"), lambda d: d.text("tset", "source"), lambda d: d.lines("tset", "source")]
-)
+@pytest.mark.parametrize("ask", [lambda d: d.split("tset"), lambda d: d.text("tset", "source")])
 def test_an_unknown_split_lists_the_known(made: Path, ask: Callable[[Dataset], Any]) -> None:
     with pytest.raises(DataError, match=f"^{made}: no split 'tset'; it has train, valid, test_b, test_a$"):
         ask(Dataset.open(made))
@@ -132,7 +123,11 @@ def test_settings_in_the_manifest_that_are_none(folder: Path, settings: dict[str
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda path: path.write_text(""), "cannot be mapped: .*; delete the folder and run `tfm prepare` again"),
+        (lambda path: path.write_text(""), "0 lines, but the manifest says 2; delete the folder and run"),
+        (
+            lambda path: path.write_bytes(b"a\n\xff\n"),
+            "line 2 is damaged: invalid start byte; delete the folder and run",
+        ),
         (lambda path: cut(path, 3), "1 lines, but the manifest says 2; delete the folder and run"),
     ],
 )
@@ -141,7 +136,7 @@ def test_text_unlike_the_manifest_is_not_mapped(folder: Path, damage: Callable[[
     damage(path)
     reseal(folder)
     with pytest.raises(DataError, match=f"^{path}: {message}"):
-        Dataset.open(folder).lines("train", "source")
+        Dataset.open(folder).text("train", "source")
 
 
 def test_a_flipped_bit_is_damage_in_every_file(folder: Path) -> None:

@@ -26,6 +26,7 @@ from transformer_cli.serve.app import create_app
 from transformer_cli.serve.gate import Seldom
 from transformer_cli.serve.questions import Limits
 from transformer_cli.serve.server import bind, url_of
+from transformer_cli.serve.waiting import Call
 from transformer_cli.translator import Translator
 
 ASKED = {"q": "Der kleine Hund läuft im Park.", "source": "de", "target": "en"}
@@ -281,11 +282,16 @@ def test_a_request_whose_client_has_gone_is_not_computed(single: Translator, mon
         return translate(self, lines, *arguments, **named)
 
     monkeypatch.setattr(Translator, "translate_lines", noted)
-    with running(single, limits=Limits(window_seconds=1.0)) as patient:
-        where = urlsplit(patient.url)
+    with running(single) as patient:
+        where, go_on = urlsplit(patient.url), threading.Event()
+        patient.workers.add(Call(lambda check: go_on.wait()))
         with socket.create_connection((where.hostname, where.port)) as connection:
             connection.sendall(HEAD + f"Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
-            time.sleep(0.2)
+            while patient.workers.n_waiting < 2:
+                time.sleep(0.01)
+        while patient.workers.n_waiting > 1:
+            time.sleep(0.01)
+        go_on.set()
         assert patient.post("/translate", **{**ASKED, "q": "Hund"}).status == 200
     assert seen == ["Hund"]
 

@@ -1,7 +1,6 @@
 """Subwords: any text comes back exactly, learning and sampling repeat, and what a bad size or a damaged model says."""
 
 import random
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -71,13 +70,11 @@ def test_text_with_the_names_of_special_pieces_may_be_learned_from() -> None:
 def test_where_text_is_lower_cased_it_comes_back_so() -> None:
     codec = SubwordCodec(MODELS["bpe"], True)
     assert codec.text(codec.encode("Ein HUND Ä İ").ids) == "Ein HUND Ä İ".lower()
-    assert codec.sample(["Ein HUND"], 0) == [codec.encode("ein hund").ids]
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\t \u2003\xa0"])
 def test_a_blank_line_has_no_tokens(blank: str) -> None:
-    sampling = SubwordCodec(MODELS["bpe"], dropout=0.5)
-    assert (CODEC.encode(blank).ids, sampling.sample([blank], 0)) == ([], [[]])
+    assert (CODEC.encode(blank).ids, CODEC.encode_all([blank])) == ([], [[]])
     assert CODEC.text([]) == ""
 
 
@@ -138,38 +135,12 @@ def test_a_line_of_any_length_is_learned_from(algorithm: str) -> None:
     assert len(pieces.ids(joined)) < len(joined) / 1.5
 
 
-# Sampling
-
-
-def test_a_sample_is_a_function_of_lines_and_seed() -> None:
-    codec = SubwordCodec(MODELS["bpe"], dropout=0.2)
-    first = codec.sample(TEXT, 7)
-    assert codec.sample(TEXT, 7) == first
-    assert codec.sample(TEXT, 8) != first
-    with ThreadPoolExecutor(2) as threads:
-        assert list(threads.map(lambda seed: codec.sample(TEXT, seed), [7, 8, 7]))[::2] == [first, first]
-    assert [codec.text(ids) for ids in first] == TEXT
-
-
-def test_more_dropout_cuts_more() -> None:
-    samples = [SubwordCodec(MODELS["bpe"], dropout=dropout).sample(TEXT, 0) for dropout in (0.0, 0.1, 0.5, 0.9)]
-    totals = [sum(map(len, sample)) for sample in samples]
-    assert totals == sorted(set(totals))
-
-
-def test_without_a_skipped_merge_a_sample_is_what_sentencepiece_gives() -> None:
-    chance = random.Random(1)
-    lines = [*TEXT, *HOSTILE, "", " ", *(arbitrary_line(chance) for _ in range(1_000))]
-    found = CODEC.sampled_ids(lines, dropout=0.0, seed=0)
-    assert found == [CODEC.ids(line) for line in lines]
-
-
 # Files
 
 
-def test_codecs_come_back_and_the_config_says_how_they_sample(tmp_path: Path) -> None:
-    data = DataConfig(tokens="subwords", subwords=SubwordsConfig(size=SIZE, dropout=0.1), lowercase=True)
+def test_codecs_saved_and_loaded_are_equal(tmp_path: Path) -> None:
+    data = DataConfig(tokens="subwords", subwords=SubwordsConfig(size=SIZE), lowercase=True)
     Codecs(CODEC, CODEC).save(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == set(codec_files(data))
-    source, target = (SubwordCodec(MODELS["bpe"], True, "bpe", 0.1, language) for language in ("de", "en"))
+    source, target = (SubwordCodec(MODELS["bpe"], True, "bpe", language) for language in ("de", "en"))
     assert Codecs.load(tmp_path, data) == Codecs(source, target)

@@ -24,12 +24,6 @@ OFTEN = ("training.batch_size=10", "training.validate_every=3", "training.averag
 PATIENT = (*OFTEN, "training.epochs=1", "training.learning_rate=1e-30", "training.patience=2")
 BY_STEPS = (*OFTEN, "training.steps=31", "training.schedule=cosine")
 FIVE_STEPS = ("training.batch_size=10", "training.steps=5")
-SAMPLED = (
-    "data.subwords.dropout=0.1",
-    "training.batch_by=tokens",
-    "training.batch_size=600",
-    "training.epochs=2",
-)
 
 CASES: list[tuple[Settings, list[tuple[str, int]]]] = [  # cut off before the nth file of a name; again and again
     (PLAIN, [("last", 1)]),
@@ -49,14 +43,13 @@ CASES: list[tuple[Settings, list[tuple[str, int]]]] = [  # cut off before the nt
     (PATIENT, [("step-0000004-unvalidated", 1), ("step-0000006", 1), ("step-0000008-unvalidated", 1)]),
     (BY_STEPS, [("step-0000004-unvalidated", 1), ("step-0000006", 1), ("step-0000008-unvalidated", 1)]),
     (FIVE_STEPS, [("step-0000005", 1)]),  # before the last validation
-    (SAMPLED, [("last", 5)]),  # in the second epoch
 ]
 
 
 @pytest.fixture(scope="module")
 def uncut(train_tiny: TrainTiny, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
-    """uncut(settings, by): what the run leaves that nothing cuts off."""
-    return cache(lambda settings, by: outcome(train_tiny(tmp_path_factory.mktemp("uncut"), *settings, by=by)))
+    """uncut(settings): what the run leaves that nothing cuts off."""
+    return cache(lambda settings: outcome(train_tiny(tmp_path_factory.mktemp("uncut"), *settings)))
 
 
 @pytest.mark.parametrize(("settings", "cuts"), CASES, ids=str)
@@ -67,8 +60,7 @@ def test_train_cut_off_before_a_file_appears_then_resumed_equals_uncut(
     settings: Settings,
     cuts: list[tuple[str, int]],
 ) -> None:
-    by = "subwords" if settings is SAMPLED else "words"
     for file, time in cuts:
         with power_cut(tmp_path, file, time):
-            train_tiny(tmp_path, *settings, "training.save_minutes=1e-9", by=by)  # after every step
-    assert outcome(train_tiny(tmp_path, *settings, by=by)) == uncut(settings, by)
+            train_tiny(tmp_path, *settings, "training.save_minutes=1e-9")  # after every step
+    assert outcome(train_tiny(tmp_path, *settings)) == uncut(settings)
