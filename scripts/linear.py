@@ -35,7 +35,7 @@ from transformer_cli.text.codec import SubwordCodec, WordCodec
 from transformer_cli.text.subwords import learn_pieces
 from transformer_cli.text.vocabulary import SPECIALS, Vocabulary
 from transformer_cli.text.words import Joins
-from transformer_cli.translator import Translation, whole
+from transformer_cli.translation import Translation, whole
 
 LENGTH, TIMES = 100_000, 8  # characters of the longer text, and of how many shorter ones it has the length
 MOST_S, MOST_TIMES = 2.0, 12.0  # that the longer one may take, and how often as long as the shorter one
@@ -50,7 +50,7 @@ def names(text: str) -> list[str]:
 READ_IN = names(
     "corpora.cleaning corpora.formats corpora.notices documents.amounts documents.forms documents.glossary "
     "documents.held documents.long_lines documents.markup documents.sentences evaluation.metrics serve.languages "
-    "serve.texts system.terminal text.codec text.lines text.reading text.subwords text.words translator"
+    "system.terminal text.codec text.lines text.reading text.subwords text.words translation"
 )
 
 Prepare = Callable[[str], Callable[[], object]]
@@ -302,7 +302,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
     "text.subwords.Pieces.text": (lambda text: partial(subwords().text, subwords().ids(text)), f"{TOKENS}|▁|\ue000_"),
     "text.words.Joins.join": (lambda text: partial(words().joins.join, text.split(" ")), "a |a. "),
     "text.words.Tokenizer.split": (of(lambda text: words().tokenizer.split(text)), TOKENS),
-    "translator.whole": (wholly, "A. |a"),
+    "translation.whole": (wholly, "A. |a"),
 }
 
 CALLS = names(  # they leave the characters of a text to readers above; or they take a name, a code or one character
@@ -310,21 +310,18 @@ CALLS = names(  # they leave the characters of a text to readers above; or they 
     "documents.held.spaces documents.long_lines.LongLines.cut documents.long_lines.LongLines.encoded "
     "documents.long_lines.LongLines.line evaluation.metrics.bleu_of_tokens evaluation.metrics.score_text "
     "evaluation.metrics.text_metrics serve.languages.Directions.choose system.terminal.Terminal.put "
-    "system.terminal.Terminal.write system.terminal.counted system.terminal.note "
-    "text.codec.ImportedCodec.content text.codec.ImportedCodec.encode text.codec.ImportedCodec.encode_all "
-    "text.codec.ImportedCodec.encode_as_it_is text.codec.ImportedCodec.load text.codec.ImportedCodec.save "
-    "text.codec.ImportedCodec.text text.codec.SubwordCodec.content text.codec.SubwordCodec.encode_all "
-    "text.codec.SubwordCodec.encode_as_it_is text.codec.SubwordCodec.load text.codec.SubwordCodec.sample "
-    "text.codec.SubwordCodec.save text.codec.WordCodec.content text.codec.WordCodec.encode_as_it_is "
-    "text.codec.WordCodec.load text.codec.WordCodec.save text.codec.WordCodec.text text.lines.is_too_long "
-    "text.lines.lines_of text.lines.refuse_no_text text.reading.gap text.reading.is_ignored "
-    "text.reading.is_inside_word text.reading.is_spaceless text.reading.is_word text.reading.main_code "
-    "text.subwords.Pieces.ids_of_all text.subwords.Pieces.join text.subwords.Pieces.pieces_of_all "
-    "text.subwords.Pieces.sampled_ids text.subwords.learn_pieces text.words.Joins.restores text.words.Tokenizer.tokens "
-    "text.words.learn_joins text.words.nearest_tokenizer translator.Translator.load "
-    "translator.Translator.long_lines translator.Translator.stream translator.Translator.translate "
-    "translator.Translator.translate_encoded translator.Translator.translate_html "
-    "translator.Translator.translations translator.Translator.with_terms"
+    "system.terminal.Terminal.write system.terminal.counted system.terminal.note text.codec.ImportedCodec.content "
+    "text.codec.ImportedCodec.encode text.codec.ImportedCodec.encode_all text.codec.ImportedCodec.encode_as_it_is "
+    "text.codec.ImportedCodec.load text.codec.ImportedCodec.save text.codec.ImportedCodec.text "
+    "text.codec.SubwordCodec.content text.codec.SubwordCodec.encode_all text.codec.SubwordCodec.encode_as_it_is "
+    "text.codec.SubwordCodec.load text.codec.SubwordCodec.save text.codec.WordCodec.content "
+    "text.codec.WordCodec.encode_as_it_is text.codec.WordCodec.load text.codec.WordCodec.save "
+    "text.codec.WordCodec.text text.lines.is_too_long text.lines.lines_of text.lines.refuse_no_text text.reading.gap "
+    "text.reading.is_ignored text.reading.is_inside_word text.reading.is_spaceless text.reading.is_word "
+    "text.reading.main_code text.subwords.Pieces.ids_of_all text.subwords.Pieces.join "
+    "text.subwords.Pieces.pieces_of_all text.subwords.learn_pieces text.words.Joins.restores "
+    "text.words.Tokenizer.tokens text.words.learn_joins text.words.nearest_tokenizer translation.Wording.long_lines "
+    "translation.Wording.read"
 )
 
 AT_ONE_PLACE = names(  # patterns that are tried at the beginning of a text only, or behind all that was read before
