@@ -42,10 +42,10 @@ def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.fixture
 def train_there(corpus: Path, project: Path, tmp_path: Path, gpu: PretendedDevice) -> Callable[..., Run]:
-    """Train the tiny run on the pretended device in tmp_path/runs, for an epoch of two steps unless it is set."""
+    """Train the tiny run on the pretended device in tmp_path/runs, for an epoch of one step unless it is set."""
 
     def train_with(*overrides: str) -> Run:
-        few = ("training.epochs=1", "training.batch_size=100")
+        few = ("training.epochs=1", "training.batch_size=200")
         device = f"training.device={gpu.device.type}"
         config = load_config(corpus / "tiny.yaml", [*few, device, *overrides])
         return train(config, data_dir=project / "data", runs_dir=tmp_path / "runs")
