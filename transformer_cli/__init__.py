@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transformer_cli.runs.export import export as export
     from transformer_cli.runs.prepare import prepare as prepare
     from transformer_cli.training.trainer import train as train
-    from transformer_cli.translator import Translation as Translation
+    from transformer_cli.translation import Translation as Translation
     from transformer_cli.translator import Translator as Translator
 
 _HOME = {
@@ -30,7 +30,7 @@ _HOME = {
     "Inspection": "inspection.numbers",
     "Terms": "evaluation.compare",
     "TfmError": "errors",
-    "Translation": "translator",
+    "Translation": "translation",
     "Translator": "translator",
     "compare": "evaluation.compare",
     "compare_recipes": "evaluation.compare",

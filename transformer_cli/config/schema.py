@@ -10,7 +10,19 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
@@ -32,6 +44,14 @@ def _text(pattern: str, otherwise: str) -> Any:
     return AfterValidator(check)
 
 
+def _text_or_ids(value: object) -> str | tuple[int, ...]:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list | tuple) and all(type(each) is int for each in value):
+        return tuple(value)
+    raise ValueError(f"must be text, or ids of tokens, not {value!r}")
+
+
 _NAMES = "use up to 100 letters, digits, '.', '_' and '-'"
 RunName = Annotated[str, _text(rf"(?!latest$){NAME.pattern}", f"cannot name a run; {_NAMES}, and not 'latest'")]
 SplitName = Annotated[str, _text(NAME.pattern, f"cannot name a split; {_NAMES}")]
@@ -43,6 +63,8 @@ Device = Annotated[
 ]
 Place = Annotated[str, Field(min_length=1)]  # a file, a folder, or the name of something that lies elsewhere
 Part = Literal["source_embedding", "target_embedding", "encoder", "decoder", "output"]
+OnError = Literal["stop", "blank", "copy", "truncate"]
+"""What becomes of a line that is too long: an error, an empty line, the line itself, or its beginning's translation"""
 LANGUAGES = {"multi30k": ("de", "en", "fr", "cs"), "captions": ("de", "en")}  # of corpora that are not the user's
 
 
@@ -445,6 +467,49 @@ class DecodingConfig(Section, shapes=Shapes.NOTHING):
                 "set beam_size: 1 or sample: false"
             )
         return self
+
+
+class TranslationSettings(DecodingConfig, shapes=Shapes.NOTHING):
+    """How text is translated: how is searched, as a run's config says, and what text goes in and comes out.
+
+    The command line, the server and `Translator.with_options` name these fields.
+    """
+
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """the longest translation in tokens, <eos> not counted (null: 2 × source + 10)"""
+    n_best: Annotated[int, Field(ge=1)] = 1
+    """translations of each sentence: the best ones of the beam, or this many samples"""
+    scores: bool = True
+    """whether log-probabilities are wanted; if only text is, a greedy search leaves them NaN where that saves time"""
+    attention: bool = True
+    """whether what each token attended to is wanted; if not, an exported model says it only of an unknown word"""
+    keep_unk: bool = False
+    """leave `<unk>` in the text, instead of the source word that the decoder attends to most"""
+    on_error: OnError = "stop"
+    """what becomes of a line that is too long"""
+    prefix: Annotated[str | tuple[int, ...], PlainValidator(_text_or_ids)] = ""
+    """what every translation begins with, except that of a line without a letter: text, or ids"""
+    split_sentences: bool = False
+    """translate the sentences of a line one by one, with the white space that stands between them"""
+    hold: bool = True
+    """whether placeholders and addresses pass untouched"""
+    hold_pattern: str = ""
+    """a regular expression for what else does"""
+    glossary: dict[str, str] = Field(default_factory=dict)
+    """translations of words and phrases: as in the files of `documents.glossary`"""
+
+    @property
+    def rows_of_each(self) -> int:
+        """How many hypotheses of a sentence are decoded side by side."""
+        return self.n_best if self.sample else self.beam_size
+
+    @field_validator("n_best")
+    @classmethod
+    def _beam_holds_them(cls, n_best: int, others: ValidationInfo) -> int:
+        beam_size = others.data.get("beam_size", 1)
+        if not others.data.get("sample") and n_best > beam_size:
+            raise ValueError(f"a beam of {beam_size} does not hold so many; add --beam-size {n_best}")
+        return n_best
 
 
 class Config(Section, shapes=Shapes.NOTHING):

@@ -14,7 +14,8 @@ from transformer_cli.decoding.decoder import mean_log_probs
 from transformer_cli.errors import DataError
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS, UNWRITTEN
-from transformer_cli.translator import Translation, Translator
+from transformer_cli.translation import Translation
+from transformer_cli.translator import Translator
 
 N_CANDIDATES = 10
 
@@ -51,12 +52,12 @@ def translate_from(
     most_tokens: of a sentence that may be looked into.
     Raises DataError if the sentence is blank or too long, or if its translation cannot begin so.
     """
-    read = translator.long_lines("split the sentence").line(sentence).read
+    read = translator.wording.long_lines("split the sentence").line(sentence).read
     if most_tokens is not None and len(read) > most_tokens:
         raise DataError(f"{len(read)} tokens, but at most {most_tokens} can be looked into; split the sentence")
     if not read:
         raise DataError("the sentence has no letter, so there is nothing to translate; give it a word")
-    n_words, limit = len(forced) - (EOS in forced[-1:]), translator.settings.limit(len(read), translator.max_length)
+    n_words, limit = len(forced) - (EOS in forced[-1:]), translator.wording.limit(len(read))
     if n_words > limit:
         raise DataError(f"{n_words} tokens are forced, but the translation may have {limit}; force fewer")
     (translation,) = translator.with_options(prefix=tuple(forced[:limit])).translate_encoded([sentence], [read])
@@ -73,7 +74,7 @@ def decoder_choices(
     constraint; of an ensemble, the mean. The attention is that of the last layer to the source with <sos> and <eos>,
     (steps, source), the mean of its heads. translation: of a sentence with a letter. Raises MemoryShortage.
     """
-    written = [*translation.ids, EOS][: translator.settings.limit(len(translation.source_ids), translator.max_length)]
+    written = [*translation.ids, EOS][: translator.wording.limit(len(translation.source_ids))]
     models = translator.engine.models
     device = next(models[0].parameters()).device
     source = torch.tensor([[SOS, *translation.source_ids, EOS]], device=device)

@@ -23,7 +23,8 @@ from transformer_cli.model.transformer import Decoder, Embedding, Encoder, Outpu
 from transformer_cli.system.tables import table
 from transformer_cli.text.vectors import read_vectors
 from transformer_cli.text.vocabulary import EOS, SOS, SPECIALS
-from transformer_cli.translator import Translation, Translator
+from transformer_cli.translation import Translation
+from transformer_cli.translator import Translator
 
 Kind = Literal["encoder", "decoder", "cross"]
 KINDS: dict[Kind, str] = {

@@ -49,7 +49,8 @@ from transformer_cli.serve.questions import (
 )
 from transformer_cli.serve.texts import parse, schedule
 from transformer_cli.serve.waiting import Busy, Call, Workers
-from transformer_cli.translator import Translation, Translator
+from transformer_cli.translation import Translation
+from transformer_cli.translator import Translator
 
 PAGE = Path(__file__).with_name("page.html")
 DIGITS = 4  # of weights, scores and vectors: more cannot be seen
