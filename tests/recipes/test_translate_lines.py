@@ -163,10 +163,9 @@ def test_translate_parts_of_4000_lines_joined_are_the_whole(tfm: Tfm, project: P
     assert texts[0] == texts[1] + texts[2]
 
 
-def test_translate_under_torchrun_is_refused(tfm: Tfm, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}.items():
-        monkeypatch.setenv(name, value)
-    code, out, err = tfm("translate", SENTENCES[0], cwd=project)
+def test_translate_under_torchrun_is_refused(tfm: Tfm, project: Path) -> None:
+    environment = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2}
+    code, out, err = tfm("translate", SENTENCES[0], cwd=project, environment=environment)
     assert (code, out) == (2, "")
     assert "start it without torchrun" in err
 

@@ -104,7 +104,7 @@ def test_arguments_are_utf_8_whatever_the_locale(tmp_path: Path) -> None:
     environment = {**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     (tmp_path / "Männer.yaml").write_text("name: kurz\n", encoding="utf-8")
     (tmp_path / "called").write_text(CALLED_TWICE, encoding="utf-8")
-    command = [sys.executable, "called", "Männer.yaml", b"\xff.yaml"]
+    command: list[str | bytes] = [sys.executable, "called", "Männer.yaml", b"\xff.yaml"]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True)
     assert b"name: kurz" in done.stdout
     assert done.stderr.startswith(b"tfm: error: \\xff.yaml: no such config file")
