@@ -9,7 +9,7 @@ def main() -> None:
     """Run the command line. It sets signal handlers of its own; before and after, Ctrl-C ends the process at once."""
     if signal.getsignal(signal.SIGINT) == signal.default_int_handler:  # not in a shell's background jobs
         signal.signal(signal.SIGINT, _end)
-    if sys.getfilesystemencoding() == "ascii":  # LC_ALL=POSIX: arguments and names of files are UTF-8 all the same
+    if sys.getfilesystemencoding() != "utf-8":  # arguments and names of files are UTF-8 whatever the locale
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
     from transformer_cli.commands.app import main as run  # takes longer than a quick Ctrl-C
 

@@ -50,7 +50,7 @@ def assert_line_by_line(translator: Translator, lines: Sequence[tuple[str, str]]
     assert as_json.count(b"\n") == len(lines)
     for (line, _), each in zip(lines, found, strict=True):
         assert each.text.strip() == "" or line.strip()
-        assert (each.sentences is not None) == translator.options.split_sentences or each.was_too_long
+        assert (each.sentences is not None) == translator.settings.split_sentences or each.was_too_long
         text, place = each.text, 0
         for sentence in each.sentences or ():  # each after the white space that stands before it, if there is any
             gap = each.source[place : sentence.start]

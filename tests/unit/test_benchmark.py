@@ -114,7 +114,7 @@ def test_each_kind_of_section_still_runs(
 ) -> None:
     """With configs of our own in place of Multi30k's."""
     tiny = str(corpus / "tiny.yaml")
-    sections = ["greedy", "ctranslate2", "exported", "train", "profile", "memory", "busy", *["marian"] * HAS_MARIAN]
+    sections = ["greedy", "ctranslate2", "exported", "train", "memory", "busy", *["marian"] * HAS_MARIAN]
     small = busy.Work("tiny", ("train", "data", "float32", tiny))
     monkeypatch.chdir(workspace)
     monkeypatch.setattr(benchmark, "SMALL", corpus / "subwords.yaml")

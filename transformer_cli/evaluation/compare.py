@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Terms:
+class Conditions:
     """On what text systems are compared, and how it is scored."""
 
     splits: Sequence[str] = ()
@@ -114,17 +114,19 @@ class Comparison(Generic[Score]):
     """`recipes` in JSON, if these are judged"""
 
 
-def compare(names: Sequence[str], terms: Terms = Terms(), *, examples: int = 3) -> list[Comparison[PairedScore]]:
+def compare(
+    names: Sequence[str], conditions: Conditions = Conditions(), *, examples: int = 3
+) -> list[Comparison[PairedScore]]:
     """Compare the first of these runs or files of translations with each other one; returns one result per text.
 
     examples: how many sentences are shown of each pair. Raises CheckpointError or DataError.
     """
     comparisons = []
-    for written in _translate_all(names, terms):
+    for written in _translate_all(names, conditions):
         text, systems, lowercase = written.text, written.systems, written.lowercase
         note(f"{text.name}: testing whether chance explains the differences")
         tests = paired_tests(
-            systems, *text.references, language=written.language, lowercase=lowercase, further=terms.metrics
+            systems, *text.references, language=written.language, lowercase=lowercase, further=conditions.metrics
         )
         n_sentences = len(text.references[0])
         single = [sentence_chrf(lines, *text.references, lowercase=lowercase) if examples else [] for lines in systems]
@@ -142,7 +144,9 @@ def compare(names: Sequence[str], terms: Terms = Terms(), *, examples: int = 3) 
     return comparisons
 
 
-def compare_recipes(recipes: Sequence[Sequence[str]], terms: Terms = Terms()) -> list[Comparison[RecipeScore]]:
+def compare_recipes(
+    recipes: Sequence[Sequence[str]], conditions: Conditions = Conditions()
+) -> list[Comparison[RecipeScore]]:
     """Compare the first recipe with each other one, by the scores of the runs (or files) of each; one result per text.
 
     recipes: at least two runs of each, all different. Raises CheckpointError or DataError.
@@ -150,13 +154,18 @@ def compare_recipes(recipes: Sequence[Sequence[str]], terms: Terms = Terms()) ->
     names = [name for runs in recipes for name in runs]
     if few := next((runs for runs in recipes if len(runs) < 2), None):
         raise DataError(f"{few[0]}: one run has no spread; name at least two runs of each recipe, or one of each")
-    places = [(terms.runs_dir / name if (terms.runs_dir / name).is_dir() else Path(name)).resolve() for name in names]
+    places = [
+        (conditions.runs_dir / name if (conditions.runs_dir / name).is_dir() else Path(name)).resolve()
+        for name in names
+    ]
     if twice := next((name for name, place in zip(names, places, strict=True) if places.count(place) > 1), None):
         raise DataError(f"{twice}: named twice; the runs must be different ones")
     comparisons = []
-    for written in _translate_all(names, terms):
+    for written in _translate_all(names, conditions):
         case, references = written.lowercase, written.text.references
-        metrics = text_metrics(language=written.language, lowercase=case, references=references, further=terms.metrics)
+        metrics = text_metrics(
+            language=written.language, lowercase=case, references=references, further=conditions.metrics
+        )
         tests = {}
         for name, metric in metrics.items():
             scores = iter([float(metric.corpus_score(lines, None).score) for lines in written.systems])
@@ -215,13 +224,13 @@ def _examples(
     ]
 
 
-def _translate_all(names: Sequence[str], terms: Terms) -> list[Translated]:
+def _translate_all(names: Sequence[str], conditions: Conditions) -> list[Translated]:
     """Returns for each text what the systems of these names write: one line for each line of the text.
 
     names: runs (by name or folder), each with its own decoding settings, or files of translations. Raises
     CheckpointError or DataError.
     """
-    systems = [_open(name, terms.runs_dir) for name in names]
+    systems = [_open(name, conditions.runs_dir) for name in names]
     runs = {name: system for name, system in zip(names, systems, strict=True) if not isinstance(system, Path)}
     pairs = {name: f"{run.config.data.source}→{run.config.data.target}" for name, run in runs.items()}
     if len(set(pairs.values())) > 1:
@@ -230,19 +239,21 @@ def _translate_all(names: Sequence[str], terms: Terms) -> list[Translated]:
     lowered = [name for name, run in runs.items() if run.config.data.lowercased]
     if lowered and len(lowered) < len(set(names)):
         log.info("%s: lower-cased, so all are scored without case", ", ".join(lowered))
-    texts = _texts(list(runs.values()), terms)
+    texts = _texts(list(runs.values()), conditions)
     if len(texts) > 1 and len(runs) < len(set(names)):
         among = ", ".join(text.name for text in texts)
         raise DataError(f"files hold the translations of one text, but there are {among}; choose one with --split")
     files_first = sorted(range(len(systems)), key=lambda number: not isinstance(systems[number], Path))
-    lines_of = {number: _write(systems[number], texts, terms) for number in files_first}  # what is wrong is told soon
+    lines_of = {
+        number: _write(systems[number], texts, conditions) for number in files_first
+    }  # what is wrong is told soon
     written = [lines_of[number] for number in range(len(systems))]
-    language = terms.language or next((run.config.data.target for run in runs.values()), "en")
+    language = conditions.language or next((run.config.data.target for run in runs.values()), "en")
     for name, of_system in zip(names, written, strict=True):
         for each, lines in zip(texts, of_system, strict=True):
             warn_of_form(lines, each.references[0], name if len(texts) == 1 else f"{name}, {each.name}")
     return [
-        Translated(text, systems_lines, language, terms.lowercase or bool(lowered))
+        Translated(text, systems_lines, language, conditions.lowercase or bool(lowered))
         for text, systems_lines in zip(texts, zip(*written, strict=True), strict=True)
     ]
 
@@ -259,38 +270,41 @@ def _open(name: str, runs_dir: Path) -> Run | Path:
         raise CheckpointError(f"{error}; and there is no file {name}") from None
 
 
-def _texts(runs: Sequence[Run], terms: Terms) -> list[ParallelText]:
+def _texts(runs: Sequence[Run], conditions: Conditions) -> list[ParallelText]:
     """Returns what is translated.
 
     A warning names a run whose own dataset has other text under the same name: it may have learned from what judges it.
     """
-    if terms.references:
-        if runs and not terms.sources:
+    if conditions.references:
+        if runs and not conditions.sources:
             raise DataError(f"{runs[0].folder}: a run needs sentences to translate; name their file with --input")
-        return [read_text(terms.sources, *terms.references)]
-    if terms.sources:
-        raise DataError(f"{terms.sources}: sentences to translate need their references; name their file, too")
+        return [read_text(conditions.sources, *conditions.references)]
+    if conditions.sources:
+        raise DataError(f"{conditions.sources}: sentences to translate need their references; name their file, too")
     if not runs:
         raise DataError("files of translations need a reference: name it with --reference")
-    texts = read_splits(runs[0].config.data, terms.splits, terms.data_dir)
+    texts = read_splits(runs[0].config.data, conditions.splits, conditions.data_dir)
     for run, text in product(runs[1:], texts):
         with suppress(DataError):  # its dataset is not here, or has no such split
-            (own,) = read_splits(run.config.data, [text.name], terms.data_dir)
+            (own,) = read_splits(run.config.data, [text.name], conditions.data_dir)
             if (own.sources, own.references) != (text.sources, text.references):
                 what = "%s: in its own dataset, %s is another text; make sure that it was not trained on this one"
                 log.warning(what, run.folder, text.name)
     return texts
 
 
-def _write(system: Run | Path, texts: Sequence[ParallelText], terms: Terms) -> list[list[str]]:
+def _write(system: Run | Path, texts: Sequence[ParallelText], conditions: Conditions) -> list[list[str]]:
     """Returns the lines that a system has for each text."""
     if isinstance(system, Path):
         lines, references = list(read_lines(system)), texts[0].references[0]
         if len(lines) != len(references):
-            where, found = terms.references[0] if terms.references else texts[0].name, counted(len(lines), "line")
+            where, found = (
+                conditions.references[0] if conditions.references else texts[0].name,
+                counted(len(lines), "line"),
+            )
             raise DataError(f"{system} has {found}, {where} has {len(references)}; line n must translate line n")
         return [lines]
-    translator, written = Translator(system, terms.device), []
+    translator, written = Translator(system, conditions.device), []
     for text in texts:
         translations = translator.with_options(on_error="truncate").translations(text.sources)
         if n_long := sum(each.was_too_long for each in translations):

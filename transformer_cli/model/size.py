@@ -41,25 +41,19 @@ def refuse_without_room(
     whose: str = "",
     device: "torch.device | None" = None,
     frozen: Collection[str] | None = None,
-    by_muon: bool = False,
-    gradients: int = 1,
-    processes: int = 1,
 ) -> None:
     """Raises MemoryShortage, with both numbers, if a model needs more memory than is free.
 
     vocabularies: the sizes of the source's and the target's. whose: what the error begins with. frozen: the parts that
-    will not be trained (None: the model is only loaded). by_muon: whether the layers' matrices have one moment, not
-    two. gradients: how many training holds at a time. processes: how many of them share the memory of the CPU.
+    will not be trained (None: the model is only loaded). Training needs at least a gradient and two moments of each
+    weight; what lanes, Muon and other processes on this machine need is not counted.
     """
     parts = count_by_part(config, *vocabularies)
     total = sum(parts.values())
     kept = total  # numbers in all: weights, gradients and moments
     if frozen is not None:
-        by_adam, muon = gradients + 2, max(gradients, 3) + 1  # its step holds momenta and directions beside a gradient
-        each = {"encoder": muon, "decoder": muon} if by_muon else {}  # almost all of a layer is matrices
-        kept += sum(each.get(part, by_adam) * count for part, count in parts.items() if part not in frozen)
-    sharing = 1 if device is not None and device.type == "cuda" else processes
-    need, free = kept * BYTES * sharing, free_memory(device)
+        kept += 3 * sum(count for part, count in parts.items() if part not in frozen)
+    need, free = kept * BYTES, free_memory(device)
     if free is None or need <= free:
         return
     largest = max(parts, key=lambda part: parts[part])
@@ -69,7 +63,6 @@ def refuse_without_room(
         "decoder": "model.d_ff, model.d_model or model.num_decoder_layers",
     }.get(largest, "model.d_model, or take a smaller vocabulary")
     purpose = "just to be loaded" if frozen is None else "with their gradients and the optimiser's moments"
-    purpose += f" in {sharing} processes" if sharing > 1 else ""
     where = f"on {device}" if device is not None and device.type == "cuda" else "of memory"
     remedy = f"lower {lower}, or free some" if frozen is not None else "free some, or use a machine with more"
     raise MemoryShortage(

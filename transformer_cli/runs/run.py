@@ -40,9 +40,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from transformer_cli.config.configfile import MOST_BYTES
-from transformer_cli.config.load import dump_config, parse_config, settings_by_key
-from transformer_cli.config.schema import MOST_OF_A_NAME, NAME, Config, DataConfig, Shapes, keys_that_shape
+from transformer_cli.config.load import MOST_BYTES, dump_config, parse_config, settings_by_key
+from transformer_cli.config.schema import MOST_OF_A_NAME, NAME, Config, DataConfig, Decides, keys_that_decide
 from transformer_cli.config.yamltext import as_line
 from transformer_cli.datasets.dataset import Dataset
 from transformer_cli.errors import CheckpointError, DataError, FileError, MissingFile
@@ -76,7 +75,7 @@ NOT_TRAINED = (
     "made from"
 )
 MAY_CHANGE = ("config.yaml", "README.md")  # in an exported run
-LASTING = keys_that_shape(Config, Shapes.DATASET, Shapes.CODEC, Shapes.MODEL, Shapes.TRAINING)
+LASTING = keys_that_decide(Config, Decides.DATASET, Decides.CODEC, Decides.MODEL, Decides.TRAINING)
 
 log = logging.getLogger(__name__)
 
@@ -202,7 +201,6 @@ class Run:
     def _make_model(self) -> "Transformer":
         sizes = (len(self.codecs.source), len(self.codecs.target))
         refuse_without_room(self.config.model, sizes, whose=f"{self.folder}: ")
-        from transformer_cli.model.fast.dropout import use_fast_dropout
         from transformer_cli.model.transformer import Transformer
 
         model = Transformer(
@@ -211,8 +209,6 @@ class Run:
             target_vocabulary=len(self.codecs.target),
             pad_id=PAD,
         )
-        if self.config.training.fast:
-            use_fast_dropout(model)
         for part in self.config.training.freeze:
             model.get_submodule(part).requires_grad_(False)
         return model

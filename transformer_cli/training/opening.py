@@ -12,7 +12,7 @@ import torch
 from transformer_cli.compute.devices import choose_lanes, choose_precision, device_name, fast_at_bfloat16
 from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.load import differences, settings_by_key
-from transformer_cli.config.schema import Config, DataConfig, Shapes, is_file, keys_that_shape
+from transformer_cli.config.schema import Config, DataConfig, Decides, is_file, keys_that_decide
 from transformer_cli.datasets.dataset import Dataset, find_dataset, is_text_of
 from transformer_cli.errors import ConfigError
 from transformer_cli.model.size import refuse_without_room
@@ -109,16 +109,8 @@ def open_dataset(config: Config, runs_dir: Path, here: Here) -> Dataset:
     """Returns the dataset of a config. Raises DataError, or MemoryShortage if there is no room to train its model."""
     codec_dir = find_codec(config.data, runs_dir) if config.data.fingerprint is None else None
     dataset = Dataset.open(find_dataset(config.data, here.data_dir, codec_dir))
-    lanes = choose_lanes(config.training.lanes, here.world) if here.device.type == "cpu" else 1
-    refuse_without_room(
-        config.model,
-        (len(dataset.codecs.source), len(dataset.codecs.target)),
-        device=here.device,
-        frozen=config.training.freeze,
-        by_muon=config.training.optimizer == "muon",
-        gradients=max(lanes, min(here.world.size, 2)),  # what is sent is one more
-        processes=here.world.local_size,
-    )
+    sizes = (len(dataset.codecs.source), len(dataset.codecs.target))
+    refuse_without_room(config.model, sizes, device=here.device, frozen=config.training.freeze)
     return dataset
 
 
@@ -201,7 +193,7 @@ def _check_settings(run: Run, config: Config) -> None:
 
     Whether files have another text is seen later, by their content.
     """
-    ignore = [*keys_that_shape(Config, Shapes.NOTHING), *_moved_vectors(run.config, config)]
+    ignore = [*keys_that_decide(Config, Decides.FREE), *_moved_vectors(run.config, config)]
     if run.config.data.files and config.data.files:
         ignore += [
             key for each in (run.config, config) for key in settings_by_key(each) if key.startswith("data.files.")

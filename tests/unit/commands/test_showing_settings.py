@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from kinds import Tfm
-from transformer_cli.config.configfile import shipped_configs
-from transformer_cli.config.load import load_config
+from transformer_cli.config.load import load_config, shipped_configs
 from transformer_cli.runs.run import Run
 
 SETTINGS = Path(__file__).parents[3] / "docs" / "settings.md"

@@ -141,7 +141,9 @@ def test_escape_codes_of_a_text_are_shown_on_a_terminal(
 DOG = "the old dog sings in the park.\n"
 
 
-def test_a_conversation(converse: Callable[..., int], forks: Forks, screen: Screen) -> None:
+def test_conversation_answers_each_line_offers_earlier_ones_and_keeps_no_file(
+    converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
+) -> None:
     pid = converse()
     assert "runs/tiny: de → en\n" in screen.seen(until="de> ")
     screen.type("Der alte Hund singt im Park.\r")
@@ -155,6 +157,7 @@ def test_a_conversation(converse: Callable[..., int], forks: Forks, screen: Scre
     screen.seen(until=DOG)
     screen.type("\x04")
     assert forks.end() == 0
+    assert not (tmp_path / "state").exists()
 
 
 def test_a_signal_other_than_ctrl_c_ends_a_conversation(
@@ -166,20 +169,6 @@ def test_a_signal_other_than_ctrl_c_ends_a_conversation(
     os.kill(pid, signal.SIGTERM)
     screen.seen(until="tfm: stopped by SIGTERM\n")
     assert forks.end() == 128 + signal.SIGTERM
-
-
-def test_conversation_offers_its_earlier_lines_and_keeps_no_file(
-    converse: Callable[..., int], forks: Forks, screen: Screen, tmp_path: Path
-) -> None:
-    converse()
-    screen.seen(until="de> ")
-    screen.type("Der alte Hund singt im Park.\r")
-    screen.seen(until=DOG)
-    screen.type("\x1b[A\r")
-    screen.seen(until=DOG)
-    screen.type("\x04")
-    assert forks.end() == 0
-    assert not (tmp_path / "state").exists()
 
 
 def test_results_of_a_conversation_may_go_to_a_file(

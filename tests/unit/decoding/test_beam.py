@@ -77,8 +77,8 @@ def test_rows_are_only_as_many_as_there_are_live_hypotheses() -> None:
 class Undecided(TableDecoder):
     """All logits are equal."""
 
-    def read(self, tokens: Tensor) -> Step:
-        found = super().read(tokens)
+    def decode_step(self, tokens: Tensor) -> Step:
+        found = super().decode_step(tokens)
         return Step(torch.zeros_like(found.logits), found.attended)
 
 

@@ -48,7 +48,7 @@ class AlwaysTheSame:
     def __init__(self, logits: Tensor) -> None:
         self._logits = logits
 
-    def read(self, tokens: Tensor) -> Step:
+    def decode_step(self, tokens: Tensor) -> Step:
         return Step(self._logits.clone(), torch.zeros_like(tokens))
 
     def select(self, rows: Tensor) -> None:

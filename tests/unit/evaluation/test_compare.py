@@ -12,7 +12,7 @@ from sealed import edit_sealed, reseal, set_config
 from transformer_cli.datasets.dataset import find_dataset
 from transformer_cli.errors import CheckpointError, DataError
 from transformer_cli.evaluation import metrics, statistics
-from transformer_cli.evaluation.compare import Comparison, Example, Terms, compare, compare_recipes
+from transformer_cli.evaluation.compare import Comparison, Conditions, Example, compare, compare_recipes
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.metrics import bleu_of_text
 from transformer_cli.evaluation.statistics import PairedScore, welch
@@ -29,9 +29,9 @@ def _few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def terms(project: Path) -> Terms:
+def conditions(project: Path) -> Conditions:
     """The test set of the project, on the CPU."""
-    return Terms(device="cpu", data_dir=project / "data", runs_dir=project / "runs")
+    return Conditions(device="cpu", data_dir=project / "data", runs_dir=project / "runs")
 
 
 @pytest.fixture
@@ -61,11 +61,11 @@ def words_of(comparison: Comparison[PairedScore]) -> str:
 
 
 def test_compare_run_beside_a_file_has_the_scores_of_each(
-    terms: Terms, tmp_path: Path, references: list[str], tiny: Run
+    conditions: Conditions, tmp_path: Path, references: list[str], tiny: Run
 ) -> None:
     worse = file_of(tmp_path / "worse", ["nothing at all" if row % 2 else line for row, line in enumerate(references)])
-    (comparison,) = compare(["tiny", worse], terms)
-    (judged,) = evaluate(tiny.folder, data_dir=terms.data_dir)
+    (comparison,) = compare(["tiny", worse], conditions)
+    (judged,) = evaluate(tiny.folder, data_dir=conditions.data_dir)
     first, second = comparison.systems
     assert (comparison.split, comparison.sentences) == ("test", 30)
     assert (first.name, first.bleu.score, first.chrf.score) == ("tiny", judged.result.bleu, judged.result.chrf)
@@ -82,35 +82,35 @@ def test_compare_run_beside_a_file_has_the_scores_of_each(
 
 
 def test_compare_examples_are_the_sentences_that_changed_most(
-    terms: Terms, tmp_path: Path, references: list[str]
+    conditions: Conditions, tmp_path: Path, references: list[str]
 ) -> None:
     sources = file_of(tmp_path / "sources", [f"Satz {number}" for number in range(1, 31)])
     reference = file_of(tmp_path / "reference", references)
     wrong = [*references]
     wrong[3], wrong[8] = "nothing at all", references[8].replace("The", "A")
-    terms = Terms(sources=Path(sources), references=[Path(reference)])
+    conditions = Conditions(sources=Path(sources), references=[Path(reference)])
     names = [file_of(tmp_path / "wrong", wrong), reference]
-    (comparison,) = compare(names, terms)
+    (comparison,) = compare(names, conditions)
     first, second = examples_of(comparison)
     assert (first.line, first.source, first.reference) == (4, "Satz 4", references[3])
     assert first.translations == ("nothing at all", references[3])
     assert first.chrf[0] < 30 < 99 < first.chrf[1]
     assert second.line == 9
-    assert compare(names, terms, examples=1)[0].systems[1].examples == [first]
-    assert compare(names, terms, examples=0)[0].systems[1].examples == []
+    assert compare(names, conditions, examples=1)[0].systems[1].examples == [first]
+    assert compare(names, conditions, examples=0)[0].systems[1].examples == []
     assert comparison.split == "sources"
 
 
 def test_compare_files_need_no_sources_and_keep_case(tmp_path: Path, references: list[str]) -> None:
     reference = Path(file_of(tmp_path / "reference", references))
     names = [str(reference), file_of(tmp_path / "lower", [line.lower() for line in references])]
-    (comparison,) = compare(names, Terms(references=[reference]))
+    (comparison,) = compare(names, Conditions(references=[reference]))
     assert "case:mixed" in comparison.signatures["BLEU"][0]
     assert "case:mixed" in comparison.signatures["chrF"][0]
     assert "tok:13a" in comparison.signatures["BLEU"][0]
     assert examples_of(comparison)[0].source is None
     assert words_of(comparison).startswith(f"{names[0]} is better")
-    (comparison,) = compare(names, Terms(references=[reference], lowercase=True, language="zh"))
+    (comparison,) = compare(names, Conditions(references=[reference], lowercase=True, language="zh"))
     assert "tok:zh" in comparison.signatures["BLEU"][0]
     assert (
         words_of(comparison) == f"{names[1]} and {names[0]} have equal scores: 30 sentences show no difference at all"
@@ -118,25 +118,26 @@ def test_compare_files_need_no_sources_and_keep_case(tmp_path: Path, references:
 
 
 def test_compare_with_a_lower_cased_run_scores_all_without_case(
-    terms: Terms, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    conditions: Conditions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cased = altered(tiny, tmp_path / "cased", lowercase=False)
     with caplog.at_level(logging.INFO, "transformer_cli"):
         (comparison,) = compare(
-            ["tiny", cased, "tiny"], Terms(("valid",), device="cpu", data_dir=terms.data_dir, runs_dir=terms.runs_dir)
+            ["tiny", cased, "tiny"],
+            Conditions(("valid",), device="cpu", data_dir=conditions.data_dir, runs_dir=conditions.runs_dir),
         )
     assert caplog.messages == ["tiny: lower-cased, so all are scored without case"]
     assert "case:lc" in comparison.signatures["chrF"][1]
     caplog.clear()
     with caplog.at_level(logging.INFO, "transformer_cli"):
-        compare(["tiny", "tiny"], terms)
+        compare(["tiny", "tiny"], conditions)
     assert caplog.messages == []
 
 
 def test_compare_run_whose_own_split_is_another_text_is_named(
-    terms: Terms, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    conditions: Conditions, tiny: Run, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    dataset = find_dataset(tiny.config.data, terms.data_dir)
+    dataset = find_dataset(tiny.config.data, conditions.data_dir)
     data_dir = tmp_path / "data"
     shutil.copytree(dataset, data_dir / dataset.name)
     other = shutil.copytree(dataset, data_dir / "files.de-en-00000000")
@@ -146,17 +147,17 @@ def test_compare_run_whose_own_split_is_another_text_is_named(
     reseal(other)
     name = altered(tiny, tmp_path / "other", fingerprint="00000000")
     gone = altered(tiny, tmp_path / "gone", fingerprint="11111111")
-    compare(["tiny", name, gone], Terms(device="cpu", data_dir=data_dir, runs_dir=terms.runs_dir), examples=0)
+    compare(["tiny", name, gone], Conditions(device="cpu", data_dir=data_dir, runs_dir=conditions.runs_dir), examples=0)
     said = "in its own dataset, test is another text; make sure that it was not trained on this one"
     assert caplog.messages == [f"{name}: {said}"]
 
 
 def test_compare_sentences_too_long_are_cut_and_counted(
-    terms: Terms, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    conditions: Conditions, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = (Path(file_of(tmp_path / "a", ["Hund " * 15, "Hund"])), Path(file_of(tmp_path / "b", ["dog", "dog"])))
-    compare(["tiny", "tiny"], Terms((), files[0], files[1:], device="cpu", runs_dir=terms.runs_dir))
-    assert caplog.messages == [f"{terms.runs_dir / 'tiny'}: a: 1 sentence too long: cut"] * 2
+    compare(["tiny", "tiny"], Conditions((), files[0], files[1:], device="cpu", runs_dir=conditions.runs_dir))
+    assert caplog.messages == [f"{conditions.runs_dir / 'tiny'}: a: 1 sentence too long: cut"] * 2
 
 
 def test_compare_takes_a_pipe_of_translations(tmp_path: Path, references: list[str]) -> None:
@@ -164,7 +165,7 @@ def test_compare_takes_a_pipe_of_translations(tmp_path: Path, references: list[s
     os.write(writing, "".join(f"{line}\n" for line in references).encode())
     os.close(writing)
     reference = file_of(tmp_path / "reference", references)
-    (comparison,) = compare([reference, f"/dev/fd/{reading}"], Terms(references=[Path(reference)]))
+    (comparison,) = compare([reference, f"/dev/fd/{reading}"], Conditions(references=[Path(reference)]))
     os.close(reading)
     assert comparison.systems[1].bleu.score == pytest.approx(100)
 
@@ -176,7 +177,7 @@ def test_compare_recipes_by_the_spread_of_their_runs(tmp_path: Path, references:
         names.append(file_of(tmp_path / str(number), lines))
         scores.append(bleu_of_text(lines, references, lowercase=False))
     reference = Path(file_of(tmp_path / "reference", references))
-    (found,) = compare_recipes([names[:2], names[2:]], Terms(references=[reference]))
+    (found,) = compare_recipes([names[:2], names[2:]], Conditions(references=[reference]))
     one, other = found.systems
     assert (found.sentences, one.name, other.name) == (30, ",".join(names[:2]), ",".join(names[2:]))
     assert (one.bleu.scores, other.bleu.scores) == (scores[:2], scores[2:])
@@ -191,30 +192,42 @@ def test_compare_recipes_by_the_spread_of_their_runs(tmp_path: Path, references:
 def test_compare_three_sentences_cannot_tell(tmp_path: Path) -> None:
     reference = file_of(tmp_path / "r", ["the dog runs at home", "the cat runs at home", "the man runs at home"])
     worse = file_of(tmp_path / "worse", ["the dog runs", "x", "y"])
-    (comparison,) = compare([reference, worse], Terms(references=[Path(reference)]))
+    (comparison,) = compare([reference, worse], Conditions(references=[Path(reference)]))
     said = words_of(comparison)
     assert said.startswith(f"3 sentences cannot tell {worse} and {reference} apart: ")
     assert said.count("(p = 0.250)") == 2
 
 
 def test_compare_names_and_texts_that_do_not_fit_are_one_line(
-    terms: Terms, tiny: Run, tmp_path: Path, references: list[str]
+    conditions: Conditions, tiny: Run, tmp_path: Path, references: list[str]
 ) -> None:
     reference, short = file_of(tmp_path / "reference", references), file_of(tmp_path / "short", ["one"])
     empty = file_of(tmp_path / "empty", [])
     reversed_run = altered(tiny, tmp_path / "reversed", source="en", target="de")
     lengths = f"^{short} has 1 line, .* has 30; line n must translate line n"
     for names, wrong_terms, message in (
-        ([short, "nothing"], Terms(), r"no such run; runs/ has none; and there is no file nothing$"),
-        ([short, str(tmp_path)], Terms(), r"no run here \(run.json is missing\); `tfm train` makes one$"),
-        ([short, short], Terms(), r"^files of translations need a reference: name it with --reference"),
-        (["tiny", short], replace(terms, sources=Path(short)), "sentences to translate need their references; name"),
-        ([reference, short], Terms(references=[Path(reference)]), lengths),
-        (["tiny", short], terms, lengths),
-        (["tiny", short], replace(terms, splits=("valid", "test")), "one text, but there are valid, test; choose one "),
-        (["tiny", short], replace(terms, references=[Path(short)]), "a run needs sentences to translate; name their "),
-        ([empty, empty], Terms(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),
-        (["tiny", reversed_run], terms, "^runs of different languages cannot be compared: tiny de→en, .*d en→de"),
+        ([short, "nothing"], Conditions(), r"no such run; runs/ has none; and there is no file nothing$"),
+        ([short, str(tmp_path)], Conditions(), r"no run here \(run.json is missing\); `tfm train` makes one$"),
+        ([short, short], Conditions(), r"^files of translations need a reference: name it with --reference"),
+        (
+            ["tiny", short],
+            replace(conditions, sources=Path(short)),
+            "sentences to translate need their references; name",
+        ),
+        ([reference, short], Conditions(references=[Path(reference)]), lengths),
+        (["tiny", short], conditions, lengths),
+        (
+            ["tiny", short],
+            replace(conditions, splits=("valid", "test")),
+            "one text, but there are valid, test; choose one ",
+        ),
+        (
+            ["tiny", short],
+            replace(conditions, references=[Path(short)]),
+            "a run needs sentences to translate; name their ",
+        ),
+        ([empty, empty], Conditions(references=[Path(empty)]), f"^{empty}: empty; name a file with one sentence"),
+        (["tiny", reversed_run], conditions, "^runs of different languages cannot be compared: tiny de→en, .*d en→de"),
     ):
         with pytest.raises((CheckpointError, DataError), match=message):
             compare(names, wrong_terms)

@@ -1,13 +1,11 @@
 """Files and folders that appear whole or not at all."""
 
-import errno
 import os
 import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,15 +22,6 @@ from transformer_cli.system.files import (
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def failing(number: int) -> Any:
-    """Returns a function that fails as the system does."""
-
-    def fail(*_: Any, **__: Any) -> None:
-        raise OSError(number, os.strerror(number))
-
-    return fail
 
 
 # Text
@@ -85,20 +74,6 @@ def test_new_folder_whose_block_fails_leaves_nothing(tmp_path: Path, error: type
     assert names(tmp_path) == []
 
 
-def test_new_folder_overtaken_by_another_does_not_replace_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    replace = os.replace
-
-    def overtaken(old: Path, new: Path) -> None:
-        (new / "sub").mkdir(parents=True)
-        replace(old, new)  # Linux: ENOTEMPTY
-
-    monkeypatch.setattr(os, "replace", overtaken)
-    with pytest.raises(OSError, match="not empty") as refused, new_folder(tmp_path / "new"):
-        pass
-    assert refused.value.filename == str(tmp_path / "new")
-    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["new", "new/sub"]
-
-
 @pytest.mark.parametrize("kind", ["a file", "a link to nothing", "a folder"])
 def test_new_folder_never_replaces_what_is_there(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "new"
@@ -133,21 +108,6 @@ def test_new_folder_is_synced_before_it_appears_and_its_place_after(
         (unfinished / "sub" / "a").write_text("a")
         inside = [str(unfinished / "sub" / "a"), str(unfinished / "sub"), str(unfinished)]
     assert done == [*inside, "renamed", str(tmp_path)]
-
-
-def test_write_where_folders_cannot_be_synced_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fsync = os.fsync
-
-    def refuse_folders(descriptor: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", refuse_folders)
-    write_text(tmp_path / "a.txt", "text")
-    with new_folder(tmp_path / "new"):
-        pass
-    assert names(tmp_path) == ["a.txt", "new"]
 
 
 # What killed processes leave
@@ -199,14 +159,6 @@ def test_sweep_spares_what_is_written_and_what_is_not_ours(tmp_path: Path) -> No
         os.utime(folder, (0, 0))  # what was just written in it counts
         sweep(tmp_path)
     assert names(tmp_path) == sorted([*not_ours, "new", "other"])
-
-
-@pytest.mark.parametrize("function", ["unlink", "rmdir"])
-def test_sweep_that_cannot_delete_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
-    leave(tmp_path, 1e6)
-    monkeypatch.setattr(os, function, failing(errno.EACCES))
-    sweep(tmp_path)
-    sweep(tmp_path / "gone")
 
 
 def test_delete_of_a_link_leaves_what_it_points_to(tmp_path: Path) -> None:

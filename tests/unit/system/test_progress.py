@@ -71,20 +71,6 @@ def test_bar_of_one_thing_or_of_another_process_is_silent(
     assert terminal.getvalue() == ""
 
 
-def test_bar_line_on_standard_error_is_plain(
-    clock: list[float],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO, "transformer_cli")
-    monkeypatch.setattr(progress.log, "handlers", [progress.LineHandler()])
-    with progress.bar("Reading", 10, " lines") as bar:
-        clock[0] += 60.0
-        bar.update(5)
-    assert capsys.readouterr() == ("", "Reading:  50% 5/10 [01:00<01:00, 12.00s/ lines]\n")
-
-
 def test_bar_elsewhere_of_short_work_is_silent(
     clock: list[float], capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,9 +13,8 @@ from outcomes import power_cut
 from transformer_cli.compute.devices import choose_lanes, choose_precision
 from transformer_cli.compute.world import ALONE
 from transformer_cli.config.load import load_config
-from transformer_cli.config.schema import DecodingConfig
 from transformer_cli.errors import CheckpointError, ConfigError, DataError
-from transformer_cli.runs.run import Run, find_run, is_new
+from transformer_cli.runs.run import Run, is_new
 from transformer_cli.training.opening import Here, ReadyToTrain, open_run
 
 Open = Callable[..., AbstractContextManager[ReadyToTrain]]
@@ -101,13 +100,6 @@ def test_fresh_beside_a_damaged_run_moves_it_aside(train_tiny: TrainTiny, folder
     assert contents(folder.with_name("tiny.old-1")) == before
 
 
-def test_open_run_without_curves_or_latest_goes_on(train_tiny: TrainTiny, folder: Path) -> None:
-    (folder / "curves.png").unlink()
-    (folder.parent / "latest").unlink(missing_ok=True)
-    assert [entry["epoch"] for entry in go_on(train_tiny, folder).history()] == [1, 2, 3, 4]
-    assert find_run(None, folder.parent) == folder
-
-
 def test_a_run_killed_between_its_last_save_and_its_picture_is_drawn_when_asked_again(
     train_tiny: TrainTiny, folder: Path
 ) -> None:
@@ -128,14 +120,6 @@ def test_open_run_that_was_never_saved_begins_with_any_settings(train_tiny: Trai
     assert (len(again.history()), again.config.training.seed, is_new(again.folder)) == (1, 0, False)
 
 
-def test_open_run_in_a_folder_of_other_files_begins_one(opened: Open, tmp_path: Path) -> None:
-    (tmp_path / "tiny").mkdir()
-    (tmp_path / "tiny/notes.txt").write_text("mine", encoding="utf-8")
-    with opened(tmp_path / "tiny") as new:
-        assert Run.open(tmp_path / "tiny").config == new.run.config
-    assert (tmp_path / "tiny/notes.txt").read_text(encoding="utf-8") == "mine"
-
-
 # Which settings a run keeps, and which may change
 
 
@@ -150,10 +134,10 @@ def test_open_run_new_keeps_its_dataset_and_precision(opened: Open, project: Pat
 
 def test_open_run_that_goes_on_takes_what_may_change(opened: Open, folder: Path) -> None:
     changes = ("patience=7", "save_minutes=3", "num_threads=2", "epochs=9", "precision=auto")
-    with opened(folder, *(f"training.{change}" for change in changes)) as run:
+    with opened(folder, *(f"training.{change}" for change in changes), "decoding.beam_size=5") as run:
         training = run.run.config.training
         assert (training.patience, training.save_minutes, training.num_threads, training.epochs) == (7, 3, 2, 9)
-        assert training.precision == "float32"
+        assert (training.precision, run.run.config.decoding.beam_size) == ("float32", 5)
         assert Run.open(folder).config == run.run.config
 
 
@@ -195,14 +179,6 @@ def test_open_run_of_bfloat16_stays_so_unless_told_otherwise(
         assert Run.open(folder).config == run.run.config
     assert [each.startswith(said) for each in caplog.messages if said] == [True] * bool(said)
     assert len(caplog.messages) == bool(said)
-
-
-def test_open_run_takes_other_decoding_settings(opened: Open, folder: Path) -> None:
-    with opened(folder, "training.epochs=3", "decoding.beam_size=5", "decoding.length_penalty=0.6") as run:
-        assert (run.run.config.decoding.beam_size, run.run.config.decoding.length_penalty) == (5, 0.6)
-        assert Run.open(folder).config == run.run.config
-    with opened(folder, "training.epochs=3") as run:
-        assert Run.open(folder).config.decoding == run.run.config.decoding == DecodingConfig()
 
 
 @pytest.mark.parametrize(
@@ -256,12 +232,6 @@ def test_open_run_without_a_dataset_leaves_nothing(opened: Open, tmp_path: Path)
     assert not (tmp_path / "runs").exists()
 
 
-def test_fresh_without_an_old_run_moves_nothing(opened: Open, tmp_path: Path) -> None:
-    with opened(tmp_path / "tiny", fresh=True):
-        pass
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".tiny.lock", "tiny"]
-
-
 def test_open_run_with_other_settings_and_no_dataset_names_the_settings(
     folder: Path, opened: Open, tmp_path: Path
 ) -> None:
@@ -281,10 +251,3 @@ def test_open_run_by_link_and_by_name_share_a_lock(opened: Open, folder: Path) -
         opened(folder),
     ):
         pass
-
-
-def test_open_run_edited_to_auto_precision_chooses_again(opened: Open, folder: Path) -> None:
-    path = folder / "config.yaml"
-    path.write_text(path.read_text(encoding="utf-8").replace("precision: float32", "precision: auto"), encoding="utf-8")
-    with opened(folder, "training.precision=auto") as found:
-        assert found.run.config.training.precision in ("float32", "bfloat16")
