@@ -28,5 +28,5 @@ from transformer_cli.documents.forms import form_of
         (" " * 4000 + "x" * 4000, None),
     ],
 )
-def test_form_of_a_beginning(beginning: str, form: str | None) -> None:
+def test_form_of_knows_a_text_by_its_beginning(beginning: str, form: str | None) -> None:
     assert form_of(beginning) == form
