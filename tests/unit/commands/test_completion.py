@@ -9,7 +9,7 @@ from transformer_cli.commands import completion
 from transformer_cli.config.load import load_config
 
 
-def test_every_setting_is_offered_and_taken_by_set() -> None:
+def test_completion_offers_every_setting_and_set_takes_it() -> None:
     offered = completion.settings("")
     assert {"name=", "data.corpus=", "data.min_freq=", "model.vectors.target=", "training.epochs="} <= {*offered}
     assert all(each.endswith("=") for each in offered)
@@ -28,11 +28,13 @@ def test_every_setting_is_offered_and_taken_by_set() -> None:
         ("nothing", []),
     ],
 )
-def test_a_setting_left_alone_is_offered_with_its_default(typed: str, expected: list[str]) -> None:
+def test_completion_of_one_setting_offers_its_default(typed: str, expected: list[str]) -> None:
     assert completion.settings(typed) == expected
 
 
-def test_shipped_configs_are_offered_with_the_files_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completion_of_configs_offers_shipped_ones_and_files_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("demo-2.yaml", "mine.yml", "demo.txt"):
         (tmp_path / name).touch()
@@ -67,7 +69,7 @@ def test_shipped_configs_are_offered_with_the_files_here(tmp_path: Path, monkeyp
     ],
     ids=str,
 )
-def test_bash_that_asks_for_the_last_word_is_answered(
+def test_completion_answers_bash_for_the_last_word(
     tfm: Tfm, project: Path, words: tuple[str, ...], expected: list[str]
 ) -> None:
     asked = {"_TFM_COMPLETE": "complete_bash", "COMP_WORDS": "\n".join(["tfm", *words]), "COMP_CWORD": len(words)}
@@ -75,7 +77,7 @@ def test_bash_that_asks_for_the_last_word_is_answered(
     assert (code, out.split(), err) == (0, expected, "")
 
 
-def test_the_script_for_a_shell_calls_tfm(tfm: Tfm, tmp_path: Path) -> None:
+def test_completion_script_of_bash_calls_tfm(tfm: Tfm, tmp_path: Path) -> None:
     code, out, err = tfm(cwd=tmp_path, environment={"_TFM_COMPLETE": "source_bash"})
     assert (code, err) == (0, "")
     assert "_TFM_COMPLETE=complete_bash" in out

@@ -82,7 +82,7 @@ def screen() -> Iterator[Screen]:
     screen.close()
 
 
-def test_a_terminal_shows_what_it_would_obey(screen: Screen) -> None:
+def test_terminal_shows_control_characters_that_it_would_obey(screen: Screen) -> None:
     terminal = Terminal(screen.stream.buffer, encoding="utf-8", line_buffering=True)
     shown = ["".join(one if one.isprintable() else repr(one)[1:-1] for one in text) for text in OBEYED.values()]
     print(*(f"eins\t{text}\tzwei" for text in OBEYED.values()), sep="\n", file=terminal)
@@ -199,7 +199,7 @@ def test_lines_of_a_file_appear_on_a_terminal_as_they_are_translated(
     assert forks.end() == 0
 
 
-def test_a_note_stands_until_something_else_is_said(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_note_stands_until_something_else_is_said(screen: Screen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", TerminalWithBars(screen.stream.buffer, encoding="utf-8", line_buffering=True))
     terminal.note("loading")
@@ -210,7 +210,7 @@ def test_a_note_stands_until_something_else_is_said(screen: Screen, monkeypatch:
     assert screen.seen() == "\r\x1b[Ktranslating …\r\x1b[Kdone\n"
 
 
-def test_nothing_but_a_terminal_that_can_erase_gets_notes(
+def test_note_is_shown_only_where_it_can_be_erased(
     screen: Screen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     terminal.note("loading")
@@ -234,7 +234,7 @@ def be_narrow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     screen.close()
 
 
-def test_columns_that_do_not_fit_stand_below(be_narrow: Callable[[], None]) -> None:
+def test_table_columns_that_do_not_fit_stand_below(be_narrow: Callable[[], None]) -> None:
     be_narrow()
     rows = [["run", "loss", "perplexity", "BLEU"], ["eins", "1.0", "2.72", "33.33"], ["狗", "2.0", "7.39", "9.10"]]
     assert table(rows).split("\n\n") == [
@@ -255,5 +255,5 @@ def test_columns_that_do_not_fit_stand_below(be_narrow: Callable[[], None]) -> N
         ("", 0),
     ],
 )
-def test_how_wide_a_text_is(text: str, columns: int) -> None:
+def test_terminal_width_counts_columns(text: str, columns: int) -> None:
     assert terminal.width(text) == columns

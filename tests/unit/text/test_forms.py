@@ -33,7 +33,7 @@ from transformer_cli.text.forms import form_of, refuse_no_text
         (" " * 4000 + "x" * 4000, None),
     ],
 )
-def test_form_of_a_beginning(beginning: str, form: str | None) -> None:
+def test_form_of_knows_a_text_by_its_beginning(beginning: str, form: str | None) -> None:
     assert form_of(beginning.encode()) == form
 
 
