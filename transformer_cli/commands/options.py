@@ -271,9 +271,9 @@ def check_text(*paths: Path | None) -> None:
 
 def warn_of_form(beginning: bytes, name: Path | str) -> None:
     """Warn if text that begins so is not plain. name: what the warning calls it."""
-    from transformer_cli.documents.forms import form_of
+    from transformer_cli.text.forms import form_of
 
-    if form := form_of(beginning.decode(errors="ignore")):
+    if form := form_of(beginning):
         remedy = "; `tfm translate --format html` translates HTML" if "HTML" in form else ""
         log.warning("%s: %s, as it seems; every line of it is read as a sentence%s", name, form, remedy)
 
