@@ -5,6 +5,7 @@ tests/pretended.py says what such a device refuses. A real one is needed for spe
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from pretended import PretendedDevice, is_moved
+from pretended import PretendedDevice, is_moved, pretended_cuda
 from transformer_cli.config.load import load_config
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.inspection.numbers import inspect_sentence
-from transformer_cli.model.fast import fused_loss
-from transformer_cli.model.fast.packing import packed_token_losses
+from transformer_cli.model import loss
+from transformer_cli.model.loss import token_losses
 from transformer_cli.runs.run import Run
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
 from transformer_cli.training.trainer import train
@@ -30,22 +31,17 @@ SENTENCES = ["Der kleine Hund läuft im Park.", "", "Die Frau schläft.", "Das a
 @pytest.fixture(params=["mps"])
 def gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[PretendedDevice]:
     name = request.param
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: name == "cuda:0")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Pretended")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10**9, 10**9))
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: name == "mps")
-    with PretendedDevice(name) as pretended:
+    with pretended_cuda() if name == "cuda:0" else nullcontext(), PretendedDevice(name) as pretended:
         yield pretended
 
 
 @pytest.fixture
 def train_there(corpus: Path, project: Path, tmp_path: Path, gpu: PretendedDevice) -> Callable[..., Run]:
-    """Train the tiny run on the pretended device in tmp_path/runs, for an epoch of two steps unless it is set."""
+    """Train the tiny run on the pretended device in tmp_path/runs, for an epoch of one step unless it is set."""
 
     def train_with(*overrides: str) -> Run:
-        few = ("training.epochs=1", "training.batch_size=100")
+        few = ("training.epochs=1", "training.batch_size=200")
         device = f"training.device={gpu.device.type}"
         config = load_config(corpus / "tiny.yaml", [*few, device, *overrides])
         return train(config, data_dir=project / "data", runs_dir=tmp_path / "runs")
@@ -90,7 +86,7 @@ def test_pretended_device_refuses_what_a_device_refuses(gpu: PretendedDevice) ->
             "cuda:0",
             ("training.batch_by=tokens", "training.batch_size=700", "training.label_smoothing=0.1", "model.norm=pre"),
         ),
-        ("cuda:0", ("model.positions=sinusoidal", "training.accumulate=3", "training.fast=false")),
+        ("cuda:0", ("model.positions=sinusoidal", "training.accumulate=3")),
     ],
     ids=["cuda", "mps", "frozen", "tokens", "sinusoidal"],
     indirect=["gpu"],
@@ -118,7 +114,7 @@ def test_train_on_a_device_resumed_equals_uncut(train_there: Callable[..., Run])
 def test_train_on_a_device_computes_no_logits_of_a_whole_batch(
     train_there: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fused_loss, "LARGE_CHUNK", 100)
+    monkeypatch.setattr(loss, "LARGE_CHUNK", 100)
     rows: list[int] = []
     mm = torch.mm
 
@@ -136,7 +132,7 @@ def test_forward_on_a_device_waits_for_nothing(tiny: Run, gpu: PretendedDevice) 
     model = Translator(tiny, str(gpu.device)).model.train()
     ids = torch.tensor([[SOS, 5, 6, EOS], [SOS, 7, EOS, PAD]])
     assert (gpu.n_operations, gpu.n_waits) == (0, 0)
-    losses = packed_token_losses(model, ids, ids)
+    losses = token_losses(model, ids, ids)
     assert gpu.n_operations > 50
     assert gpu.n_waits == 0
     losses.nll.sum().item()
