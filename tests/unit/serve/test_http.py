@@ -113,13 +113,8 @@ def test_a_client_that_does_not_read_is_dropped(single: Translator, monkeypatch:
     assert statuses == {503, 200}
 
 
-<<<<<<< HEAD
-def test_what_can_be_got_has_a_head_and_may_have_a_body(served: Running) -> None:
-    for path in ("/", "/health", "/languages", "/metrics", "/openapi.json"):
-=======
 def test_get_addresses_answer_head_and_a_get_with_a_body(served: Running) -> None:
-    for path in ("/", "/health"):
->>>>>>> main
+    for path in ("/", "/health", "/languages", "/metrics", "/openapi.json"):
         request = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         head, _, body = raw(served.url, request.encode()).partition(b"\r\n\r\n")
         assert (head.startswith(b"HTTP/1.1 200 "), body) == (True, b"")
@@ -181,7 +176,6 @@ def test_silent_connections_keep_nobody_out(single: Translator, monkeypatch: pyt
         assert small.post("/translate", **ASKED).status == 200
 
 
-<<<<<<< HEAD
 def test_more_requests_at_once_than_there_may_be_are_refused_and_counted(
     single: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,10 +192,7 @@ def test_more_requests_at_once_than_there_may_be_are_refused_and_counted(
     assert 'status="503"' in answer.body
 
 
-def test_what_is_not_there_is_said_in_json(served: Running) -> None:
-=======
 def test_unknown_address_or_method_is_an_error_in_json(served: Running) -> None:
->>>>>>> main
     for path, body, status, error in (
         ("/suggest", b"", 404, "Not Found"),
         ("/translate", None, 405, "Method Not Allowed"),
@@ -414,7 +405,6 @@ def test_the_log_has_a_line_for_each_request_and_no_text(single: Translator, cap
     ]
 
 
-<<<<<<< HEAD
 def test_the_log_names_the_client_that_a_proxy_names_and_no_header_can_write_into_it(
     single: Translator, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -427,10 +417,7 @@ def test_the_log_names_the_client_that_a_proxy_names_and_no_header_can_write_int
     assert clients == [[client, "GET", "/health"] for client in expected]
 
 
-def test_text_is_logged_if_asked(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
-=======
 def test_log_text_writes_sentences_and_translations(single: Translator, caplog: pytest.LogCaptureFixture) -> None:
->>>>>>> main
     caplog.set_level(logging.INFO, logger="transformer_cli")
     with running(single, log_text=True) as talkative:
         found = talkative.post("/translate", **ASKED).body["translatedText"]
