@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from served import Running, running
-from transformer_cli.inspection.numbers import inspect_translation
+from transformer_cli.inspection.numbers import Kind, inspect_translation
 from transformer_cli.runs.export import export
 from transformer_cli.translator import Translator
 
@@ -33,7 +33,7 @@ def test_steps_have_candidates_and_can_begin_as_one_likes(served: Running, singl
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-def test_weights_are_those_of_a_head_or_the_mean_of_all(served: Running, single: Translator, kind: str) -> None:
+def test_weights_are_those_of_a_head_or_the_mean_of_all(served: Running, single: Translator, kind: Kind) -> None:
     expected = inspect_translation(single, single.translations([ASKED["q"]])[0])
     heads = [each.weights for each in expected.maps([kind])]
     mean = served.post("/inspect/attention", **ASKED, kind=kind).body

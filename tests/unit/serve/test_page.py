@@ -465,10 +465,10 @@ def test_the_page_of_an_export_translates_and_shows_nothing_else(
     browser: Any, deep: Translator, tmp_path: Path
 ) -> None:
     pytest.importorskip("ctranslate2")
-    with running(Translator.load(export(deep.run.folder, tmp_path / "export").folder, device="cpu")) as found:
-        with opened(browser, found.url) as page:
-            page.fill("#input", f"{SENTENCE} {SENTENCE}")
-            expect(page.locator("#output")).to_contain_text(deep.translate([SENTENCE])[0], timeout=WAIT)
-            expect(page.locator("#inside")).to_be_hidden()
-            expect(page.locator("[role=alert]:visible")).to_have_count(0)
-            expect(page.locator("#output .sentence")).to_have_count(0)
+    exported = Translator.load(export(deep.run.folder, tmp_path / "export").folder, device="cpu")
+    with running(exported) as found, opened(browser, found.url) as page:
+        page.fill("#input", f"{SENTENCE} {SENTENCE}")
+        expect(page.locator("#output")).to_contain_text(deep.translate([SENTENCE])[0], timeout=WAIT)
+        expect(page.locator("#inside")).to_be_hidden()
+        expect(page.locator("[role=alert]:visible")).to_have_count(0)
+        expect(page.locator("#output .sentence")).to_have_count(0)
