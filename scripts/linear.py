@@ -47,7 +47,7 @@ def names(text: str) -> list[str]:
 
 
 READ_IN = names(
-    "corpora.cleaning corpora.formats corpora.notices documents.amounts documents.glossary "
+    "corpora.cleaning corpora.formats documents.amounts documents.glossary "
     "documents.held documents.long_lines documents.markup documents.sentences evaluation.metrics serve.languages "
     "system.terminal text.codec text.forms text.lines text.reading text.subwords text.words translation"
 )
@@ -304,7 +304,7 @@ READERS: dict[str, tuple[Prepare, str]] = {
 }
 
 CALLS = names(  # they leave the characters of a text to readers above; or they take a name, a code or one character
-    "corpora.cleaning.without corpora.formats.require_files corpora.notices.warn_of_text documents.glossary.forms "
+    "corpora.cleaning.without corpora.formats.require_files documents.glossary.forms "
     "documents.held.spaces documents.long_lines.LongLines.cut documents.long_lines.LongLines.encoded "
     "documents.long_lines.LongLines.line evaluation.metrics.bleu_of_tokens evaluation.metrics.score_text "
     "evaluation.metrics.text_metrics serve.languages.Directions.choose system.terminal.Terminal.put "
