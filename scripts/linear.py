@@ -315,7 +315,7 @@ CALLS = names(  # they leave the characters of a text to readers above; or they 
     "text.codec.SubwordCodec.load text.codec.SubwordCodec.save text.codec.WordCodec.content "
     "text.codec.WordCodec.encode_as_it_is text.codec.WordCodec.load text.codec.WordCodec.save "
     "text.codec.WordCodec.text text.lines.is_too_long text.lines.lines_of text.forms.refuse_no_text text.reading.gap "
-    "text.reading.is_ignored text.reading.is_inside_word text.reading.is_spaceless text.reading.is_word "
+    "text.reading.is_ignored text.reading.is_spaceless text.reading.is_word "
     "text.reading.main_code text.subwords.Pieces.ids_of_all text.subwords.Pieces.join "
     "text.subwords.Pieces.pieces_of_all text.subwords.learn_pieces text.words.Joins.restores "
     "text.words.Tokenizer.tokens text.words.learn_joins text.words.nearest_tokenizer translation.Wording.long_lines "
