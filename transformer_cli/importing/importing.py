@@ -49,15 +49,18 @@ def import_run(
     positions: Literal["marian", "sinusoidal"] | None = None,
     source: str | None = None,
     target: str | None = None,
+    model: str | None = None,
     runs_dir: Path = Path("runs"),
 ) -> Run:
-    """Make a run of the model in a folder. name: the run's (None: the folder's).
+    """Make a run of the model in a folder. name: the run's (None: the folder's). model: its file, of several.
 
     positions: which sines and cosines are computed (None: Marian's for a model as Marian wrote it, those of
     transformers for one of theirs). source, target: codes of the languages (None: as the files say). Raises DataError
     for what is damaged or cannot be held, ConfigError for a size that no run has, or if the run is there already,
     MemoryShortage.
     """
+    if zipfile.is_zipfile(folder) if folder.is_file() else folder.suffix == ".zip":
+        raise DataError(f"{folder}: an archive; unpack it, and name the folder")
     if not folder.is_dir() or not any(folder.iterdir()):
         what = "an empty folder" if folder.is_dir() else "not a folder" if folder.exists() else "no such folder"
         raise DataError(f"{folder}: {what}; give one with a model of Marian or of Hugging Face's MarianMT")
@@ -67,18 +70,21 @@ def import_run(
     place = runs_dir / name
     if not is_new(place):
         raise ConfigError(f"{place} is there already; give another --name, or delete it first")
-    found = read_hugging_face(folder) if (folder / "config.json").exists() else read_marian(folder)
-    codes = [given or said for given, said in zip((source, target), found.languages, strict=True)]
-    if None in codes:
-        log.warning(
-            "%s does not say the codes of its languages; --source and --target name them, such as de and en", folder
-        )
+    weights = None if model is None else folder / Path(model).name
+    if weights is not None and not weights.is_file():
+        raise DataError(f"{weights}: no such file; name one of {folder} with --model")
+    is_marians = weights.suffix == ".npz" if weights else not (folder / "config.json").exists()
+    found = read_marian(folder, weights, (source, target)) if is_marians else read_hugging_face(folder, weights)
+    codes = foreign.known((source, target), found.languages)
+    targets = tuple(filter(TARGET_TOKEN.fullmatch, found.sides[0].tokens))
+    languages = [code or (MANY if side and targets else None) for side, code in enumerate(codes)]
+    if unknown := [f"--{side}" for side, code in zip(SIDES, languages, strict=True) if code is None]:
+        raise DataError(f"{folder} does not say its languages; give {' and '.join(unknown)}, such as --source de")
     vocabularies, rows = zip(*(_arranged(found, side) for side in found.sides), strict=True)
     tensors = found.tensors
     if (shared := tensors.pop("tokens.weight", None)) is not None:
         for each in ("source_embedding.tokens.weight", "target_embedding.tokens.weight"):
             tensors.setdefault(each, shared)
-    languages = [code or "xx" for code in codes]
     config = _config(found, name, languages, vocabularies, positions)
     model = _model(found, config.model, rows)
     codecs = (
