@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from transformer_cli.commands import near_misses
+from transformer_cli.commands import near_misses, options
 from transformer_cli.errors import Interrupted, TfmError, defect
 from transformer_cli.system import signals, streams, terminal
 
@@ -45,14 +45,6 @@ GROUPS = {  # of the help; each command is the function of its name in commands/
         "config": ("settings", "tfm config demo > mine.yaml"),
         "doctor": ("operating", "tfm doctor"),
     },
-}
-OPTIONS = {  # likewise; any other one is among "Options"
-    "Input": "--input --reference --source --target --columns --split --format --split-sentences --on-error --language "
-    "--hold --hold-pattern",
-    "Model and search": "--run --set --beam-size --prefix --max-tokens --glossary --device",
-    "Output": "--output --output-tokens --metrics --line-buffered --n-best --keep-unk --lowercase "
-    "--examples --kind --layer --head --text --json --quantization",
-    "Word vectors instead of a model": "--vectors --query --scale",
 }
 COMMANDS = {name: about for group in GROUPS.values() for name, about in group.items()}
 WITHOUT_TORCH = ("config", "curves", "runs")
@@ -94,9 +86,9 @@ class _Command(typer.core.TyperCommand):
         groups: dict[str, list[tuple[str, str]]] = {}
         for param in self.get_params(ctx):
             if record := param.get_help_record(ctx):
-                other = "Options" if _is_option(param) else "Arguments"
-                title = next((title for title, names in OPTIONS.items() if param.opts[0] in names.split()), other)
-                groups.setdefault(title, []).append(record)
+                name = str(param.name)
+                group = "Options" if name == "help" else options.row_of(str(ctx.info_name), name)[0]
+                groups.setdefault(group, []).append(record)
         for title, records in groups.items():
             with formatter.section(title):
                 formatter.write_dl(records)
@@ -124,7 +116,7 @@ class _Group(typer.core.TyperGroup):
         epilog = f"Example: {example}\n\nMore: docs/{page}.md in the sources of tfm"
         name = "import_run" if cmd_name == "import" else cmd_name  # which Python keeps for itself
         function = getattr(import_module(f"transformer_cli.commands.{name}"), name)
-        alone.command(cmd_name, cls=_Command, epilog=epilog)(function)
+        alone.command(cmd_name, cls=_Command, epilog=epilog)(options.with_rows(function, cmd_name))
         return typer.main.get_command(alone)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

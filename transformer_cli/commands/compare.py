@@ -4,12 +4,11 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from transformer_cli.commands import completion, options
-from transformer_cli.commands.options import a_file, option
+from transformer_cli.commands import options
 from transformer_cli.system.tables import table
 from transformer_cli.system.terminal import counted
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from transformer_cli.evaluation.compare import Comparison, Example
     from transformer_cli.evaluation.statistics import PairedScore, RecipeScore
 
-EXAMPLES = 3
 HEADS = {  # of the columns beside the names, by what is judged
     "weights": ("score ± 95 %", "difference", "p (bootstrap)", "p (randomisation)"),
     "recipes": ("runs", "mean ± SD", "difference (95 %)", "p (Welch)"),
@@ -33,60 +31,37 @@ CAUTIONS = {"weights": CAUTION, "recipes": RECIPE_CAUTION}
 
 
 def compare(
-    systems: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="A B [C …]",
-            help="Runs (names or folders), or files of translations. The others are compared with the first. "
-            "A1,A2 B1,B2 compares recipes: several runs of each; A1,A2 alone gives the mean and spread of one.",
-            show_default=False,
-            autocompletion=completion.runs,
-        ),
-    ],
-    split: options.SplitOption = None,
-    source: Annotated[
-        Path | None, a_file("Your own sentences, with --reference. Files do not need it.", "--input", "-i")
-    ] = None,
-    reference: options.ReferenceOption = None,
-    lowercase: options.LowercaseOption = False,
-    metrics: options.MetricsOption = "bleu,chrf",
-    language: Annotated[
-        str | None,
-        option(
-            "The language of files of translations, for BLEU's tokeniser.",
-            metavar="CODE",
-            show_default="the runs', or en",
-        ),
-    ] = None,
-    examples: Annotated[
-        int | None,
-        option(
-            "How many of the sentences that changed most are shown.", min=0, metavar="N", show_default=str(EXAMPLES)
-        ),
-    ] = None,
-    device: options.DeviceOption = "auto",
-    as_json: options.JsonOption = False,
+    systems: list[str],
+    split: list[str] | None = None,
+    input_file: Path | None = None,
+    reference: list[Path] | None = None,
+    lowercase: bool = False,
+    metrics: str = "bleu,chrf",
+    language: str | None = None,
+    examples: int | None = None,
+    device: str = "auto",
+    as_json: bool = False,
 ) -> None:
     """Tell which system is better, and whether that may be chance."""
     recipes = [_runs_of(argument) for argument in systems]
     are_single = all(len(runs) == 1 for runs in recipes)
     if len(recipes) < 2 and are_single:
         raise typer.BadParameter("name at least two runs or files, such as: tfm compare A B")
-    if source and not reference:
+    if input_file and not reference:
         raise typer.BadParameter("--input needs --reference")
     if reference and split:
         raise typer.BadParameter("--split and --reference cannot be used together")
-    options.refuse_repeated(source, reference or ())
+    options.refuse_repeated(input_file, reference or ())
     if examples and not are_single:
         raise typer.BadParameter("--examples shows sentences of two runs; it cannot be used with several runs of each")
     further = options.further_metrics(metrics)
-    options.check_text(source, *(reference or ()), *(Path(each) for each in systems if Path(each).is_file()))
+    options.check_text(input_file, *(reference or ()), *(Path(each) for each in systems if Path(each).is_file()))
     from transformer_cli.evaluation.compare import Terms, compare, compare_recipes
 
-    terms = Terms(split or (), source, reference or (), lowercase, language, further, device)
+    terms = Terms(split or (), input_file, reference or (), lowercase, language, further, device)
     found: Sequence[Comparison[PairedScore]] | Sequence[Comparison[RecipeScore]]
     if are_single:
-        found = compare(systems, terms, examples=EXAMPLES if examples is None else examples)
+        found = compare(systems, terms, examples=options.EXAMPLES if examples is None else examples)
     else:
         found = compare_recipes(recipes, terms)
     if not as_json:

@@ -1,31 +1,20 @@
 """`tfm config`: the settings of the built-in config, of a shipped one, of a file or of a run → YAML with comments."""
 
-from typing import Annotated
-
 import typer
 
-from transformer_cli.commands import completion
-from transformer_cli.commands.options import SetOption, find_runs, of_runs, option
+from transformer_cli.commands.options import find_runs
 
 
 def config(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME|FILE]",
-            help="A config that comes with tfm, or a YAML file.",
-            show_default="the built-in settings",
-            autocompletion=completion.configs,
-        ),
-    ] = None,
-    run: Annotated[str | None, of_runs("Print the settings of a run.", default=False)] = None,
-    overrides: SetOption = None,
-    list_names: Annotated[bool, option("List the configs that come with tfm.", "--list", "-l")] = False,
+    base: str | None = None,
+    run: str | None = None,
+    overrides: list[str] | None = None,
+    list_names: bool = False,
 ) -> None:
     """Print every setting with its value and a comment. The output is YAML that --config takes."""
-    if run is not None and (name is not None or overrides):
+    if run is not None and (base is not None or overrides):
         raise typer.BadParameter("--run prints a run's own settings; it cannot be used with a config or --set")
-    if list_names and (name is not None or run is not None or overrides):
+    if list_names and (base is not None or run is not None or overrides):
         raise typer.BadParameter("--list prints names; it cannot be used with a config, --run or --set")
     from transformer_cli.config.commented import PATTERN, as_commented_yaml, heading
     from transformer_cli.config.configfile import SHIPPED, find_config, read_config_text, shipped_configs
@@ -46,8 +35,8 @@ def config(
             kept = read_config(folder, about)
         print(as_commented_yaml(kept, title=f"The settings of {folder}"), end="")
     else:
-        chosen = load_config(name, overrides or ())
-        path = SHIPPED / PATTERN if name is None else find_config(name)
+        chosen = load_config(base, overrides or ())
+        path = SHIPPED / PATTERN if base is None else find_config(base)
         text = read_config_text(path) if path.parent == SHIPPED else ""
         if path == SHIPPED / PATTERN:  # its comments are the schema's
             text = heading(text)

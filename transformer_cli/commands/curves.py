@@ -2,17 +2,16 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
-from transformer_cli.commands.options import RunsArgument, a_file, find_runs, of_runs, refuse_unwritable, writing
+from transformer_cli.commands.options import find_runs, refuse_unwritable, writing
 from transformer_cli.errors import DataError
 from transformer_cli.inspection.picture_files import picture_format
 
 
 def curves(
-    named: RunsArgument = None,
-    run: Annotated[list[str] | None, of_runs("A run's name under runs/, or its folder. Repeatable.")] = None,
-    output: Annotated[Path, a_file("The .svg, .pdf or .png to write.", "--output", "-o")] = Path("curves.png"),
+    named: list[str] | None = None,
+    run: list[str] | None = None,
+    output: Path = Path("curves.png"),
 ) -> None:
     """Draw learning curves. Several runs share one picture, which names the settings in which they differ."""
     picture_format(output)

@@ -5,12 +5,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from transformer_cli.commands import completion, options
-from transformer_cli.commands.options import a_file
 from transformer_cli.system.files import STANDARD
 from transformer_cli.system.tables import table
 
@@ -19,34 +18,34 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    named: options.RunArgument = None,
-    split: options.SplitOption = None,
-    source: Annotated[Path | None, a_file("Evaluate on your own sentences, with --reference.", "--input", "-i")] = None,
-    reference: options.ReferenceOption = None,
-    run: options.RunsOption = None,
-    overrides: options.DecodingSetOption = None,
-    beam_size: options.BeamSizeOption = None,
-    glossary: options.GlossaryOption = None,
-    device: options.DeviceOption = "auto",
-    output: Annotated[Path | None, a_file("Keep the translations, one per line.", "--output", "-o")] = None,
-    output_tokens: Annotated[Path | None, a_file("Keep the decoder's tokens, one sentence per line.")] = None,
-    lowercase: options.LowercaseOption = False,
-    metrics: options.MetricsOption = "bleu,chrf",
-    as_json: options.JsonOption = False,
+    named: str | None = None,
+    split: list[str] | None = None,
+    input_file: Path | None = None,
+    reference: list[Path] | None = None,
+    run: list[str] | None = None,
+    search: list[str] | None = None,
+    beam_size: int | None = None,
+    glossary: Path | None = None,
+    device: str = "auto",
+    output: Path | None = None,
+    output_tokens: Path | None = None,
+    lowercase: bool = False,
+    metrics: str = "bleu,chrf",
+    as_json: bool = False,
 ) -> None:
     """Print loss, perplexity, BLEU and chrF of a run. Several runs are judged together, as an ensemble."""
-    if (source is None) != (not reference):
+    if (input_file is None) != (not reference):
         raise typer.BadParameter("--input and --reference need each other")
-    if source and split:
+    if input_file and split:
         raise typer.BadParameter("--split and --input cannot be used together")
     if output == output_tokens == STANDARD:
         raise typer.BadParameter("only one of --output and --output-tokens can go to standard output")
-    options.refuse_repeated(source, reference or ())
+    options.refuse_repeated(input_file, reference or ())
     if named in completion.splits() and named not in completion.runs():
         raise typer.BadParameter(f"there is no run {named}; did you mean --split {named}?")
     further = options.further_metrics(metrics)
-    options.refuse_unwritable(output, output_tokens, read=[source, glossary, *(reference or ())])
-    options.check_text(source, *(reference or ()))
+    options.refuse_unwritable(output, output_tokens, read=[input_file, glossary, *(reference or ())])
+    options.check_text(input_file, *(reference or ()))
     folders = options.find_runs(named, run)
     from transformer_cli.config.load import override_decoding
     from transformer_cli.decoding.settings import SearchSettings
@@ -56,13 +55,13 @@ def evaluate(
     from transformer_cli.system.files import write_text
 
     first, *others = map(Run.open, folders)
-    decoding = override_decoding(first.config.decoding, overrides or (), beam_size=beam_size)
+    decoding = override_decoding(first.config.decoding, search or (), beam_size=beam_size)
     judged = list(
         evaluate(
             first,
             others=others,
             splits=split or (),
-            files=(source, *reference) if source and reference else None,
+            files=(input_file, *reference) if input_file and reference else None,
             device=device,
             settings=SearchSettings(decoding=decoding),
             lowercase=lowercase,

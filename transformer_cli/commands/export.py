@@ -1,29 +1,16 @@
 """`tfm export`: a run → a folder in CTranslate2's format."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from transformer_cli.commands.options import RunArgument, RunOption, find_runs, option, refuse_without_folder
+from transformer_cli.commands.options import find_runs, refuse_without_folder
 
 
 def export(
-    named: RunArgument = None,
-    run: RunOption = None,
-    output: Annotated[
-        Path | None,
-        option(
-            "The folder to make.",
-            *("--output", "-o"),
-            metavar="DIR",
-            show_default="exports/RUN, or exports/RUN-int8 and so on",
-        ),
-    ] = None,
-    quantization: Annotated[
-        Literal["float32", "float16", "bfloat16", "int16", "int8"],
-        option(
-            "How weights are kept; int8 is the smallest, and on CPUs with VNNI the fastest.", *("--quantization", "-q")
-        ),
-    ] = "float32",
+    named: str | None = None,
+    run: str | None = None,
+    output: Path | None = None,
+    quantization: Literal["float32", "float16", "bfloat16", "int16", "int8"] = "float32",
 ) -> None:
     """Write a run's best model in CTranslate2's format.
 

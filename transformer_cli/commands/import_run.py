@@ -1,36 +1,15 @@
 """`tfm import`: a translator that Marian or Hugging Face's transformers wrote → a run."""
 
 from pathlib import Path
-from typing import Annotated, Literal
-
-import typer
-
-from transformer_cli.commands.options import option
+from typing import Literal
 
 
 def import_run(
-    folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FOLDER",
-            help="A folder as Marian wrote it (.npz, with .spm or .yml), or as Hugging Face has it (config.json).",
-        ),
-    ],
-    name: Annotated[str | None, option("What the run is called.", metavar="NAME", show_default="FOLDER's")] = None,
-    positions: Annotated[
-        Literal["marian", "sinusoidal"] | None,
-        option(
-            "Which sines and cosines are computed: those of Marian, which trained the model, or those of "
-            "transformers, which hardly change translations, but do change scores.",
-            show_default="those of the program that wrote the folder",
-        ),
-    ] = None,
-    source: Annotated[
-        str | None, option("The language of the source.", metavar="CODE", show_default="as the files say")
-    ] = None,
-    target: Annotated[
-        str | None, option("The language of the target.", metavar="CODE", show_default="as the files say")
-    ] = None,
+    folder: Path,
+    name: str | None = None,
+    positions: Literal["marian", "sinusoidal"] | None = None,
+    source: str | None = None,
+    target: str | None = None,
 ) -> None:
     """Make a run of a translator of Marian's, such as OPUS-MT's.
 

@@ -4,12 +4,11 @@ import json
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
 from transformer_cli.commands import options
-from transformer_cli.commands.options import a_file, option
 from transformer_cli.inspection.picture_files import picture_format
 
 if TYPE_CHECKING:
@@ -23,41 +22,20 @@ KindChoice = Enum("KindChoice", {"encoder": "encoder", "decoder": "decoder", "cr
 
 
 def inspect(
-    sentence: Annotated[str, typer.Argument(help="The sentence to translate and look into.")],
-    run: options.RunOption = None,
-    overrides: options.DecodingSetOption = None,
-    device: options.DeviceOption = "auto",
-    output: Annotated[
-        Path | None, a_file("The .svg, .pdf or .png to write.  [default: inspect.png]", "--output", "-o")
-    ] = None,
-    kind: Annotated[
-        list[KindChoice] | None,
-        option("Self-attention of one stack, or attention between the two. Repeatable.", show_default="all"),
-    ] = None,
-    layer: Annotated[int | None, option("Which layer, counted from 1.", metavar="N", show_default="the last")] = None,
-    head: Annotated[
-        list[int] | None, option("Which head, counted from 1. Repeatable.", metavar="N", show_default="every head")
-    ] = None,
-    on_error: Annotated[
-        Literal["stop", "truncate"], option("What becomes of a sentence that is too long: an error, or it is cut.")
-    ] = "stop",
-    vectors: Annotated[
-        str | None,
-        option(
-            "Use no model: show the attention of these word vectors over themselves. Give a file, or a name that "
-            "gensim knows. Words are split at white space; each word gets the vector of its own spelling, or else the "
-            "vector of its lower-case form.",
-            metavar="FILE",
-        ),
-    ] = None,
-    query: Annotated[str | None, option("Show only this word's rows.", metavar="WORD")] = None,
-    scale: Annotated[
-        Literal["sqrt", "none"] | None, option("Divide the scores by √dimension, or not.", show_default="sqrt")
-    ] = None,
-    as_blocks: Annotated[bool, option("Print the attention weights as blocks of text; no picture.", "--text")] = False,
-    as_json: Annotated[
-        bool, option("Print the numbers as JSON, with scores before softmax; no picture.", "--json")
-    ] = False,
+    sentence: str,
+    run: str | None = None,
+    search: list[str] | None = None,
+    device: str = "auto",
+    output: Path | None = None,
+    kind: list[KindChoice] | None = None,
+    layer: int | None = None,
+    head: list[int] | None = None,
+    on_error: Literal["stop", "truncate"] = "stop",
+    vectors: str | None = None,
+    query: str | None = None,
+    scale: Literal["sqrt", "none"] | None = None,
+    as_blocks: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Draw a sentence's attention weights and token vectors. These are drawn before and after the encoder."""
     forms = {"--output": output, "--text": as_blocks, "--json": as_json}
@@ -71,7 +49,7 @@ def inspect(
     if vectors is not None:
         of_a_model: dict[str, object] = {
             "--run": run,
-            "--set": overrides,
+            "--set": search,
             "--device": device != "auto",
             "--kind": kind,
             "--layer": layer is not None,
@@ -102,7 +80,7 @@ def inspect(
     from transformer_cli.translator import Translator
 
     translator = Translator.load(*folders, device=device)
-    decoding = override_decoding(translator.run.config.decoding, overrides or ())
+    decoding = override_decoding(translator.run.config.decoding, search or ())
     translator = translator.with_options(on_error=on_error, decoding=decoding)
     inspection = inspect_sentence(translator, sentence)
     maps = inspection.maps(

@@ -1,11 +1,14 @@
-"""What several commands share: options, the runs and the search that they describe, files to read and to write."""
+"""What several commands share: one table of all options, the runs that they name, files to read and to write."""
 
+import inspect
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -16,102 +19,198 @@ from transformer_cli.system.files import STANDARD, is_stream
 log = logging.getLogger(__name__)
 
 A_RUN = "A run's name under runs/, or its folder."
-
-
-def option(text: str, *names: str, metavar: str | None = None, **more: Any) -> Any:
-    """Returns an option. text: its help."""
-    return typer.Option(*names, metavar=metavar, help=text, **more)
-
-
-def a_file(text: str, *names: str) -> Any:
-    """Returns an option that names a file; of a file of lines, - is standard input or output. text: its help."""
-    return option(text, *names, metavar="FILE")
-
-
-def of_runs(text: str, *, default: str | bool = "the newest") -> Any:
-    """Returns the option --run. text: its help."""
-    return option(text, "--run", "-r", metavar="RUN", show_default=default, autocompletion=completion.runs)
-
-
-def run_argument(metavar: str) -> Any:
-    """Returns an argument that names what --run names."""
-    return typer.Argument(
-        metavar=metavar, help="The same as --run.", show_default=False, autocompletion=completion.runs
-    )
-
-
-def _set(text: str, offered: Any) -> Any:
-    return option(f"{text} Repeatable.", "--set", "-s", metavar="KEY=VALUE", autocompletion=offered)
-
-
-ConfigOption = Annotated[
-    str | None,
-    option(
-        "A config that comes with tfm, such as demo, or a YAML file.",
-        *("--config", "-c"),
-        metavar="NAME|FILE",
-        show_default="the built-in settings, as `tfm config` prints them",
-        autocompletion=completion.configs,
-    ),
-]
-SetOption = Annotated[list[str] | None, _set("Override one setting, such as training.epochs=3.", completion.settings)]
-DecodingSetOption = Annotated[
-    list[str] | None,
-    _set("Override a setting of the search, such as decoding.length_penalty=0.6.", completion.decoding_settings),
-]
-BeamSizeOption = Annotated[
-    int | None,
-    option(
-        "Hypotheses that the search keeps; 1 is greedy search.",
-        metavar="N",
-        show_default="the run's decoding.beam_size",
-    ),
-]
-LikeOption = Annotated[
-    str | None,
-    option(
-        "A run whose model is to be trained further on this text: its languages, codecs and shape are taken.",
-        metavar="RUN",
-        autocompletion=completion.runs,
-    ),
-]
-RunOption = Annotated[str | None, of_runs(A_RUN)]
-RunsOption = Annotated[
-    list[str] | None, of_runs(f"{A_RUN} Several runs of one dataset translate together, as an ensemble.")
-]
-RunArgument = Annotated[str | None, run_argument("[RUN]")]
-RunsArgument = Annotated[list[str] | None, run_argument("[RUN]...")]
-SplitOption = Annotated[
-    list[str] | None,
-    option(
-        "valid, train or a test set of the (first) run's dataset. Repeatable.",
-        metavar="SPLIT",
-        show_default="every test set",
-        autocompletion=completion.splits,
-    ),
-]
-DeviceOption = Annotated[
-    str,
-    option(
-        "auto, cpu, cuda, cuda:N or mps; only cpu has been tested.", metavar="DEVICE", autocompletion=completion.devices
-    ),
-]
-HoldOption = Annotated[
-    bool,
-    option("Let placeholders such as {name} and %s, and addresses of the web and of mail, pass.", "--hold/--no-hold"),
-]
-GlossaryOption = Annotated[
-    Path | None, a_file("Fixed translations: a word or phrase, a TAB and its translation on each line.", "--glossary")
-]
-LowercaseOption = Annotated[bool, option("Score without case. Lower-cased runs are scored so anyway.", "--lowercase")]
-ReferenceOption = Annotated[
-    list[Path] | None,
-    a_file("A file of reference translations. Repeatable: a sentence may have several references.", "--reference"),
-]
-MetricsOption = Annotated[str, option("Scores to print: chrf++ and ter, too.", "--metrics", metavar="NAME,…")]
 METRICS = ("bleu", "chrf", "chrf++", "ter")  # of --metrics; the first two are always found
-JsonOption = Annotated[bool, option("Print JSON.", "--json")]
-JsonLinesOption = Annotated[bool, option("Print one JSON object per line.", "--json")]
+EXAMPLES = 3  # of --examples
+
+
+@dataclass(frozen=True)
+class Row:
+    """An option or an argument, as the help shows it. Its type and its default are those of the command's parameter."""
+
+    name: str
+    """of the parameter"""
+    form: str
+    """its flags, and what stands for its value, such as "--output -o FILE"; an argument has no flags"""
+    help: str
+    default: str | bool | None = None
+    """what the help calls the default, if not the parameter's"""
+    of: str = ""
+    """the commands whose row it is; by default all those that have none of their own"""
+    bounds: tuple[int | None, int | None] = (None, None)
+    """the least and the largest value"""
+    variable: str | None = None
+    """the environment variable that can have the value, too"""
+
+
+TABLE = {  # by the groups of the help
+    "Arguments": (
+        Row("sentences", "", "The sentences to translate.", "standard input"),
+        Row("sentence", "", "The sentence to translate and look into."),
+        Row("files", "[FILE]...", "Training text: TMX, TSV, CSV or JSON lines, or files of one side each, such as a.de "
+            "and a.en.", default=False),
+        Row("systems", "A B [C …]", "Runs (names or folders), or files of translations. The others are compared with "
+            "the first. A1,A2 B1,B2 compares recipes: several runs of each; A1,A2 alone gives the mean and spread of "
+            "one.", default=False),
+        Row("named", "[RUN]...", "The same as --run.", default=False, of="curves serve"),
+        Row("named", "[RUN]", "The same as --run.", default=False),
+        Row("base", "[NAME|FILE]", "A config that comes with tfm, or a YAML file.", "the built-in settings"),
+        Row("folder", "FOLDER", "A folder as Marian wrote it (.npz, with .spm or .yml), or as Hugging Face has it "
+            "(config.json)."),
+    ),
+    "Input": (
+        Row("input_file", "--input -i FILE", "Translate the lines of a file.", of="translate"),
+        Row("input_file", "--input -i FILE", "Evaluate on your own sentences, with --reference.", of="evaluate"),
+        Row("input_file", "--input -i FILE", "Your own sentences, with --reference. Files do not need it.",
+            of="compare"),
+        Row("input_file", "--input -i FILE", "The sentences.", of="score"),
+        Row("reference", "--reference FILE", "A file of reference translations. Repeatable: a sentence may have "
+            "several references."),
+        Row("target_file", "--target FILE", "Their translations, line by line."),
+        Row("source", "--source CODE", "The language of the source.", "as the files say", of="import"),
+        Row("source", "--source CODE", "The language of the source."),
+        Row("target", "--target CODE", "The language of the target.", "as the files say", of="import"),
+        Row("target", "--target CODE", "The language of the target."),
+        Row("columns", "--columns A,B", "The columns of source and target: names, or numbers from 1."),
+        Row("split", "--split SPLIT", "valid, train or a test set of the (first) run's dataset. Repeatable.",
+            "every test set"),
+        Row("text_format", "--format", "What the --input is: lines, or one HTML document."),
+        Row("split_sentences", "--split-sentences/--no-split-sentences", "Translate each sentence of a line by itself.",
+            "only in a conversation"),
+        Row("on_error", "--on-error", "Of a line that is too long: stop with an error, leave it blank, copy it, or "
+            "translate its beginning.", of="translate"),
+        Row("on_error", "--on-error", "What becomes of a sentence that is too long: an error, or it is cut."),
+        Row("language", "--language CODE", "The language of files of translations, for BLEU's tokeniser.",
+            "the runs', or en"),
+        Row("hold", "--hold/--no-hold", "Let placeholders such as {name} and %s, and addresses of the web and of mail, "
+            "pass."),
+        Row("hold_pattern", "--hold-pattern REGEX", "Hold also what this regular expression finds, such as "
+            "'#[A-Z]+-\\d+'."),
+    ),
+    "Model and search": (
+        Row("run", "--run -r RUN", "Print the settings of a run.", default=False, of="config"),
+        Row("run", "--run -r RUN", f"{A_RUN} Repeatable.", "the newest", "curves"),
+        Row("run", "--run -r RUN", f"{A_RUN} Repeatable: one run for each direction.", "the newest", "serve"),
+        Row("run", "--run -r RUN", f"{A_RUN} Several runs of one dataset translate together, as an ensemble.",
+            "the newest", "translate evaluate"),
+        Row("run", "--run -r RUN", A_RUN, "the newest"),
+        Row("overrides", "--set -s KEY=VALUE", "Override one setting, such as training.epochs=3. Repeatable."),
+        Row("search", "--set -s KEY=VALUE", "Override a setting of the search, such as decoding.length_penalty=0.6. "
+            "Repeatable."),
+        Row("beam_size", "--beam-size N", "Hypotheses that the search keeps; 1 is greedy search.",
+            "the run's decoding.beam_size"),
+        Row("prefix", "--prefix TEXT", "Begin each translation with this text.", default=False),
+        Row("max_tokens", "--max-tokens N", "Longest translation, in tokens.", "2 × source + 10", bounds=(1, 10_000)),
+        Row("glossary", "--glossary FILE", "Fixed translations: a word or phrase, a TAB and its translation on each "
+            "line."),
+        Row("device", "--device DEVICE", "auto, cpu, cuda, cuda:N or mps; only cpu has been tested."),
+    ),
+    "Output": (
+        Row("output", "--output -o FILE", "Write to a file, which appears when it is whole.", of="translate"),
+        Row("output", "--output -o FILE", "Keep the translations, one per line.", of="evaluate"),
+        Row("output", "--output -o FILE", "The .svg, .pdf or .png to write.  [default: inspect.png]", of="inspect"),
+        Row("output", "--output -o FILE", "The .svg, .pdf or .png to write.", of="curves"),
+        Row("output", "--output -o DIR", "The folder to make.", "exports/RUN, or exports/RUN-int8 and so on", "export"),
+        Row("output_tokens", "--output-tokens FILE", "Keep the decoder's tokens, one sentence per line."),
+        Row("quantization", "--quantization -q", "How weights are kept; int8 is the smallest, and on CPUs with VNNI "
+            "the fastest."),
+        Row("line_buffered", "--line-buffered", "Print the translation of each line before the next one is read; "
+            "slower."),
+        Row("n_best", "--n-best K", "Print the K best of each line: line number, score, text, between tabs.",
+            bounds=(1, 1000)),
+        Row("keep_unk", "--keep-unk", "Keep <unk>, in whose place the source word attended to most is written."),
+        Row("lowercase", "--lowercase", "Score without case. Lower-cased runs are scored so anyway."),
+        Row("metrics", "--metrics NAME,…", "Scores to print: chrf++ and ter, too."),
+        Row("examples", "--examples N", "How many of the sentences that changed most are shown.", str(EXAMPLES),
+            bounds=(0, None)),
+        Row("kind", "--kind", "Self-attention of one stack, or attention between the two. Repeatable.", "all"),
+        Row("layer", "--layer N", "Which layer, counted from 1.", "the last"),
+        Row("head", "--head N", "Which head, counted from 1. Repeatable.", "every head"),
+        Row("as_blocks", "--text", "Print the attention weights as blocks of text; no picture."),
+        Row("as_json", "--json", "Print the numbers as JSON, with scores before softmax; no picture.", of="inspect"),
+        Row("as_json", "--json", "Print one JSON object per line.", of="translate score"),
+        Row("as_json", "--json", "Print JSON."),
+    ),
+    "Word vectors instead of a model": (
+        Row("vectors", "--vectors FILE", "Use no model: show the attention of these word vectors over themselves. Give "
+            "a file, or a name that gensim knows. Words are split at white space; each word gets the vector of its own "
+            "spelling, or else the vector of its lower-case form."),
+        Row("query", "--query WORD", "Show only this word's rows."),
+        Row("scale", "--scale", "Divide the scores by √dimension, or not.", "sqrt"),
+    ),
+    "Options": (
+        Row("config", "--config -c NAME|FILE", "A config that comes with tfm, such as demo, or a YAML file.",
+            "the built-in settings, as `tfm config` prints them"),
+        Row("name", "--name NAME", "What NAME.yaml and the run are called.", "FILE's", "prepare"),
+        Row("name", "--name NAME", "What the run is called.", "FOLDER's"),
+        Row("like", "--like RUN", "A run whose model is to be trained further on this text: its languages, codecs and "
+            "shape are taken."),
+        Row("dry_run", "--dry-run", "Show what would be left out, and write nothing."),
+        Row("source_dir", "--source-dir FOLDER", "A folder with Multi30k's files, instead of the download; or set "
+            "TFM_MULTI30K_DIR."),
+        Row("begin_from", "--from RUN", "Begin with the weights of this run, and take the settings from it that must "
+            "be equal."),
+        Row("fresh", "--fresh", "Move an existing run of this name aside and begin a new one."),
+        Row("list_names", "--list -l", "List the configs that come with tfm."),
+        Row("positions", "--positions", "Which sines and cosines are computed: those of Marian, which trained the "
+            "model, or those of transformers, which hardly change translations, but do change scores.",
+            "those of the program that wrote the folder"),
+        Row("host", "--host ADDRESS", "Where to listen; 0.0.0.0 is every network of this machine."),
+        Row("port", "--port N", "The port; 0 lets the system choose.", bounds=(0, 65535)),
+        Row("api_key", "--api-key KEY", "What requests have to bring as api_key. The variable is better: others can "
+            "see a command's options.", variable="TFM_API_KEY"),
+        Row("allow_host", "--allow-host NAME", "A name that clients call this server by, such as tr.example.org; * for "
+            "any. Repeatable.", "localhost, numeric addresses, --host's and this machine's name"),
+        Row("cors_origin", "--cors-origin URL", "Let pages of this other server use this one, such as "
+            "https://example.org. Repeatable.", "none"),
+        Row("log_text", "--log-text", "Write what is translated, and how, to the log."),
+    ),
+}  # fmt: skip
+COMPLETED: dict[str, Callable[..., list[str]]] = {  # what a shell offers, by the names of parameters
+    **dict.fromkeys(("named", "run", "systems", "like", "begin_from"), completion.runs),
+    **dict.fromkeys(("base", "config"), completion.configs),
+    "device": completion.devices,
+    "overrides": completion.settings,
+    "search": completion.decoding_settings,
+    "split": completion.splits,
+}
+
+
+def row_of(command: str, name: str) -> tuple[str, Row]:
+    """Returns the group and the row of a command's parameter."""
+    rows = ((group, row) for group, rows in TABLE.items() for row in rows if row.name == name)
+    return next((group, row) for group, row in rows if not row.of or command in row.of.split())
+
+
+def with_rows(function: Callable[..., None], command: str) -> Callable[..., None]:
+    """Returns a command's function as Typer reads it: each parameter has its row for a default."""
+    signature = inspect.signature(function)
+    parameters = [
+        each.replace(default=_for_typer(row_of(command, name)[1], each.default))
+        for name, each in signature.parameters.items()
+    ]
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        function(**given)
+
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _for_typer(row: Row, default: Any) -> Any:
+    flags = [word for word in row.form.split() if word.startswith("-")]
+    least, most = row.bounds
+    about: dict[str, Any] = {
+        "help": row.help,
+        "metavar": row.form[len(" ".join(flags)) :].strip() or None,
+        "show_default": row.default is None or row.default,
+        "autocompletion": COMPLETED.get(row.name),
+        "envvar": row.variable,
+        "min": least,
+        "max": most,
+    }
+    value = ... if default is inspect.Parameter.empty else default
+    return typer.Option(value, *flags, **about) if flags else typer.Argument(value, **about)
 
 
 def find_runs(argument: str | Sequence[str] | None, option: str | Sequence[str] | None = None) -> list[Path]:

@@ -4,12 +4,11 @@ import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from transformer_cli.commands.near_misses import as_option
-from transformer_cli.commands.options import ConfigOption, JsonOption, LikeOption, SetOption, option
 from transformer_cli.system.tables import table
 
 if TYPE_CHECKING:
@@ -19,31 +18,17 @@ log = logging.getLogger(__name__)
 
 
 def prepare(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[FILE]...",
-            help="Training text: TMX, TSV, CSV or JSON lines, or files of one side each, such as a.de and a.en.",
-            show_default=False,
-        ),
-    ] = None,
-    config: ConfigOption = None,
-    overrides: SetOption = None,
-    source: Annotated[str | None, option("The language of the source.", metavar="CODE")] = None,
-    target: Annotated[str | None, option("The language of the target.", metavar="CODE")] = None,
-    name: Annotated[
-        str | None, option("What NAME.yaml and the run are called.", metavar="NAME", show_default="FILE's")
-    ] = None,
-    columns: Annotated[
-        str | None, option("The columns of source and target: names, or numbers from 1.", metavar="A,B")
-    ] = None,
-    like: LikeOption = None,
-    dry_run: Annotated[bool, option("Show what would be left out, and write nothing.", "--dry-run")] = False,
-    source_dir: Annotated[
-        Path | None,
-        option("A folder with Multi30k's files, instead of the download; or set TFM_MULTI30K_DIR.", metavar="FOLDER"),
-    ] = None,
-    as_json: JsonOption = False,
+    files: list[Path] | None = None,
+    config: str | None = None,
+    overrides: list[str] | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    name: str | None = None,
+    columns: str | None = None,
+    like: str | None = None,
+    dry_run: bool = False,
+    source_dir: Path | None = None,
+    as_json: bool = False,
 ) -> None:
     """Fetch, tokenise, count and encode parallel text into data/. With FILEs, also clean it and write NAME.yaml."""
     for file in files or ():

@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from transformer_cli.commands.options import JsonOption
 from transformer_cli.compute.memory import in_words
 from transformer_cli.system.tables import table
 from transformer_cli.system.terminal import on_one_line
@@ -21,7 +20,7 @@ UNKNOWN = "–"
 IN_COLUMNS = ("data.corpus", "data.source", "data.target", "training.epochs", "training.steps")
 
 
-def runs(as_json: JsonOption = False) -> None:
+def runs(as_json: bool = False) -> None:
     """List the runs under runs/, and how good they are. It also shows their text, and how far each has been trained."""
     from transformer_cli.runs.listing import list_runs
 

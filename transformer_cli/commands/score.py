@@ -3,19 +3,17 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 from transformer_cli.commands import options
-from transformer_cli.commands.options import a_file
 
 
 def score(
-    sentences: Annotated[Path, a_file("The sentences.", "--input", "-i")],
-    target: Annotated[Path, a_file("Their translations, line by line.")],
-    named: options.RunArgument = None,
-    run: options.RunOption = None,
-    device: options.DeviceOption = "auto",
-    as_json: options.JsonLinesOption = False,
+    input_file: Path,
+    target_file: Path,
+    named: str | None = None,
+    run: str | None = None,
+    device: str = "auto",
+    as_json: bool = False,
 ) -> None:
     """Print the log-probability and perplexity of given translations.
 
@@ -23,12 +21,12 @@ def score(
     tabs.
     """
     folders = options.find_runs(named, run)
-    options.check_text(sentences, target)
+    options.check_text(input_file, target_file)
     from transformer_cli.evaluation.losses import perplexity_text
     from transformer_cli.evaluation.score import score_files
     from transformer_cli.translator import Translator
 
-    for each in score_files(Translator.load(*folders, device=device), sentences, target):
+    for each in score_files(Translator.load(*folders, device=device), input_file, target_file):
         if as_json:
             print(json.dumps(asdict(each), ensure_ascii=False))
         else:

@@ -8,12 +8,11 @@ import signal
 import socket
 import threading
 from collections.abc import Sequence
-from typing import Annotated
+from pathlib import Path
 
 import typer
 
 from transformer_cli.commands import options
-from transformer_cli.commands.options import option
 from transformer_cli.errors import ConfigError, Interrupted
 from transformer_cli.system import signals
 
@@ -27,41 +26,16 @@ log = logging.getLogger(__name__)
 
 
 def serve(
-    named: options.RunsArgument = None,
-    run: Annotated[
-        list[str] | None, options.of_runs(f"{options.A_RUN} Repeatable: one run for each direction.")
-    ] = None,
-    host: Annotated[
-        str, option("Where to listen; 0.0.0.0 is every network of this machine.", metavar="ADDRESS")
-    ] = "127.0.0.1",
-    port: Annotated[int, option("The port; 0 lets the system choose.", min=0, max=65535, metavar="N")] = 5000,
-    device: options.DeviceOption = "auto",
-    api_key: Annotated[
-        str | None,
-        option(
-            "What requests have to bring as api_key. The variable is better: others can see a command's options.",
-            metavar="KEY",
-            envvar="TFM_API_KEY",
-        ),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        option(
-            "A name that clients call this server by, such as tr.example.org; * for any. Repeatable.",
-            metavar="NAME",
-            show_default="localhost, numeric addresses, --host's and this machine's name",
-        ),
-    ] = None,
-    cors_origin: Annotated[
-        list[str] | None,
-        option(
-            "Let pages of this other server use this one, such as https://example.org. Repeatable.",
-            metavar="URL",
-            show_default="none",
-        ),
-    ] = None,
-    glossary: options.GlossaryOption = None,
-    log_text: Annotated[bool, option("Write what is translated, and how, to the log.", "--log-text")] = False,
+    named: list[str] | None = None,
+    run: list[str] | None = None,
+    host: str = "127.0.0.1",
+    port: int = 5000,
+    device: str = "auto",
+    api_key: str | None = None,
+    allow_host: list[str] | None = None,
+    cors_origin: list[str] | None = None,
+    glossary: Path | None = None,
+    log_text: bool = False,
 ) -> None:
     """Serve translations over HTTP, to programs and people. Programs find LibreTranslate's API, people a page at /.
 

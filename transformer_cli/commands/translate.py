@@ -8,12 +8,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import typer
 
 from transformer_cli.commands import options
-from transformer_cli.commands.options import a_file, option
 from transformer_cli.errors import DataError, MemoryShortage
 from transformer_cli.system import progress, terminal
 from transformer_cli.system.files import STANDARD, is_stream, kind_of, written
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 CHUNK = 4000  # lines that are read before they are translated together: enough batches for many cores
 CHUNK_OF_PIPE = 1000  # the same of a pipe: the program that writes it may wait for its answers
 CHUNK_TO_WATCH = 20  # the same where somebody watches: slower, but the lines come steadily
-SPLITS = "--split-sentences/--no-split-sentences"
 BECAME = {"blank": "left blank", "copy": "copied (at most 4,000 characters of each)", "truncate": "cut"}
 NAMED = 10  # lines that were too long, of which the numbers are said
 LOOKED_AT = 100  # lines at the beginning, to see whether they have several sentences
@@ -34,47 +32,25 @@ log = logging.getLogger(__name__)
 
 
 def translate(
-    sentences: Annotated[
-        list[str] | None, typer.Argument(help="The sentences to translate.", show_default="standard input")
-    ] = None,
-    source: Annotated[Path | None, a_file("Translate the lines of a file.", "--input", "-i")] = None,
-    text_format: Annotated[
-        Literal["text", "html"], option("What the --input is: lines, or one HTML document.", "--format")
-    ] = "text",
-    split_sentences: Annotated[
-        bool | None,
-        option("Translate each sentence of a line by itself.", SPLITS, show_default="only in a conversation"),
-    ] = None,
-    on_error: Annotated[
-        Literal["stop", "blank", "copy", "truncate"],
-        option("Of a line that is too long: stop with an error, leave it blank, copy it, or translate its beginning."),
-    ] = "stop",
-    run: options.RunsOption = None,
-    overrides: options.DecodingSetOption = None,
-    beam_size: options.BeamSizeOption = None,
-    prefix: Annotated[str, option("Begin each translation with this text.", metavar="TEXT", show_default=False)] = "",
-    max_tokens: Annotated[
-        int | None,
-        option("Longest translation, in tokens.", min=1, max=10_000, metavar="N", show_default="2 × source + 10"),
-    ] = None,
-    device: options.DeviceOption = "auto",
-    output: Annotated[Path | None, a_file("Write to a file, which appears when it is whole.", "--output", "-o")] = None,
-    line_buffered: Annotated[
-        bool, option("Print the translation of each line before the next one is read; slower.", "--line-buffered")
-    ] = False,
-    glossary: options.GlossaryOption = None,
-    hold: options.HoldOption = True,
-    hold_pattern: Annotated[
-        str, option("Hold also what this regular expression finds, such as '#[A-Z]+-\\d+'.", metavar="REGEX")
-    ] = "",
-    n_best: Annotated[
-        int | None,
-        option("Print the K best of each line: line number, score, text, between tabs.", min=1, max=1000, metavar="K"),
-    ] = None,
-    keep_unk: Annotated[
-        bool, option("Keep <unk>, in whose place the source word attended to most is written.", "--keep-unk")
-    ] = False,
-    as_json: options.JsonLinesOption = False,
+    sentences: list[str] | None = None,
+    input_file: Path | None = None,
+    text_format: Literal["text", "html"] = "text",
+    split_sentences: bool | None = None,
+    on_error: Literal["stop", "blank", "copy", "truncate"] = "stop",
+    run: list[str] | None = None,
+    search: list[str] | None = None,
+    beam_size: int | None = None,
+    prefix: str = "",
+    max_tokens: int | None = None,
+    device: str = "auto",
+    output: Path | None = None,
+    line_buffered: bool = False,
+    glossary: Path | None = None,
+    hold: bool = True,
+    hold_pattern: str = "",
+    n_best: int | None = None,
+    keep_unk: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Translate sentences, one line of output for each line of input.
 
@@ -86,21 +62,21 @@ def translate(
         "sentences": bool(sentences), "--json": as_json, "--line-buffered": line_buffered,
         "--no-split-sentences": split_sentences is False,
     }  # fmt: skip
-    if sentences and source:
+    if sentences and input_file:
         raise typer.BadParameter("sentences and --input cannot be used together")
     if split_sentences and (given := [name for name, is_given in of_one_sentence.items() if is_given]):
         raise typer.BadParameter(f"{given[0]} is about one sentence, so --split-sentences cannot be used with it")
     if text_format == "html":
         if given := [name for name, is_given in {**of_lines, **of_one_sentence}.items() if is_given]:
             raise typer.BadParameter(f"--format html translates one document, so {given[0]} cannot be used with it")
-        if not source:
+        if not input_file:
             raise typer.BadParameter("--format html needs --input FILE (- for standard input)")
     if line_buffered and output and output != STANDARD and not is_stream(output):
         raise typer.BadParameter(f"{output} appears when it is whole, so --line-buffered cannot be used with it")
-    options.refuse_unwritable(output, read=[source, glossary])
+    options.refuse_unwritable(output, read=[input_file, glossary])
     if text_format == "text":
-        options.check_text(source)
-    converses = not sentences and not source and not output and sys.stdin.isatty()
+        options.check_text(input_file)
+    converses = not sentences and not input_file and not output and sys.stdin.isatty()
     is_open = split_sentences is None and not any(of_one_sentence.values())  # nothing says how lines are meant
     if split_sentences is None:
         split_sentences = is_open and converses
@@ -119,7 +95,7 @@ def translate(
         max_tokens=max_tokens,
         n_best=n_best or 1,
         scores=as_json or n_best is not None,  # else only text is printed
-        decoding=override_decoding(translator.run.config.decoding, overrides or (), beam_size=beam_size),
+        decoding=override_decoding(translator.run.config.decoding, search or (), beam_size=beam_size),
     )
     translator.options = Options(
         keep_unk=keep_unk,
@@ -136,12 +112,12 @@ def translate(
 
     if converses:
         _converse(translator, render)
-    elif text_format == "html" and source:
+    elif text_format == "html" and input_file:
         with _opened(output) as out:
-            out.write(translator.translate_html(_document(source)))
+            out.write(translator.translate_html(_document(input_file)))
     else:
         _say_if_misread(sentences or (), translator.run.config.data.source)
-        name, lines, n_lines = _named_lines(sentences, source)
+        name, lines, n_lines = _named_lines(sentences, input_file)
         chunk = 1 if line_buffered else CHUNK_OF_PIPE if n_lines is None else CHUNK
         with _opened(output) as out:
             _translate(translator, lines, render, out, name=name, n_lines=n_lines, chunk=chunk, warns=is_open)
