@@ -84,7 +84,7 @@ def scalar_pairs(text: str) -> list[tuple[str, str]]:
                 scalars.append(event.value.translate(back))
             n_mappings += isinstance(event, yaml.MappingStartEvent)
             if n_mappings > 1 or isinstance(event, yaml.SequenceStartEvent | yaml.AliasEvent):
-                raise ValueError(f"line {event.start_mark.line + 1}: neither text nor a number")
+                raise ValueError("there are lists, mappings or aliases in it")
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise ValueError(f"{f'line {mark.line + 1}: ' if mark else ''}not YAML: {str(error).splitlines()[0]}") from None

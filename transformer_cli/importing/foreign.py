@@ -22,7 +22,9 @@ _BY_NAME = (
     re.compile(f"(?:.*[-_./])?opus-mt-(?:.*-)?{_CODE}-{_CODE}"),  # opus-mt-de-en, opus-mt-tc-big-de-en
     re.compile(f"{_CODE}-{_CODE}"),
 )
-_BY_README = tuple(re.compile(rf"(?m)^\W*{side} languages?(?:\(s\))?:\W*([a-z]{{2,3}})\W*$") for side in ("source", "target"))
+_BY_README = tuple(
+    re.compile(rf"(?m)^\W*{side} languages?(?:\(s\))?:\W*([a-z]{{2,3}})\W*$") for side in ("source", "target")
+)
 
 T = TypeVar("T")
 
@@ -127,7 +129,10 @@ def object_in(path: Path) -> dict[str, Any]:
 
 
 def languages_of(folder: Path, *names: object) -> Codes:
-    """Returns the languages that the name of a model says, the folder's or another, such as opus-mt-de-en; or its README."""
+    """Returns the languages that the name of a model says, such as opus-mt-de-en, or else its README.
+
+    names: what it is called, besides the folder's name.
+    """
     for name in (*names, folder.resolve().name):
         for pattern in _BY_NAME:
             if isinstance(name, str) and (found := pattern.fullmatch(name)):

@@ -69,7 +69,10 @@ log = logging.getLogger(__name__)
 
 
 def read_hugging_face(folder: Path, weights: Path | None = None) -> Foreign:
-    """Read the model in a folder, with the positions of Hugging Face. weights: the file that has them. Raises DataError."""
+    """Read the model in a folder, with the positions of Hugging Face. Raises DataError.
+
+    weights: the file that has them (None: as Hugging Face calls it).
+    """
     path = folder / "config.json"
     config = object_in(path)
     generation = folder / "generation_config.json"
@@ -136,7 +139,7 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> Foreign:
 
 
 def _added_tokens(folder: Path, tokenizer: dict[str, Any]) -> dict[str, int]:
-    """Returns the tokens that were added to the tokenizer, with their ids; those of the vocabulary may be among them."""
+    """Returns the tokens that were added to the tokenizer, with their ids; the vocabulary may have them, too."""
     path = folder / "added_tokens.json"
     added = dict(object_in(path)) if path.exists() else {}
     listed = tokenizer.get("added_tokens_decoder")

@@ -6,7 +6,7 @@ nothing is unpacked before its size is known.
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,10 @@ NAMES: tuple[tuple[str, str], ...] = (
 
 
 def read_marian(folder: Path, weights: Path | None = None, given: Codes = (None, None)) -> Foreign:
-    """Read the model in a folder. weights: its file, where there are several. given: the languages. Raises DataError."""
+    """Read the model in a folder. Raises DataError.
+
+    weights: its file, where there are several. given: the languages that the user names.
+    """
     path, searching = _find(folder, weights)
     decoder = _mapping(foreign.read(searching, read_text), str(searching)) if searching.is_file() else {}
     arrays = read_npz(path)
@@ -173,7 +176,7 @@ def _vocabularies(folder: Path, model: Path, decoder: Mapping[str, Any], given: 
 
 
 def _by_side(names: Sequence[str], codes: Codes) -> list[str]:
-    """Returns two names in the order of source and target, by the words or the codes in them; [] if that is not sure."""
+    """Returns two names in the order of source and target, by words or codes in them; [] if that is not sure."""
     words = [{*SIDE_WORDS[side], code} for side, code in enumerate(codes)]
     found = [[name for name in names if each & {*_parts(name)}] for each in words]
     if len(names) == 2:  # what is not the one is the other
@@ -198,7 +201,10 @@ def _vocabulary(folder: Path, side: int, names: Sequence[str], codes: Codes) -> 
 
 
 def read_tokens(path: Path) -> list[str]:
-    """Returns the tokens of a list in the order of their ids: of YAML or JSON, else one token a line. Raises DataError."""
+    """Returns the tokens of a list in the order of their ids. Raises DataError.
+
+    It is YAML, JSON (an object, or a list of tokens) or, by any other ending, text with one token on each line.
+    """
     text = foreign.read(path, read_text).removeprefix("\ufeff")
     is_list = path.suffix not in (".yml", ".yaml", ".json")
     try:

@@ -67,7 +67,7 @@ def write(folder: Path, arrays: dict[str, Any], settings: str = SETTINGS) -> Non
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A model with one vocabulary for both languages, whose </s> has id 0 and <unk> id 1."""
-    place = tmp_path / "model"
+    place = tmp_path / "de-en"
     place.mkdir()
     write(place, weights())
     model = io.BytesIO()
@@ -135,11 +135,11 @@ def test_what_cannot_be_held_is_refused_by_its_key(folder: Path, tmp_path: Path,
 
 def test_import_errors_name_the_file_that_is_there_or_the_one_that_is_wanted(folder: Path, tmp_path: Path) -> None:
     (folder / "model.npz.decoder.yml").write_text("word-penalty: 0.5\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"model/model\.npz\.decoder\.yml: word-penalty: 0\.5 cannot be imported"):
+    with pytest.raises(DataError, match=r"de-en/model\.npz\.decoder\.yml: word-penalty: 0\.5 cannot be imported"):
         import_run(folder, runs_dir=tmp_path / "runs")
     (folder / "model.npz").unlink()
     with pytest.raises(
-        DataError, match=r"one \.npz file .*, or Hugging Face's config\.json, is needed, but there is none"
+        DataError, match=r"neither a \.npz file with weights, nor Hugging Face's config\.json, is in it"
     ):
         import_run(folder, runs_dir=tmp_path / "runs")
 
