@@ -28,7 +28,7 @@ from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import target_tokens
 from transformer_cli.datasets.dataset import Dataset, find_dataset
 from transformer_cli.datasets.make_dataset import make_dataset
-from transformer_cli.evaluation.sentence_losses import corpus_losses
+from transformer_cli.evaluation.losses import corpus_losses
 from transformer_cli.evaluation.statistics import p_of_t
 from transformer_cli.runs.run import Run
 from transformer_cli.runs.state import load_average

@@ -11,7 +11,7 @@ from oracles.variants import VARIANTS
 from transformer_cli.decoding.decoder import TransformerDecoder
 from transformer_cli.decoding.greedy import greedy
 from transformer_cli.decoding.interface import Rules
-from transformer_cli.model.attention import AttentionRecord, RecordedAttention
+from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.transformer import Transformer
 
 PAD, SOS, EOS = 1, 2, 3
@@ -90,11 +90,10 @@ def test_hypotheses_of_two_sentences_with_beam_3_are_those_decoded_alone(model: 
     assert_close(model.read(tokens[:, -1], cache), model(source[of_sentence], tokens)[:, -1])
     cache.select(torch.tensor([1, 2, 3]))
     tokens = torch.cat((tokens, torch.tensor([[4], [5], [6], [7]])), dim=1)
-    whole = AttentionRecord()
-    step: list[RecordedAttention] = []
+    whole, step = AttentionRecord(), AttentionRecord()
     assert_close(model.read(tokens[1:, -1], cache, step), model(source[[1, 1, 1]], tokens[1:])[:, -1])
-    model.decode(tokens[1:], model.encode(source[[1, 1, 1]]), source[[1, 1, 1]], whole)
-    assert_close(cache.by_hypothesis(step[0].weights), whole.cross[-1].weights[:, :, -1:])
+    model(source[[1, 1, 1]], tokens[1:], whole)
+    assert_close(cache.by_hypothesis(step.cross[0].weights), whole.cross[-1].weights[:, :, -1:])
 
 
 def greedily(model: Transformer, source: Sequence[int], max_tokens: int) -> list[int]:

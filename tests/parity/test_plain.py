@@ -41,7 +41,7 @@ def test_a_step_has_the_plain_loss_and_gradient_of_a_whole_padded_batch(
     plain = PlainTransformer(ours)
     batch = collate(split, ROWS)
     learner = Learner(ours, TrainingConfig(precision="float32"), torch.device("cpu"))
-    found_loss = learner.gradient(split, [ROWS], number=1)
+    found_loss = learner.backward(split, [ROWS], number=1)
     loss = plain_loss(plain.train(), batch.source, batch.target)
     loss.backward()
     assert found_loss.tokens == int((batch.target[:, 1:] != PAD).sum())

@@ -13,7 +13,7 @@ from transformer_cli.decoding import engine as module
 from transformer_cli.decoding.decoder import TransformerEngine, decode
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
-from transformer_cli.evaluation.sentence_losses import sentence_losses
+from transformer_cli.evaluation.losses import sentence_losses
 from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.text.vocabulary import EOS, SOS
 from transformer_cli.translator import PARTS
@@ -105,7 +105,7 @@ def test_each_hypothesis_of_a_beam_carries_what_it_attended_to() -> None:
     for source, hypothesis in [(ids, each) for ids, row in zip(SENTENCES, found, strict=True) for each in row]:
         read, target = torch.tensor([[SOS, *source, EOS]]), [SOS, *hypothesis.tokens]
         record = AttentionRecord()
-        model.decode(torch.tensor([target]), model.encode(read), read, record)
+        model(read, torch.tensor([target]), record)
         of_words = record.cross[-1].weights[0].mean(dim=0)[: len(hypothesis.tokens), 1:-1]
         assert hypothesis.attended == (of_words.argmax(dim=1) + 1).tolist()
 

@@ -17,8 +17,8 @@ from transformer_cli.config.load import load_config
 from transformer_cli.evaluation.evaluate import evaluate
 from transformer_cli.evaluation.score import score_pairs
 from transformer_cli.inspection.numbers import inspect_sentence
-from transformer_cli.model.fast import fused_loss
-from transformer_cli.model.fast.packing import packed_token_losses
+from transformer_cli.model import loss
+from transformer_cli.model.loss import token_losses
 from transformer_cli.runs.run import Run
 from transformer_cli.text.vocabulary import EOS, PAD, SOS
 from transformer_cli.training.trainer import train
@@ -90,7 +90,7 @@ def test_pretended_device_refuses_what_a_device_refuses(gpu: PretendedDevice) ->
             "cuda:0",
             ("training.batch_by=tokens", "training.batch_size=700", "training.label_smoothing=0.1", "model.norm=pre"),
         ),
-        ("cuda:0", ("model.positions=sinusoidal", "training.accumulate=3", "training.fast=false")),
+        ("cuda:0", ("model.positions=sinusoidal", "training.accumulate=3")),
     ],
     ids=["cuda", "mps", "frozen", "tokens", "sinusoidal"],
     indirect=["gpu"],
@@ -118,7 +118,7 @@ def test_train_on_a_device_resumed_equals_uncut(train_there: Callable[..., Run])
 def test_train_on_a_device_computes_no_logits_of_a_whole_batch(
     train_there: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fused_loss, "LARGE_CHUNK", 100)
+    monkeypatch.setattr(loss, "LARGE_CHUNK", 100)
     rows: list[int] = []
     mm = torch.mm
 
@@ -136,7 +136,7 @@ def test_forward_on_a_device_waits_for_nothing(tiny: Run, gpu: PretendedDevice) 
     model = Translator(tiny, str(gpu.device)).model.train()
     ids = torch.tensor([[SOS, 5, 6, EOS], [SOS, 7, EOS, PAD]])
     assert (gpu.n_operations, gpu.n_waits) == (0, 0)
-    losses = packed_token_losses(model, ids, ids)
+    losses = token_losses(model, ids, ids)
     assert gpu.n_operations > 50
     assert gpu.n_waits == 0
     losses.nll.sum().item()

@@ -10,10 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from transformer_cli.errors import DistributedError, Interrupted, TfmError
 
@@ -127,29 +124,22 @@ class World:
         if said := next(((rank, said) for rank, said in enumerate(words) if said is not None), None):
             raise TfmError("rank {} has failed: {}".format(*said))
 
-    def total(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Sum an array over all processes; it has the same shape in each of them."""
-        if self.size == 1:
-            return values
-        import torch
-        import torch.distributed as dist
-
-        tensor = torch.from_numpy(values.copy())
-        with self._watched():
-            dist.all_reduce(tensor)
-        return tensor.numpy()
-
-    def gather(self, *values: float) -> list[list[float]]:
+    def all_gather(self, *values: float) -> list[list[float]]:
         """Returns the values that each process passes, by rank: [[value, …], …]."""
-        table = np.zeros((self.size, len(values)))
-        table[self.rank] = values
-        return self.total(table).tolist()
+        if self.size == 1:
+            return [list(values)]
+        import torch
 
-    def wait(self) -> None:
+        table = torch.zeros(self.size, len(values), dtype=torch.float64)
+        table[self.rank] = torch.tensor(values, dtype=torch.float64)
+        self.all_reduce([table])
+        return table.tolist()
+
+    def barrier(self) -> None:
         """Wait until all processes have reached this point."""
-        self.gather(0)  # a value is needed: gloo waits for nobody if there is nothing to sum
+        self.all_gather(0)  # a value is needed: gloo waits for nobody if there is nothing to sum
 
-    def copy_from_first(self, tensors: Iterable["torch.Tensor"]) -> None:
+    def broadcast(self, tensors: Iterable["torch.Tensor"]) -> None:
         """Copy the first process's tensors into those of every process, which have the same shapes."""
         if self.size == 1:
             return
@@ -159,7 +149,7 @@ class World:
             for tensor in tensors:
                 dist.broadcast(tensor.detach(), src=0)
 
-    def add_up(self, tensors: Sequence["torch.Tensor"]) -> None:
+    def all_reduce(self, tensors: Sequence["torch.Tensor"]) -> None:
         """Replace tensors by their sums over all processes, which have tensors of the same shapes, on one device.
 
         All of them travel as one, which takes as much memory again.

@@ -393,9 +393,6 @@ class TrainingConfig(Section, shapes=Shapes.TRAINING):
     """also keep the history as a TensorBoard event file (needs the `tensorboard` extra)"""
     seed: Seed = 0
     """seed of initialisation, batches and dropout"""
-    fast: bool = True
-    """no padding, loss in chunks and, on the CPU, cheap dropout masks; false: the plain forms (they differ only in
-    rounding and in the random numbers that dropout draws)"""
     precision: Annotated[Literal["auto", "float32", "bfloat16"], Shapes.NOTHING] = "auto"
     """precision of matrix products: auto uses bfloat16 autocast where the hardware is fast at it"""
     device: Annotated[Device, Shapes.NOTHING] = "auto"

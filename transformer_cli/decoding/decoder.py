@@ -22,7 +22,7 @@ from transformer_cli.decoding.interface import BeforeStep, Hypothesis, RequiredT
 from transformer_cli.decoding.sampling import sample, uniform_numbers
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.decoding.terms import beam_search_with_terms
-from transformer_cli.model.attention import RecordedAttention
+from transformer_cli.model.attention import AttentionRecord
 from transformer_cli.model.cache import Cache
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNWRITTEN
@@ -190,9 +190,9 @@ class TransformerDecoder:
 
 def _read(tokens: Tensor, model: Transformer, cache: Cache) -> tuple[Tensor, Tensor]:
     """Returns a model's logits, (rows, vocabulary), and its last layer's attention, (rows, heads, source)."""
-    record: list[RecordedAttention] = []
+    record = AttentionRecord()
     logits = model.read(tokens, cache, record)
-    return logits, cache.by_hypothesis(record[0].weights)[:, :, 0]
+    return logits, cache.by_hypothesis(record.cross[0].weights)[:, :, 0]
 
 
 def mean_log_probs(logits: Sequence[Tensor]) -> Tensor:

@@ -17,7 +17,7 @@ from transformer_cli.datasets.dataset import Dataset, EncodedSplit, Side, find_d
 from transformer_cli.decoding.ctranslate2 import CTranslate2Engine
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import DataError
-from transformer_cli.evaluation.losses import Losses, SentenceLosses, corpus_losses_of
+from transformer_cli.evaluation.losses import Losses, SentenceLosses, corpus_losses_of, sentence_losses
 from transformer_cli.evaluation.metrics import (
     METRICS,
     Interval,
@@ -250,8 +250,6 @@ def losses_by(translator: Translator, split: EncodedSplit, rows: Rows) -> Senten
     """
     engine = translator.engine
     if not isinstance(engine, CTranslate2Engine):
-        from transformer_cli.evaluation.sentence_losses import sentence_losses
-
         first, *others = engine.models
         return sentence_losses(first, split, rows, others=others)
     sources, targets = ([side[row].tolist() for row in rows] for side in (split.source, split.target))

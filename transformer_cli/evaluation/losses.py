@@ -1,15 +1,31 @@
-"""Losses of sentences, and of a whole split, as numbers. Imports no torch: sentence_losses.py computes them."""
+"""Losses of encoded sentences under a model, one by one, and of a whole split. Knows ids, not text.
+
+Training validates with these functions, so this module imports nothing that translates, and torch only where it
+computes: an export is evaluated without it.
+"""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from transformer_cli.compute.memory import room_for
+from transformer_cli.compute.threads import IN_CALLER, SideBySide
+from transformer_cli.compute.world import ALONE, World
 from transformer_cli.datasets.dataset import EncodedSplit
-from transformer_cli.text.lengths import Rows
+from transformer_cli.text.lengths import Rows, groups_by_length
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from transformer_cli.model.transformer import Transformer
 
 TUTORIAL_BATCH = 128  # the mean of batch means depends on the batches; the tutorials use this size
+LOSS_POSITIONS = 2048  # padded positions whose losses are computed together
+MOST_GROUPS = 4  # so many times that many positions at a time, to bound memory
 
 
 @dataclass(frozen=True)
@@ -39,14 +55,69 @@ class Losses:
         return perplexity(self.loss)
 
 
-def perplexity(loss: float) -> float:
-    """Returns exp(loss); a loss above 700 nats counts as 700, because a float, and JSON, cannot hold more."""
-    return math.exp(min(loss, 700.0))
+def sentence_losses(
+    model: "Transformer",
+    split: EncodedSplit,
+    rows: Rows,
+    world: World = ALONE,
+    *,
+    others: Sequence["Transformer"] = (),
+) -> SentenceLosses:
+    """Returns the losses of the sentences in `rows`, in that order, without dropout or label smoothing, in float32.
+
+    others: the other models of an ensemble, which gives each token the mean of their probabilities. Several processes
+    that hold the same models share the work, and all of them return the same losses. On the CPU one thread computes a
+    group of sentences, so the number of threads changes nothing. Raises MemoryShortage.
+    """
+    import torch
+
+    from transformer_cli.datasets.batching import collate
+    from transformer_cli.model.loss import sum_by_row, token_losses
+
+    device = next(model.parameters()).device
+    nll, tokens = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.int64)
+    longest = np.maximum(split.source.lengths[rows], split.target.lengths[rows])
+    models = [each.eval() for each in (model, *others)]
+
+    @torch.inference_mode()
+    def losses_of(group: Rows) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        batch = collate(split, rows[group])
+        (count, n_source), n_target = batch.source.shape, batch.target.shape[1]
+        with room_for(
+            lambda: (
+                f"the losses of {count} sentences with up to {n_source} source and {n_target} target positions do not "
+                f"fit in the memory of {device}; free memory, or split the longest sentences"
+            )
+        ):
+            losses = _of_mean([token_losses(each, batch.source, batch.target).nll for each in models])
+        sums, counts = sum_by_row(losses.cpu(), batch.target, model.pad_id)
+        return sums.numpy(), counts.numpy()
+
+    groups = groups_by_length(longest, LOSS_POSITIONS)[world.rank :: world.size]
+    n_workers = min(torch.get_num_threads(), MOST_GROUPS, len(groups)) or 1
+    with SideBySide(n_workers, threads=1) if device.type == "cpu" else IN_CALLER as workers:
+        for group, (sums, counts) in zip(groups, workers.run(losses_of, groups), strict=True):
+            nll[group], tokens[group] = sums, counts
+    for each in (nll, tokens):  # of each sentence, all processes but one have 0
+        world.all_reduce([torch.from_numpy(each)])
+    return SentenceLosses(nll, tokens)
 
 
-def perplexity_text(ppl: float, decimals: int = 3) -> str:
-    """Returns a perplexity as it is printed: 6.750, and 1.01e+304 rather than three hundred digits."""
-    return f"{ppl:.{decimals}f}" if ppl < 1e6 else f"{ppl:.3g}"
+def corpus_losses(model: "Transformer", split: EncodedSplit, rows: Rows, world: World = ALONE) -> Losses:
+    """Returns the losses of the sentences in `rows` taken together; otherwise like `sentence_losses`."""
+    return corpus_losses_of(sentence_losses(model, split, rows, world), split, rows)
+
+
+def _of_mean(losses: Sequence["Tensor"]) -> "Tensor":
+    """Returns -log of the mean of the probabilities whose -log several models give: float32 (tokens,), like each.
+
+    For example, probabilities of 0.2 and 0.4, which are losses of 1.61 and 0.92, give -log 0.3 = 1.20.
+    """
+    if len(losses) == 1:
+        return losses[0]
+    import torch
+
+    return math.log(len(losses)) - torch.stack([-each for each in losses]).logsumexp(dim=0)
 
 
 def corpus_losses_of(each: SentenceLosses, split: EncodedSplit, rows: Rows) -> Losses:
@@ -67,3 +138,13 @@ def interleaved(source_length: int, target_length: int) -> int:
     for bit in reversed(range(max(source_length, target_length).bit_length())):
         key = key << 2 | (source_length >> bit & 1) << 1 | (target_length >> bit & 1)
     return key
+
+
+def perplexity(loss: float) -> float:
+    """Returns exp(loss); a loss above 700 nats counts as 700, because a float, and JSON, cannot hold more."""
+    return math.exp(min(loss, 700.0))
+
+
+def perplexity_text(ppl: float, decimals: int = 3) -> str:
+    """Returns a perplexity as it is printed: 6.750, and 1.01e+304 rather than three hundred digits."""
+    return f"{ppl:.{decimals}f}" if ppl < 1e6 else f"{ppl:.3g}"

@@ -82,10 +82,7 @@ def decoder_choices(
     with room_for(
         lambda: f"a look at {len(written)} steps of a translation does not fit in memory; split the sentence"
     ):
-        logits = [
-            model.output(model.decode(read, model.encode(source), source, record)[0])
-            for model, record in zip(models, records, strict=True)
-        ]
+        logits = [model(source, read, record)[0] for model, record in zip(models, records, strict=True)]
         probabilities = mean_log_probs(logits).exp().cpu()
     of_written = probabilities[range(len(written)), written].tolist()
     probabilities[:, UNWRITTEN] = -1.0

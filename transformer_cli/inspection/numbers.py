@@ -248,8 +248,7 @@ def inspect_translation(translator: Translator, translation: Translation) -> Ins
     device = next(model.parameters()).device
     source = torch.tensor([source_ids], device=device)
     record = AttentionRecord()
-    encoded = model.encode(source, record)
-    model.output(model.decode(torch.tensor([target_ids], device=device), encoded, source, record))
+    model(source, torch.tensor([target_ids], device=device), record)
     embedding = model.source_embedding
     recorded = zip(KINDS, (record.encoder_self, record.decoder_self, record.cross), strict=True)
     return Inspection(

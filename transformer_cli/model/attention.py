@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
+from transformer_cli.model.dropout import Dropout
+
 
 class RecordedAttention(NamedTuple):
     """The scores and weights of one call of `attention`, kept only on request."""
@@ -54,8 +56,8 @@ def attention(
 
 Attend = Callable[[Tensor, Tensor, Tensor, nn.Dropout], Tensor]
 """How queries attend: queries, keys and values of all heads, and the dropout of weights → what each head finds, shaped
-like the queries. `masked` is the plain one; others keep keys and values from step to step (cache.py), or leave padding
-out (fast/packing.py)."""
+like the queries. Layouts make it: by a mask over padded rows (`masked`), without padding (layout.py), or with the keys
+and values of earlier steps (cache.py)."""
 
 
 def masked(may_attend: Tensor, record: list[RecordedAttention] | None = None) -> Attend:
@@ -97,7 +99,7 @@ class MultiHeadAttention(nn.Module):
         self.inner = num_heads * head_dim  # all heads side by side
         self.qkv = Projections(d_model, 3 * self.inner, bias=qkv_bias)
         self.output = nn.Linear(self.inner, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, memory: KeysValues | None, attend: Attend) -> Tensor:
         """Let each position of x (…, target, d_model) attend to x itself (None), or to a memory.

@@ -16,49 +16,64 @@ import torch
 from torch import Tensor, nn
 
 from transformer_cli.model.attention import Attend, KeysValues, RecordedAttention, attention
+from transformer_cli.model.layout import Layout, Padded
 
 
 class Cache:
-    """Keys and values of both sides in each layer of the decoder; made by `Transformer.start`, owned by the search."""
+    """Keys and values of both sides in each layer of the decoder; made by `Transformer.start`, owned by the search.
 
-    def __init__(self, memories: list[KeysValues], may_attend: Tensor) -> None:
-        """memories: for each layer, keys and values of the encoder's output, (sentences, heads, source, depth).
+    It is also the layout (layout.py) of the newest token of each hypothesis, which `advance` sets.
+    """
 
-        may_attend: which source positions are real, bool (sentences, 1, 1, source).
-        """
+    ids: Tensor  # (hypotheses, 1)
+    positions: Tensor
+
+    def __init__(self, memories: list[KeysValues], source: Padded) -> None:
+        """memories: for each layer, keys and values of the encoder's output, (sentences, heads, source, depth)."""
         # Each head's keys and values are made contiguous once: they are read at every step.
         self.memories = [KeysValues(each.keys.contiguous(), each.values.contiguous()) for each in memories]
-        self.may_attend = may_attend
+        self.source = source
+        self.length = 0
+        """how many target positions are cached, or about to be: that of the newest tokens is the last of them"""
         self._past: list[KeysValues | None] = [None] * len(memories)  # (hypotheses, heads, length, depth)
         # Which rows of a layer's past go on, in which order, if that is not done yet. It is done together with the
         # next `append`: one copy instead of two.
         self._order: list[Tensor | None] = [None] * len(memories)
-        self._sentence = torch.arange(len(may_attend), device=may_attend.device)  # (hypotheses,): its encoder side
+        device = source.ids.device
+        self._sentence = torch.arange(len(source.ids), device=device)  # (hypotheses,): its encoder side
         self._beam = 1
         self._column: Tensor | None = None  # (hypotheses,): which of its sentence's it is; None: all have equally many
 
-    @property
-    def length(self) -> int:
-        """The number of target positions that are cached.
+    def advance(self, tokens: Tensor) -> None:
+        """Let these be the newest tokens, int64 (hypotheses,), of which the decoder is to compute one layer after
+        another."""
+        self.ids, self.positions = tokens[:, None], torch.full_like(tokens[:, None], self.length)
+        self.length += 1
 
-        It is the position of the token that is read, until the last layer has appended to it.
+    def to_itself(self, record: list[RecordedAttention] | None = None, *, look_ahead: bool = False) -> Attend:
+        """How the newest position attends to itself and to those before it. Each call is the next layer's.
+
+        No mask is needed: nothing comes later, and none of them is <pad>, which a search never writes. Not recorded.
         """
-        past = self._past[-1]  # the last layer's grows when the token has been read
-        return 0 if past is None else past.keys.shape[2]
+        layers = iter(range(len(self.memories)))
 
-    def to_target(self, layer: int) -> Attend:
-        """How a layer, counted from 0, attends from the newest position to itself and to those before it.
+        def attend(queries: Tensor, keys: Tensor, values: Tensor, dropout: nn.Dropout) -> Tensor:
+            return attention(queries, *self.append(next(layers), keys, values), dropout)
 
-        No mask is needed: nothing comes later, and none of them is <pad>, which a search never writes.
+        return attend
+
+    def to_source(self, source: Layout, record: list[RecordedAttention] | None = None) -> Attend:
+        """How the newest position attends to the source. Each call is the next layer's.
+
+        record: as in `attention`, of the last layer alone, (sentences, heads, beam, source).
         """
-        return lambda queries, keys, values, dropout: attention(queries, *self.append(layer, keys, values), dropout)
-
-    def to_source(self, record: list[RecordedAttention] | None = None) -> Attend:
-        """How a layer attends to the source. record: as in `attention`, with (sentences, heads, beam, source)."""
+        assert source is self.source
+        records = iter([*[None] * (len(self.memories) - 1), record])
+        may_attend = self.source.is_token[:, None, None, :]
 
         def attend(queries: Tensor, keys: Tensor, values: Tensor, dropout: nn.Dropout) -> Tensor:
             queries = self.by_sentence(queries)
-            heads = attention(queries, keys, values, dropout, may_attend=self.may_attend, record=record)
+            heads = attention(queries, keys, values, dropout, may_attend=may_attend, record=next(records))
             return self.by_hypothesis(heads)
 
         return attend
@@ -85,8 +100,8 @@ class Cache:
         sentences, self._sentence, counts = self._sentence[hypotheses].unique_consecutive(
             return_inverse=True, return_counts=True
         )
-        if len(sentences) < len(self.may_attend):
-            self.may_attend = self.may_attend.index_select(0, sentences)
+        if len(sentences) < len(self.source.ids):
+            self.source = self.source.select(sentences)
             self.memories = [KeysValues(*(side.index_select(0, sentences) for side in each)) for each in self.memories]
         self._beam = int(counts.max())
         first = counts.cumsum(0) - counts
@@ -100,9 +115,9 @@ class Cache:
         (hypotheses, heads, 1, depth) → (sentences, heads, beam, depth), with zeros where there is no hypothesis.
         """
         if self._column is None:
-            return queries.unflatten(0, (len(self.may_attend), -1)).squeeze(3).transpose(1, 2)
+            return queries.unflatten(0, (len(self.source.ids), -1)).squeeze(3).transpose(1, 2)
         _, n_heads, _, depth = queries.shape
-        spread = queries.new_zeros(len(self.may_attend), self._beam, n_heads, depth)
+        spread = queries.new_zeros(len(self.source.ids), self._beam, n_heads, depth)
         spread[self._sentence, self._column] = queries[:, :, 0]
         return spread.transpose(1, 2)
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
 from transformer_cli.model.attention import Attend, KeysValues, MultiHeadAttention
+from transformer_cli.model.dropout import Dropout
 
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "swish": nn.SiLU}
 
@@ -22,9 +23,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = nn.Linear(config.d_model, config.d_ff)
         self.activation = ACTIVATIONS[config.activation]()
-        self.dropout = nn.Dropout(
-            config.dropout if config.feed_forward_dropout is None else config.feed_forward_dropout
-        )
+        self.dropout = Dropout(config.dropout if config.feed_forward_dropout is None else config.feed_forward_dropout)
         self.outer = nn.Linear(config.d_ff, config.d_model)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -41,7 +40,7 @@ class Residual(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
         self.norm_first = config.norm == "pre"
 
     def before(self, x: Tensor) -> Tensor:

@@ -1,21 +1,24 @@
 """The Transformer of "Attention Is All You Need" (Vaswani et al. 2017): figure 1 first, then its parts.
 
 Knows ids and vectors, nothing of words, files or training. Built from layers.py (3.1, 3.3), attention.py (3.2) and
-positions.py (3.5).
+positions.py (3.5). `encode` and `decode` are the only places where embedding, stack and norm follow one another; how
+the tokens of a batch lie in the tensors is in their layouts (layout.py): padded rows, packed without padding as in
+training and scores, or the newest token of each hypothesis, as in a search (cache.py).
 """
 
 import math
 from collections.abc import Sequence
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.attention import Attend, AttentionRecord, KeysValues, RecordedAttention, masked
+from transformer_cli.model.attention import Attend, AttentionRecord, KeysValues
 from transformer_cli.model.cache import Cache
+from transformer_cli.model.dropout import Dropout
 from transformer_cli.model.initialization import draw_embedding, initialize
 from transformer_cli.model.layers import DecoderLayer, EncoderLayer
+from transformer_cli.model.layout import Layout, Padded
 from transformer_cli.model.positions import LearnedPositions, SinusoidalPositions, frequencies, marian_frequencies
 
 
@@ -35,7 +38,7 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         self.pad_id = pad_id
-        self.source_embedding = Embedding(config, source_vocabulary, first=0 if config.start_token else 1)
+        self.source_embedding = Embedding(config, source_vocabulary)
         self.target_embedding = Embedding(config, target_vocabulary)
         self.encoder = Encoder(config)
         self.decoder = Decoder(config)
@@ -51,77 +54,72 @@ class Transformer(nn.Module):
             if config.tie_embeddings != "all":
                 draw_embedding(self.source_embedding.tokens.weight, pad_id)
 
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+    def forward(self, source: Tensor, target: Tensor, record: AttentionRecord | None = None) -> Tensor:
         """Returns logits for the token after each target position, all at once (teacher forcing).
 
         source int64 (batch, source); target int64 (batch, target), beginning with <sos>; both padded at the end.
         Returns (batch, target, vocabulary); softmax turns them into probabilities.
         """
-        return self.output(self.decode(target, self.encode(source), source))
+        read, written = Padded(source, self.source_mask(source)), Padded(target, target != self.pad_id)
+        return self.output(self.decode(written, self.decoder.keys_values(self.encode(read, record)), read, record))
 
-    def encode(self, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
-        """Returns the encoder's output, (batch, source, d_model). source int64 (batch, source), padded at the end."""
-        x = self.source_embedding(source)
-        return self.encoder(x, masked(self._source_mask(source), record.encoder_self if record else None))
+    def encode(self, source: Layout, record: AttentionRecord | None = None) -> Tensor:
+        """Returns the encoder's output, (…, source, d_model). source: its ids are (…, source)."""
+        x = self.source_embedding(source.ids, source.positions)
+        return self.encoder(x, source.to_itself(record.encoder_self if record else None))
 
-    def decode(self, target: Tensor, encoded: Tensor, source: Tensor, record: AttentionRecord | None = None) -> Tensor:
-        """Returns the decoder's output, (batch, target, d_model), before `output` turns it into logits.
+    def decode(
+        self,
+        target: Layout,
+        memories: Sequence[KeysValues],
+        source: Layout,
+        record: AttentionRecord | None = None,
+    ) -> Tensor:
+        """Returns the decoder's output, (…, target, d_model), before `output` turns it into logits.
 
-        target int64 (batch, target); source int64 (batch, source).
-
-        encoded: what `encode` returned for the same source, (batch, source, d_model).
+        memories: what `decoder.keys_values` made of the encoder's output. source: as `encode` was given it.
         """
-        x = self.target_embedding(target)
-        # Padding is at the end, so look_ahead_mask alone hides it from all tokens. The padding mask changes only the
-        # rows of padding itself, which no loss reads, but a record shows.
-        may_attend = self._mask(target) & look_ahead_mask(target.shape[1], target.device)
-        attend_to_target = masked(may_attend, record.decoder_self if record else None)
-        attend_to_source = masked(self._source_mask(source), record.cross if record else None)
-        return self.decoder(x, self.decoder.keys_values(encoded), attend_to_target, attend_to_source)
+        x = self.target_embedding(target.ids, target.positions)
+        to_target = target.to_itself(record.decoder_self if record else None, look_ahead=True)
+        to_source = target.to_source(source, record.cross if record else None)
+        return self.decoder(x, memories, to_target, to_source)
 
     def start(self, source: Tensor) -> Cache:
         """Encode once, and return the cache for decoding. source int64 (sentences, source), padded at the end."""
-        return Cache(self.decoder.keys_values(self.encode(source)), self._source_mask(source))
+        read = Padded(source, self.source_mask(source))
+        return Cache(self.decoder.keys_values(self.encode(read)), read)
 
-    def read(self, tokens: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
+    def read(self, tokens: Tensor, cache: Cache, record: AttentionRecord | None = None) -> Tensor:
         """Returns logits for each hypothesis's next token, (hypotheses, vocabulary).
 
         tokens int64 (hypotheses,): the newest token of each; the cache remembers those before. The result equals the
         last position of `forward` over all tokens so far, if none of them is <pad>: searches never write it.
-        cross_record: a list to which the last layer's attention to the source is appended, (sentences, heads, beam,
-        source); `cache.by_hypothesis` turns that into (hypotheses, heads, 1, source).
+        record: gets the last layer's attention to the source, (sentences, heads, beam, source), as its only entry;
+        `cache.by_hypothesis` turns that into (hypotheses, heads, 1, source).
         """
-        x = self.target_embedding(tokens[:, None], torch.full_like(tokens[:, None], cache.length))
-        return self.output(self.decoder.read(x, cache, cross_record)[:, 0])
+        cache.advance(tokens)
+        return self.output(self.decode(cache, cache.memories, cache.source, record)[:, 0])
 
-    def _mask(self, ids: Tensor) -> Tensor:
-        """Returns the padding mask, True where a position holds a token: (batch, 1, 1, length)."""
-        return (ids != self.pad_id)[:, None, None, :]
-
-    def _source_mask(self, source: Tensor) -> Tensor:
-        """The same for the source, where nothing attends to <sos> if the model does not know it."""
-        mask = self._mask(source)
-        mask[..., : self.source_embedding.first] = False
-        return mask
+    def source_mask(self, source: Tensor) -> Tensor:
+        """Returns which ids (batch, source) are tokens: not <pad>, and not <sos> if the model does not know it."""
+        is_token = source != self.pad_id
+        if not self.config.start_token:
+            is_token[:, 0] = False
+        return is_token
 
 
 class Embedding(nn.Module):
     """Token vectors × √d_model (3.4), plus position vectors (3.5), then dropout (5.4)."""
 
-    def __init__(self, config: ModelConfig, vocabulary: int, *, first: int = 0) -> None:
-        """first: the column of ids that has position 0; what stands before it has none."""
+    def __init__(self, config: ModelConfig, vocabulary: int) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, config.d_model)
         self.scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
         self.positions = _positions(config)
-        self.first = first
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
-    def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
-        """ids int64 (…, length). Returns (…, length, d_model). positions: int64, one per id (None: from `first`
-        on)."""
-        if positions is None:
-            positions = (torch.arange(ids.shape[-1], device=ids.device) - self.first).clamp_(min=0)
+    def forward(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids int64 (…, length), positions int64, one for each id. Returns (…, length, d_model)."""
         return self.dropout(self.tokens(ids) * self.scale + self.positions(positions))
 
 
@@ -169,23 +167,12 @@ class Decoder(nn.Module):
     def forward(
         self, x: Tensor, memories: Sequence[KeysValues], attend_to_target: Attend, attend_to_source: Attend
     ) -> Tensor:
-        """Run all target positions at once: x (…, target, d_model). Returns a tensor shaped like x.
+        """x (…, target, d_model). Returns a tensor shaped like x.
 
         memories: what `keys_values` returned of the encoder's output.
         """
         for layer, memory in zip(self.layers, memories, strict=True):
             x = layer(x, memory, attend_to_target, attend_to_source)
-        return self.norm(x)
-
-    def read(self, x: Tensor, cache: Cache, cross_record: list[RecordedAttention] | None = None) -> Tensor:
-        """Run one more target position of each hypothesis: x (hypotheses, 1, d_model). Returns a tensor shaped like x.
-
-        cross_record: a list to which the last layer's attention to the source is appended.
-        """
-        last = len(self.layers) - 1
-        for index, layer in enumerate(self.layers):
-            to_source = cache.to_source(cross_record if index == last else None)
-            x = layer(x, cache.memories[index], cache.to_target(index), to_source)
         return self.norm(x)
 
     def keys_values(self, encoded: Tensor) -> list[KeysValues]:
@@ -194,11 +181,6 @@ class Decoder(nn.Module):
         Each is (…, heads, source, depth).
         """
         return [layer.cross_attention.keys_values(encoded) for layer in self.layers]
-
-
-def look_ahead_mask(length: int, device: torch.device) -> Tensor:
-    """Returns a mask (length, length), True at [i, j] if j ≤ i: a position may not attend to later ones (3.2.3)."""
-    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
 def count_parameters(model: nn.Module) -> int:

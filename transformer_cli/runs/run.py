@@ -202,7 +202,6 @@ class Run:
     def _make_model(self) -> "Transformer":
         sizes = (len(self.codecs.source), len(self.codecs.target))
         refuse_without_room(self.config.model, sizes, whose=f"{self.folder}: ")
-        from transformer_cli.model.fast.dropout import use_fast_dropout
         from transformer_cli.model.transformer import Transformer
 
         model = Transformer(
@@ -211,8 +210,6 @@ class Run:
             target_vocabulary=len(self.codecs.target),
             pad_id=PAD,
         )
-        if self.config.training.fast:
-            use_fast_dropout(model)
         for part in self.config.training.freeze:
             model.get_submodule(part).requires_grad_(False)
         return model

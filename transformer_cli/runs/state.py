@@ -17,13 +17,13 @@ from transformer_cli.system.sums import read_checked_json, sum_of
 class RunningLoss:
     """Sums over the steps since the last validation, without steps that were skipped because of a non-finite gradient.
 
-    All batches of a step (`training.accumulate`) and the parts of all processes count as one batch.
+    A step may take several batches (`training.accumulate`), each in parts of all processes.
     """
 
     nll: float = 0.0
     target_tokens: int = 0
     batch_means: float = 0.0
-    batches: int = 0
+    steps: int = 0
     skipped_steps: int = 0
     seconds: float = 0.0
 
@@ -32,7 +32,7 @@ class RunningLoss:
         self.nll += nll
         self.target_tokens += target_tokens
         self.batch_means += nll / target_tokens
-        self.batches += 1
+        self.steps += 1
 
 
 @dataclass
@@ -61,7 +61,7 @@ class TrainingState:
     @property
     def is_validated(self) -> bool:
         """Whether no step has been taken since the last validation."""
-        return self.running.batches + self.running.skipped_steps == 0
+        return self.running.steps + self.running.skipped_steps == 0
 
     @property
     def is_best(self) -> bool:

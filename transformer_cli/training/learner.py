@@ -33,8 +33,7 @@ from transformer_cli.compute.world import ALONE, World
 from transformer_cli.config.schema import TrainingConfig
 from transformer_cli.datasets.batching import PaddedBatch, collate, parts_by_length, target_tokens
 from transformer_cli.datasets.dataset import EncodedSplit
-from transformer_cli.model.fast.dropout import FastDropout, drawing_from
-from transformer_cli.model.fast.packing import packed_token_losses
+from transformer_cli.model.dropout import drawing_from
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.lengths import Rows
@@ -77,13 +76,9 @@ class Learner:
         self.device = device
         self.world = world
         self.precision: Precision = training.precision
-        form = packed_token_losses if training.fast else token_losses
-        self._token_losses = partial(form, self.model, label_smoothing=training.label_smoothing)
         is_cpu = device.type == "cpu"
         self.lanes = choose_lanes(training.lanes, world) if is_cpu else 1
-        self._draws_apart = is_cpu and any(isinstance(each, FastDropout) for each in model.modules())
-        n_workers = min(self.lanes, torch.get_num_threads()) if self._draws_apart else 1  # torch's has one generator
-        self.workers = SideBySide(n_workers, threads=1) if is_cpu else IN_CALLER
+        self.workers = SideBySide(min(self.lanes, torch.get_num_threads()), threads=1) if is_cpu else IN_CALLER
         self.optimizer = make_optimizer(self.model, training, self.workers)
         self._weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         self.frozen_rows = {name: rows.to(device) for name, rows in frozen_rows.items()}
@@ -99,7 +94,7 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
-    def gradient(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss:
+    def backward(self, split: EncodedSplit, batches: Sequence[Rows], *, number: int) -> BatchLoss:
         """Set the weights' gradients to that of the mean loss over the target tokens of all these batches.
 
         This is what takes long in a step; it changes no weight. number: the number of the step, from 1. Raises
@@ -115,15 +110,15 @@ class Learner:
         self._is_warm = True
         nll = sum(nll for nll, _ in found)
         self.workers.run_all(partial(_set_sums, [gradients for _, gradients in found if gradients]), [self._weights])
-        del found  # `add_up` needs memory
-        loss = BatchLoss(sum(nll for (nll,) in self.world.gather(nll)), tokens)
-        self.world.add_up([weight.grad for weight in self._weights if weight.grad is not None])
+        del found  # `all_reduce` needs memory
+        loss = BatchLoss(sum(nll for (nll,) in self.world.all_gather(nll)), tokens)
+        self.world.all_reduce([weight.grad for weight in self._weights if weight.grad is not None])
         for name, rows in self.frozen_rows.items():
             if (gradient := self.model.get_parameter(name).grad) is not None:
                 gradient[rows] = 0.0  # so Adam, without weight decay, leaves these vectors as they are, bit for bit
         return loss
 
-    def update(self) -> bool:
+    def step(self) -> bool:
         """Clip the gradient and change the weights by it. Changes nothing, and returns False, if it is not finite.
 
         Raises MemoryShortage, in a run's first step perhaps when some weights have changed: Adam's moments begin there.
@@ -151,9 +146,9 @@ class Learner:
             for rows in (part[first::step] for part in parts if len(part) > first):  # of all lengths
                 batch = collate(split, rows)
                 with self._room_for(batch):
-                    there = batch if self.training.fast else batch.to(self.device)  # `Packed` moves what it makes of it
                     with autocast(self.device, self.precision):
-                        losses = self._token_losses(there.source, there.target)
+                        smoothing = self.training.label_smoothing
+                        losses = token_losses(self.model, batch.source, batch.target, label_smoothing=smoothing)
                     nll.append(losses.nll.sum())
                     found = torch.autograd.grad(losses.objective / tokens, self._weights, materialize_grads=True)
                     if gradients:
@@ -166,7 +161,7 @@ class Learner:
     def _dropout_of(self, lane: int, number: int) -> AbstractContextManager[None]:
         """A block in which dropout draws the numbers of a lane of a step."""
         seed = mixed_seed(self.training.seed, number, self.world.rank, lane)
-        if self._draws_apart:
+        if self.device.type == "cpu":
             return drawing_from(torch.Generator().manual_seed(seed))
         torch.manual_seed(seed)
         return nullcontext()
@@ -185,8 +180,6 @@ class Learner:
 
     def _parts(self, split: EncodedSplit, rows: Rows) -> list[Rows]:
         """Returns a batch in the parts that all processes compute one after another."""
-        if not self.training.fast:
-            return [rows]
         return parts_by_length(split, rows, PART * self.world.size if self.device.type == "cpu" else sys.maxsize)
 
 

@@ -28,8 +28,7 @@ from transformer_cli.config.schema import Config
 from transformer_cli.datasets.batching import plan_epoch, target_tokens
 from transformer_cli.datasets.dataset import Dataset, EncodedSplit
 from transformer_cli.errors import ConfigError, DataError, MemoryShortage
-from transformer_cli.evaluation.losses import perplexity_text
-from transformer_cli.evaluation.sentence_losses import corpus_losses
+from transformer_cli.evaluation.losses import corpus_losses, perplexity_text
 from transformer_cli.model.transformer import count_parameters
 from transformer_cli.runs.checkpoints import (
     forget_validated,
@@ -118,7 +117,7 @@ class Trainer:
         self.learner = Learner(start.model, self.training, device, world, frozen_rows=start.frozen_rows)
         set_moments(self.learner.optimizer, self.learner.model, start.moments)
         first = (*self.learner.model.parameters(), *self.learner.model.buffers(), *self.learner.frozen_rows.values())
-        world.copy_from_first(first)  # it alone may have read vectors, or another run's weights
+        world.broadcast(first)  # it alone may have read vectors, or another run's weights
         self.state = start.state
         self.validations = list(ready.validations)
         self._bar: progress.Bar | None = None
@@ -250,8 +249,8 @@ class Trainer:
         """
         state = self.state
         self.learner.set_learning_rate(self._learning_rate(state.step + 1, state.batch))
-        loss = self.learner.gradient(self.train_sentences.split, batches, number=state.step + 1)
-        is_finite = math.isfinite(loss.nll) and self.learner.update()
+        loss = self.learner.backward(self.train_sentences.split, batches, number=state.step + 1)
+        is_finite = math.isfinite(loss.nll) and self.learner.step()
         state.step += 1
         state.batch += len(batches)
         if is_finite:
@@ -319,7 +318,7 @@ class Trainer:
         note(f"epoch {state.epoch}, step {state.step:,}: validating")
         valid = corpus_losses(self.learner.model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
         with self.world.all_or_none():  # all processes find the same
-            if not running.batches:
+            if not running.steps:
                 which = f"the {state.running.skipped_steps:,} steps before the validation at step {state.step:,}"
                 raise diverged(self.learner, f"none of {which} had a finite loss and gradient")
             if not math.isfinite(valid.loss):
@@ -329,7 +328,7 @@ class Trainer:
             step=state.step,
             train_loss=running.nll / running.target_tokens,
             valid_loss=valid.loss,
-            train_loss_batch_mean=running.batch_means / running.batches,
+            train_loss_batch_mean=running.batch_means / running.steps,
             valid_loss_batch_mean=valid.loss_batch_mean,
             valid_ppl=valid.ppl,
             learning_rate=self.learner.learning_rate,
@@ -361,7 +360,7 @@ class Trainer:
         found = corpus_losses(model, self.valid_sentences.split, self.valid_sentences.rows, self.world)
         average = Average(epochs, self.state.step, found.loss, found.loss_batch_mean, found.ppl)
         is_best = self.world.is_first and keep_average(self.run, model, average, self.state)
-        self.world.wait()  # see `_save`
+        self.world.barrier()  # see `_save`
         score = f"{found.loss:.3f} (PPL {perplexity_text(found.ppl, 2)}){'  best' if is_best else ''}"
         log.info("mean of the last %d validations' weights  valid %s", len(numbers), score)
 
@@ -374,7 +373,7 @@ class Trainer:
                 save(self.run, self.learner.model, self.learner.optimizer, self.state, self.learner.frozen_rows)
             self._saved, self._saved_at = self._progress(), time.monotonic()
             self.stop.saved_step = self.state.step
-        self.world.wait()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
+        self.world.barrier()  # torchrun ends all as soon as one has ended: none may end while rank 0 is writing
 
     def _progress(self) -> tuple[int, int]:
         """How far training has come: each save has another place."""
@@ -391,7 +390,7 @@ class Trainer:
     def _agreed(self) -> tuple[bool, bool]:
         """The same in every process: whether any of them got a signal, and whether a save is due by rank 0's clock."""
         save_is_due = time.monotonic() - self._saved_at >= self.training.save_minutes * 60
-        answers = self.world.gather(self.stop.signal_number or 0, save_is_due)
+        answers = self.world.all_gather(self.stop.signal_number or 0, save_is_due)
         signals = [int(number) for number, _ in answers if number]
         if signals:
             self.stop.note(signals[0])

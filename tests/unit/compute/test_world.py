@@ -5,7 +5,6 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch._C._distributed_c10d import HashStore
@@ -52,13 +51,12 @@ def test_is_restarted_is_what_torchrun_says(
 
 
 def test_world_alone_connects_copies_and_changes_nothing() -> None:
-    array, gradient = np.ones(3), torch.ones(2)
+    gradient = torch.ones(2)
     with ALONE.joined(CPU), ALONE.all_or_none():
         assert not torch.distributed.is_initialized()
-        ALONE.add_up([gradient])
+        ALONE.all_reduce([gradient])
         assert gradient.equal(torch.ones(2))
-        assert ALONE.total(array) is array
-        assert ALONE.gather(1.5, 2) == [[1.5, 2.0]]
+        assert ALONE.all_gather(1.5, 2) == [[1.5, 2.0]]
     assert ALONE.is_first
 
 
@@ -113,25 +111,25 @@ def other_backend(_: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("fail", [broken_connection, other_backend])
-def test_add_up_over_a_broken_connection_is_one_line(
+def test_all_reduce_over_a_broken_connection_is_one_line(
     monkeypatch: pytest.MonkeyPatch, fail: Callable[[torch.Tensor], None]
 ) -> None:
     monkeypatch.setattr("torch.distributed.all_reduce", fail)
     with pytest.raises(DistributedError) as error:
-        World(1, 2).add_up([torch.ones(1)])
+        World(1, 2).all_reduce([torch.ones(1)])
     assert str(error.value) == "another process of this job has ended or died"
 
 
-def test_add_up_passes_another_error_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_reduce_passes_another_error_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: torch.Tensor) -> None:
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr("torch.distributed.all_reduce", fail)
     with pytest.raises(RuntimeError, match="out of memory"):
-        World(1, 2).add_up([torch.ones(1)])
+        World(1, 2).all_reduce([torch.ones(1)])
 
 
-def test_add_up_takes_tensors_of_any_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_reduce_takes_tensors_of_any_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[torch.Tensor] = []
 
     def double(flat: torch.Tensor) -> None:  # as if another process had the same
@@ -140,7 +138,7 @@ def test_add_up_takes_tensors_of_any_shapes(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr("torch.distributed.all_reduce", double)
     matrix, vector = torch.arange(6.0).view(2, 3).t(), torch.tensor([7.0])  # not contiguous
-    World(1, 2).add_up([matrix, vector])
+    World(1, 2).all_reduce([matrix, vector])
     assert matrix.equal(torch.tensor([[0.0, 6.0], [2.0, 8.0], [4.0, 10.0]]))
     assert vector.item() == 14.0
     assert [flat.tolist() for flat in sent] == [[0.0, 3.0, 1.0, 4.0, 2.0, 5.0, 7.0]]  # once

@@ -25,7 +25,7 @@ from transformer_cli.decoding.engine import Engine
 from transformer_cli.decoding.interface import Hypothesis
 from transformer_cli.decoding.settings import SearchSettings
 from transformer_cli.errors import CheckpointError, ConfigError, DeviceError
-from transformer_cli.evaluation.sentence_losses import sentence_losses
+from transformer_cli.evaluation.losses import sentence_losses
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.export import WRITTEN, positions_of, write_model
 from transformer_cli.text.vocabulary import EOS, PAD, SOS, SPECIALS, UNK

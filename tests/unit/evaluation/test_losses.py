@@ -9,9 +9,8 @@ import torch
 from torchtext.data.utils import interleave_keys
 
 from transformer_cli.datasets.dataset import EncodedSplit, Side
-from transformer_cli.evaluation import sentence_losses as module
-from transformer_cli.evaluation.losses import Losses, perplexity, perplexity_text
-from transformer_cli.evaluation.sentence_losses import corpus_losses, sentence_losses
+from transformer_cli.evaluation import losses as module
+from transformer_cli.evaluation.losses import Losses, corpus_losses, perplexity, perplexity_text, sentence_losses
 from transformer_cli.runs.run import Run
 from transformer_cli.text.vocabulary import EOS, SOS
 from transformer_cli.translator import Translator

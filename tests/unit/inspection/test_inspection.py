@@ -18,7 +18,8 @@ from transformer_cli.inspection.numbers import (
     inspect_translation,
 )
 from transformer_cli.model.attention import AttentionRecord
-from transformer_cli.text.vocabulary import EOS, SOS, UNK
+from transformer_cli.model.layout import Padded
+from transformer_cli.text.vocabulary import EOS, PAD, SOS, UNK
 from transformer_cli.translator import Translator
 
 SENTENCE = "Der alte Hund und der alte Mann und Babo."
@@ -50,7 +51,7 @@ def test_inspect_sentence_numbers_are_the_models(translator: Translator, inspect
     record = AttentionRecord()
     source = ids(inspection.source_ids)
     with torch.inference_mode():
-        translator.model.decode(ids(inspection.target_ids), translator.model.encode(source, record), source, record)
+        translator.model(source, ids(inspection.target_ids), record)
     for ours, theirs in (
         (inspection.attention["encoder"], record.encoder_self),
         (inspection.attention["decoder"], record.decoder_self),
@@ -61,8 +62,9 @@ def test_inspect_sentence_numbers_are_the_models(translator: Translator, inspect
         assert torch.equal(ours[0].scores, theirs[0].scores[0])
         assert_close(ours[0].weights, ours[0].scores.softmax(dim=-1))
     with torch.inference_mode():
-        assert_close(inspection.before, translator.model.source_embedding(source)[0])
-        assert_close(inspection.after, translator.model.encode(source)[0])
+        layout = Padded(source, source != PAD)
+        assert_close(inspection.before, translator.model.source_embedding(source, layout.positions)[0])
+        assert_close(inspection.after, translator.model.encode(layout)[0])
         rows = translator.model.source_embedding.tokens.weight[inspection.source_ids]
         assert_close(inspection.without_positions, rows * math.sqrt(32))
 

@@ -12,7 +12,8 @@ from oracles.variants import VARIANTS
 from small_model import SMALL, SOURCE, TARGET
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.model.attention import AttentionRecord
-from transformer_cli.model.fast.dropout import FastDropout, use_fast_dropout
+from transformer_cli.model.dropout import Dropout
+from transformer_cli.model.layout import Padded
 from transformer_cli.model.loss import token_losses
 from transformer_cli.model.transformer import Transformer, count_parameters
 from transformer_cli.text.vocabulary import PAD
@@ -104,10 +105,11 @@ def test_without_a_start_token_the_source_begins_with_its_first_word() -> None:
     other = SOURCE.clone()
     other[:, 0] = 11
     assert model(other, TARGET).equal(model(SOURCE, TARGET))
-    model.decode(TARGET, model.encode(SOURCE, record), SOURCE, record)
+    model(SOURCE, TARGET, record)
     assert all(not each.weights[..., 0].any() for each in (*record.encoder_self, *record.cross))
-    words = model.source_embedding(SOURCE)[:, 1:] - model.source_embedding.positions(torch.arange(4))
-    torch.testing.assert_close(words, model.source_embedding.tokens(SOURCE[:, 1:]) * 4.0)
+    layout = Padded(SOURCE, model.source_mask(SOURCE))
+    words = model.source_embedding(SOURCE, layout.positions)[0, 1:] - model.source_embedding.positions(torch.arange(4))
+    torch.testing.assert_close(words, model.source_embedding.tokens(SOURCE[0, 1:]) * 4.0)
 
 
 def test_without_a_start_token_all_probability_is_that_of_words_and_the_end() -> None:
@@ -123,19 +125,16 @@ def test_without_a_start_token_all_probability_is_that_of_words_and_the_end() ->
 def test_scale_embeddings_scales_tokens_and_never_positions(scaled: bool, scale: float) -> None:
     embedding = make_model(scale_embeddings=scaled).source_embedding
     expected = embedding.tokens.weight[SOURCE] * scale + embedding.positions(torch.arange(5))
-    torch.testing.assert_close(embedding(SOURCE), expected)
+    torch.testing.assert_close(embedding(SOURCE, torch.arange(5)), expected)
 
 
-@pytest.mark.parametrize("dropout_class", [nn.Dropout, FastDropout])
 @pytest.mark.parametrize(("own", "rate"), [(None, 0.1), (0.3, 0.3), (0.0, 0.0)])
-def test_dropout_acts_where_the_paper_has_it(own: float | None, rate: float, dropout_class: type[nn.Dropout]) -> None:
+def test_dropout_acts_where_the_paper_has_it(own: float | None, rate: float) -> None:
     config = SMALL.model_copy(update={"dropout": 0.1, "attention_dropout": own, "feed_forward_dropout": own})
     model = Transformer(config, source_vocabulary=12, target_vocabulary=12, pad_id=PAD)
-    if dropout_class is FastDropout:
-        use_fast_dropout(model)
     dropped: Counter[tuple[float, tuple[int, ...]]] = Counter()
     for module in model.modules():
-        if type(module) is dropout_class:
+        if type(module) is Dropout:
             module.register_forward_hook(lambda module, _, out: dropped.update([(module.p, tuple(out.shape))]))
     model(SOURCE, TARGET)
     assert dropped == {
@@ -153,8 +152,7 @@ def recorded() -> tuple[AttentionRecord, Tensor]:
     """What the small model attends to, and its logits."""
     model = make_model().eval()
     record = AttentionRecord()
-    encoded = model.encode(SOURCE, record)
-    return record, model.output(model.decode(TARGET, encoded, SOURCE, record))
+    return record, model(SOURCE, TARGET, record)
 
 
 def test_attention_record_changes_nothing() -> None:
@@ -181,6 +179,6 @@ def test_attention_record_sums_to_1_over_real_positions_so_far(
 
 def test_attention_record_holds_weights_before_dropout() -> None:
     model, record = make_model(dropout=0.5).train(), AttentionRecord()
-    model.encode(SOURCE, record)
+    model(SOURCE, TARGET, record)
     for scores, weights in record.encoder_self:
         assert weights.equal(scores.softmax(dim=-1))

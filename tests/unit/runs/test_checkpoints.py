@@ -207,7 +207,7 @@ def test_save_deletes_only_names_that_training_gives(run: Run) -> None:
 
 def test_save_before_a_validation_is_replaced_by_the_one_after_it(run: Run) -> None:
     training = trained(run)
-    save(run, *training, TrainingState(step=2, batch=5, running=RunningLoss(batches=1)))
+    save(run, *training, TrainingState(step=2, batch=5, running=RunningLoss(steps=1)))
     assert checkpoints(run) == ["step-0000002-unvalidated"]
     assert load_last(run).state.batch == 5
     save(run, *training, after(2, is_best=True))

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from transformer_cli.training.learner import Learner
 
-gradient = Learner.gradient
+gradient = Learner.backward
 
 def long(learner, *arguments, number):
     if number == {step}:
@@ -27,7 +27,7 @@ def long(learner, *arguments, number):
         time.sleep({seconds})
     return gradient(learner, *arguments, number=number)
 
-Learner.gradient = long
+Learner.backward = long
 """
 
 

@@ -10,7 +10,6 @@ import torch
 
 from transformer_cli.config.schema import ModelConfig, TrainingConfig
 from transformer_cli.datasets.dataset import EncodedSplit, Side
-from transformer_cli.model.fast.dropout import use_fast_dropout
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.text.lengths import Rows
 from transformer_cli.text.vocabulary import PAD
@@ -25,14 +24,12 @@ def make_learner(*, dropout: float = 0.1, **settings: Any) -> Learner:
     shape = SHAPE.model_copy(update={"dropout": dropout})
     training = TrainingConfig(precision="float32", **settings)
     model = Transformer(shape, source_vocabulary=7, target_vocabulary=7, pad_id=PAD)
-    if training.fast:
-        use_fast_dropout(model)
     return Learner(model, training, torch.device("cpu"))
 
 
 def step(learner: Learner, batches: Sequence[Rows], number: int = 1) -> BatchLoss:
-    loss = learner.gradient(SPLIT, batches, number=number)
-    assert learner.update()
+    loss = learner.backward(SPLIT, batches, number=number)
+    assert learner.step()
     return loss
 
 
@@ -70,21 +67,21 @@ def test_mixed_seed_differs_by_step_process_and_lane() -> None:
 
 
 @pytest.mark.parametrize("limit", [0.001, None])
-def test_update_clips_the_gradient_to_its_norm(limit: float | None) -> None:
+def test_step_clips_the_gradient_to_its_norm(limit: float | None) -> None:
     learner = make_learner(clip_grad_norm=limit)
-    learner.gradient(SPLIT, [np.array([0, 1, 2])], number=1)
-    assert learner.update()
+    learner.backward(SPLIT, [np.array([0, 1, 2])], number=1)
+    assert learner.step()
     norm = float(torch.nn.utils.get_total_norm([gradient(each) for each in learner.model.parameters()]))
     assert norm > 0.01 if limit is None else norm == pytest.approx(limit, rel=0.01)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_update_by_a_gradient_that_is_not_finite_changes_no_weight(value: float) -> None:
+def test_step_by_a_gradient_that_is_not_finite_changes_no_weight(value: float) -> None:
     learner = make_learner()
     before = weights(learner)
-    learner.gradient(SPLIT, [np.array([0, 1, 2])], number=1)
+    learner.backward(SPLIT, [np.array([0, 1, 2])], number=1)
     gradient(learner.model.output.bias)[0] = value
-    assert not learner.update()
+    assert not learner.step()
     assert weights(learner).equal(before)
 
 
@@ -103,7 +100,7 @@ def stepped(*, threads: int, lanes: int, **settings: Any) -> torch.Tensor:
         torch.set_num_threads(1)
 
 
-@pytest.mark.parametrize("settings", [{}, {"optimizer": "muon"}, {"fast": False}], ids=["adam", "muon", "plain"])
+@pytest.mark.parametrize("settings", [{}, {"optimizer": "muon"}], ids=["adam", "muon"])
 def test_threads_change_no_bit_of_a_step_and_lanes_do(settings: dict[str, Any]) -> None:
     one, two, three = (stepped(threads=threads, lanes=2, **settings) for threads in (1, 2, 3))
     assert one.equal(two)
@@ -115,7 +112,7 @@ def test_lanes_add_up_to_the_gradient_of_one() -> None:
     batch, gradients = [np.array([0, 1, 2])], []
     for lanes in (1, 2, 5):  # with 5, two have no sentence
         learner = make_learner(dropout=0.0, lanes=lanes)
-        loss = learner.gradient(SPLIT, batch, number=1)
+        loss = learner.backward(SPLIT, batch, number=1)
         gradients.append([loss.nll, *(each.grad for each in learner.model.parameters())])
     torch.testing.assert_close(gradients[0], gradients[1])
     torch.testing.assert_close(gradients[0], gradients[2])

@@ -9,9 +9,8 @@ from kinds import Tfm, TrainTiny
 from sealed import reseal
 from transformer_cli.decoding import decoder
 from transformer_cli.errors import MemoryShortage
-from transformer_cli.evaluation import sentence_losses
 from transformer_cli.evaluation.score import score_pairs
-from transformer_cli.model import size
+from transformer_cli.model import loss, size
 from transformer_cli.model.transformer import Transformer
 from transformer_cli.runs.run import Run
 from transformer_cli.training import learner
@@ -92,7 +91,7 @@ def test_train_batch_without_room_saves_what_was_learned(
 ) -> None:
     settings = (*SHORT, f"training.lanes={lanes}")
     with monkeypatch.context() as patch:
-        fail_in_call(patch, learner, "packed_token_losses", number)
+        fail_in_call(patch, learner, "token_losses", number)
         with pytest.raises(MemoryShortage) as told:
             train_tiny(tmp_path / "parts", *settings)
     message = str(told.value)
@@ -141,7 +140,7 @@ def test_train_first_batch_without_room_leaves_a_new_run(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        fail_in_call(patch, learner, "packed_token_losses", 1)
+        fail_in_call(patch, learner, "token_losses", 1)
         with pytest.raises(MemoryShortage, match=r"leave long sentences out \(model\.max_length\)$"):
             train_tiny(tmp_path, *SHORT)
     assert train_tiny(tmp_path, "training.batch_size=25", "training.epochs=1").has_checkpoint("best")
@@ -151,7 +150,7 @@ def test_train_validation_without_room_is_done_again(
     train_tiny: TrainTiny, whole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        fail_in_call(patch, sentence_losses, "token_losses", 1)
+        fail_in_call(patch, loss, "token_losses", 1)
         with pytest.raises(MemoryShortage, match=r"^the losses of \d+ sentences with up to "):
             train_tiny(tmp_path / "parts", *SHORT)
     resumed = train_tiny(tmp_path / "parts", *SHORT)
@@ -164,6 +163,6 @@ def test_translate_and_score_without_room_are_one_line(translator: Translator, m
     monkeypatch.setattr(decoder, "pad_ids", lambda ids: take_too_much())
     with pytest.raises(MemoryShortage, match=r"^translating 2 sentences of up to 5 tokens into up to \d+, with 1 hypo"):
         translator.translations(sentences)
-    monkeypatch.setattr(sentence_losses, "token_losses", lambda *arguments: take_too_much())
+    monkeypatch.setattr(loss, "token_losses", lambda *arguments: take_too_much())
     with pytest.raises(MemoryShortage, match=r"^the losses of 1 sentences with up to 7 source and 6 target positions"):
         list(score_pairs(translator, [("Der kleine Hund läuft.", "The dog runs.")]))

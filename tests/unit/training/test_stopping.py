@@ -19,10 +19,10 @@ from transformer_cli.training.learner import Learner
 
 FOUR_STEPS = ("training.batch_size=100", "training.epochs=2", "training.average=2")  # two steps in each epoch
 MOMENTS = {  # what goes on when the signal arrives (module or class, function, which call); the step that is saved
-    "first step": (Learner, "gradient", 1, 1),
-    "last step of an epoch": (Learner, "gradient", 2, 2),
-    "first step of an epoch": (Learner, "gradient", 3, 3),
-    "last step": (Learner, "gradient", 4, 4),
+    "first step": (Learner, "backward", 1, 1),
+    "last step of an epoch": (Learner, "backward", 2, 2),
+    "first step of an epoch": (Learner, "backward", 3, 3),
+    "last step": (Learner, "backward", 4, 4),
     "validation": (trainer, "corpus_losses", 1, 2),
     "last validation": (trainer, "corpus_losses", 2, 4),
     "averaging": (trainer, "corpus_losses", 3, None),  # it has come to its end

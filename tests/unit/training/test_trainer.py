@@ -57,13 +57,15 @@ def test_history_has_the_promised_keys_and_a_line_for_each_epoch(tiny: Run, proj
     assert tiny.checkpoint("best").name == f"step-{best['step']:07d}"
 
 
-def test_fast_form_in_small_parts_trains_as_the_plain_form(
+def test_training_in_small_parts_equals_whole_batches(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PART", 100)
     # eps: some gradients are 0 but for rounding, and Adam would make steps of learning_rate of them
     overrides = ("training.batch_size=67", "training.epochs=1", "model.dropout=0.0", "training.eps=1e-2")
-    runs = [train_tiny(tmp_path / fast, *overrides, f"training.fast={fast}") for fast in ("true", "false")]
+    runs = []
+    for part in (module.PART, 100):
+        monkeypatch.setattr(module, "PART", part)
+        runs.append(train_tiny(tmp_path / str(part), *overrides))
     assert [run.history()[0]["step"] for run in runs] == [3, 3]
     assert largest_difference(*runs) < 1e-6
     losses = [run.history()[0]["train_loss"] for run in runs]
@@ -126,13 +128,13 @@ def test_patience_counts_validations_without_a_new_best(
 def test_train_skipped_step_is_counted_and_the_next_one_learns(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compute = Learner.gradient
+    compute = Learner.backward
 
     def spoil(learner: Learner, *arguments: Any, number: int) -> BatchLoss:
         loss = compute(learner, *arguments, number=number)
         return BatchLoss(math.nan, loss.tokens) if number == 2 else loss
 
-    monkeypatch.setattr(Learner, "gradient", spoil)
+    monkeypatch.setattr(Learner, "backward", spoil)
     run = train_tiny(tmp_path, *TWO_STEPS, "training.epochs=2")
     assert [entry["skipped_steps"] for entry in run.history()] == [1, 0]
     assert run.history()[1]["train_loss"] < run.history()[0]["train_loss"]
@@ -165,7 +167,7 @@ def test_train_that_diverges_is_an_error_with_the_rate(
 def test_train_without_a_finite_step_before_a_validation_is_an_error(
     train_tiny: TrainTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Learner, "update", lambda _: False)
+    monkeypatch.setattr(Learner, "step", lambda _: False)
     message = (
         r"diverge \(none of the 2 steps before the validation at step 2 had a finite loss and gradient\); lower it"
     )

@@ -1,26 +1,24 @@
-"""The CPU's fast forms against the plain ones: the same values, the same gradients."""
+"""Losses without padding, in chunks, against those of a padded batch at once: the same values, the same gradients."""
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from oracles.padded import padded_losses
 from oracles.variants import VARIANTS
 from transformer_cli.config.schema import ModelConfig
-from transformer_cli.model.fast import fused_loss, packing
-from transformer_cli.model.fast.fused_loss import projected_losses
-from transformer_cli.model.fast.packing import packed_token_losses
-from transformer_cli.model.loss import TokenLosses, token_losses
+from transformer_cli.model import layout, loss
+from transformer_cli.model.loss import TokenLosses, projected_losses, token_losses
 from transformer_cli.model.transformer import Output, Transformer
 
 PAD = 1
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
 def _small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch of ten makes several, the last one smaller."""
-    monkeypatch.setattr(packing, "GROUP", 4)
-    monkeypatch.setattr(fused_loss, "CHUNK", 7)
+    monkeypatch.setattr(layout, "GROUP", 4)
+    monkeypatch.setattr(loss, "CHUNK", 7)
     torch.manual_seed(0)
 
 
@@ -45,7 +43,7 @@ def sentences(lengths: list[int]) -> Tensor:
 
 
 def batch() -> tuple[Tensor, Tensor]:
-    """Lengths in no order: the fast form may gain less by that, but must not err."""
+    """Lengths in no order: packing may gain less by that, but must not err."""
     return sentences([3, 9, 2, 5, 5, 7, 4, 2, 8, 6]), sentences([2, 4, 9, 3, 6, 5, 2, 7, 3, 8])
 
 
@@ -69,8 +67,12 @@ def test_a_packed_batch_has_the_losses_and_the_gradient_of_a_padded_one(
 ) -> None:
     model = transformer(**variant).train()
     source, target = batch()
-    fast = packed_token_losses(model, source, target, label_smoothing=label_smoothing)
-    assert_equal(fast, token_losses(model, source, target, label_smoothing=label_smoothing), model)
+    packed = token_losses(model, source, target, label_smoothing=label_smoothing)
+    assert_equal(packed, padded_losses(model, source, target, label_smoothing=label_smoothing), model)
+    with torch.no_grad():
+        measured = token_losses(model, source, target, label_smoothing=label_smoothing)
+    torch.testing.assert_close(measured.nll, packed.nll)
+    torch.testing.assert_close(measured.objective, packed.objective.detach())
 
 
 @pytest.mark.parametrize("label_smoothing", [0.0, 0.2])
@@ -80,7 +82,7 @@ def test_the_loss_in_chunks_is_torchs_cross_entropy(label_smoothing: float) -> N
     found = []
     for fast in (True, False):
         if fast:
-            losses = projected_losses(hidden, output, gold, label_smoothing=label_smoothing)
+            losses = TokenLosses(*projected_losses(hidden, output, gold, label_smoothing=label_smoothing))
         else:
             logits = output(hidden)
             objective = nn.functional.cross_entropy(logits, gold, reduction="sum", label_smoothing=label_smoothing)
@@ -94,7 +96,7 @@ def test_under_bfloat16_autocast_the_forms_agree_to_its_precision() -> None:
     model = transformer().train()
     source, target = batch()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        fast, plain = packed_token_losses(model, source, target), token_losses(model, source, target)
+        fast, plain = token_losses(model, source, target), padded_losses(model, source, target)
     torch.testing.assert_close(fast.nll, plain.nll, atol=0.05, rtol=0.02)
     for ours, theirs in zip(gradients(model, fast.objective), gradients(model, plain.objective), strict=True):
         assert ours.dtype == torch.float32

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from transformer_cli.model.fast.dropout import FastDropout, keep_mask
+from transformer_cli.model.dropout import Dropout, keep_mask
 
 LEVELS = 65536
 
@@ -22,18 +22,18 @@ def assert_share(kept: Tensor, share: float) -> None:
 
 
 @pytest.mark.parametrize(("p", "training"), [(0.0, True), (0.0, False), (0.5, False)])
-def test_fast_dropout_at_p_0_or_in_evaluation_drops_and_draws_nothing(p: float, training: bool) -> None:
+def test_dropout_at_p_0_or_in_evaluation_drops_and_draws_nothing(p: float, training: bool) -> None:
     x = torch.randn(3, 5)
     before = torch.get_rng_state()
-    assert FastDropout(p).train(training)(x).equal(x)
+    assert Dropout(p).train(training)(x).equal(x)
     assert torch.get_rng_state().equal(before)  # nothing is drawn
 
 
 @pytest.mark.parametrize("p", [0.01, 0.1, 0.3, 0.5, 0.9])
-def test_fast_dropout_zeroes_a_share_p_and_scales_the_rest(p: float) -> None:
+def test_dropout_zeroes_a_share_p_and_scales_the_rest(p: float) -> None:
     dropped = round(p * LEVELS) / LEVELS
     x = torch.linspace(1.0, 2.0, 40_000).view(200, 200)
-    y = FastDropout(p)(x)
+    y = Dropout(p)(x)
     kept = y != 0.0
     assert_share(kept, 1 - dropped)
     torch.testing.assert_close(y[kept], x[kept] / (1 - dropped))
@@ -54,9 +54,9 @@ def test_keep_mask_lanes_of_a_word_are_independent() -> None:
     assert correlations.abs().max() < 5 / math.sqrt(len(lanes))
 
 
-def test_fast_dropout_of_a_transposed_tensor_drops_its_elements() -> None:
+def test_dropout_of_a_transposed_tensor_drops_its_elements() -> None:
     x = torch.arange(1.0, 13.0).view(3, 4).T
-    y = FastDropout(0.5)(x)
+    y = Dropout(0.5)(x)
     assert ((y == 0.0) | (y == 2 * x)).all()
 
 
@@ -71,9 +71,9 @@ def test_keep_mask_follows_manual_seed() -> None:
     assert not masks[2].equal(keep_mask(x, 0.5))  # the generator moves on
 
 
-def test_fast_dropout_gradient_is_its_mask() -> None:
+def test_dropout_gradient_is_its_mask() -> None:
     x = torch.ones(500, requires_grad=True)
-    y = FastDropout(0.2)(x)
+    y = Dropout(0.2)(x)
     y.sum().backward()
     assert x.grad is not None
     assert x.grad.equal(y.detach())

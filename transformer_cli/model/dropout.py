@@ -20,7 +20,7 @@ _generator: ContextVar[torch.Generator | None] = ContextVar("generator", default
 
 @contextmanager
 def drawing_from(generator: torch.Generator) -> Iterator[None]:
-    """Draw the masks of this thread's FastDropout from this generator of the CPU during the block."""
+    """Draw this thread's masks from this generator of the CPU during the block."""
     before = _generator.set(generator)
     try:
         yield
@@ -28,7 +28,7 @@ def drawing_from(generator: torch.Generator) -> Iterator[None]:
         _generator.reset(before)
 
 
-class FastDropout(nn.Dropout):
+class Dropout(nn.Dropout):
     """In training, sets a share `p` of the elements to zero and scales the others by 1/(1-p) (section 5.4)."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -38,14 +38,6 @@ class FastDropout(nn.Dropout):
         if x.device.type != "cpu":
             return super().forward(x)
         return x * keep_mask(x, self.p)
-
-
-def use_fast_dropout(model: nn.Module) -> None:
-    """Let each dropout of a model draw cheap masks."""
-    for module in list(model.modules()):
-        for name, child in module.named_children():
-            if type(child) is nn.Dropout:
-                setattr(module, name, FastDropout(child.p))
 
 
 def keep_mask(x: Tensor, p: float) -> Tensor:

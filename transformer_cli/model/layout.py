@@ -1,0 +1,184 @@
+"""How the tokens of a batch lie in tensors, and so which positions they have and how they attend to one another.
+
+A layout is one side of a batch, the source or the target. `Padded` is a rectangle: (batch, length), each row padded at
+its end. `Packed` leaves padding out: the tokens of all sentences form one sequence, (tokens,), and only attention pads
+them. For that it needs sentences side by side: it pads them in groups of neighbours, which are of similar length if the
+caller has sorted the batch, and removes the padding again. What says where a token stands is computed on the CPU and
+then moved, so that no other device is waited for. Knows nothing of layers. Without dropout, values and gradients of
+both are the same but for rounding (tests/parity/test_losses.py); with it, the two draw other numbers.
+
+An example with GROUP = 2: three sentences of 3, 2 and 5 tokens, a a a | b b | c c c c c.
+
+    tokens   0 1 2 3 4 5 6 7 8 9          10 rows of x, in place of the 15 of a padded batch
+             a a a b b c c c c c
+    groups   a a a     c c c c c          padded each to its own longest sentence
+             b b .
+    slots    0 1 2 3 4 5 6 7 8 9 10       all groups, one after another: 11 slots, of which slot 5 is padding
+             a a a b b . c c c c c
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from transformer_cli.model.attention import Attend, RecordedAttention, attention, masked
+
+GROUP = 16  # sentences padded together: smaller groups waste less on padding, but make smaller products
+LARGE_GROUP, MOST_GROUPS = 64, 16  # other devices than the CPU want few large products
+
+
+class Layout(Protocol):
+    """One side of a batch."""
+
+    ids: Tensor
+    """int64 (…, length)"""
+    positions: Tensor
+    """int64, shaped like ids: each token's position in its sentence, from 0"""
+
+    def to_itself(self, record: list[RecordedAttention] | None = None, *, look_ahead: bool = False) -> Attend:
+        """Returns how the tokens attend to those of their own sentence.
+
+        look_ahead: later ones are masked (3.2.3). record: as in `attention`.
+        """
+
+    def to_source(self, source: "Layout", record: list[RecordedAttention] | None = None) -> Attend:
+        """Returns how the tokens attend to those of the source, which lie alike. Sentence i of both is one pair."""
+
+
+class Padded:
+    """Rows of one length, padded at the end."""
+
+    def __init__(self, ids: Tensor, is_token: Tensor) -> None:
+        """ids int64 and is_token bool, both (batch, length); each row has a token."""
+        self.ids = ids
+        self.is_token = is_token
+        self.positions = (is_token.cumsum(dim=1) - 1).clamp_(min=0)  # padding has any
+
+    def to_itself(self, record: list[RecordedAttention] | None = None, *, look_ahead: bool = False) -> Attend:
+        """As in `Layout`."""
+        may_attend = self.is_token[:, None, None, :]  # (batch, 1, 1, length)
+        if look_ahead:
+            # Padding is at the end, so this alone hides it from all tokens. The padding mask changes only the rows of
+            # padding itself, which no loss reads, but a record shows.
+            may_attend = may_attend & look_ahead_mask(may_attend.shape[-1], may_attend.device)
+        return masked(may_attend, record)
+
+    def to_source(self, source: Layout, record: list[RecordedAttention] | None = None) -> Attend:
+        """As in `Layout`."""
+        assert isinstance(source, Padded)
+        return masked(source.is_token[:, None, None, :], record)
+
+    def select(self, rows: Tensor) -> "Padded":
+        """Returns the layout of these rows alone, int64 (rows,)."""
+        return Padded(self.ids.index_select(0, rows), self.is_token.index_select(0, rows))
+
+
+class Packed:
+    """The tokens of all sentences one after another, and their places in padded groups.
+
+    The example above, with GROUP = 2, is `Packed(ids, is_token)` of ids and is_token (3, 5). It has
+    ids         (10,): the ids of a a a b b c c c c c
+    positions   (10,): 0 1 2 0 1 0 1 2 3 4
+    masks       one bool (sentences, longest) per group, True where there is a token: (2, 3) and (1, 5)
+    """
+
+    def __init__(self, ids: Tensor, is_token: Tensor, device: torch.device) -> None:
+        """ids int64 and is_token bool, both (batch, length); each row has a token.
+
+        device: where all of it is wanted. ids and is_token may stay on the CPU.
+        """
+        size = GROUP if device.type == "cpu" else max(LARGE_GROUP, math.ceil(len(ids) / MOST_GROUPS))
+        self.ids = moved(ids[is_token], device)
+        self.positions = moved((is_token.cumsum(dim=1) - 1)[is_token], device)
+        lengths = is_token.sum(dim=1)  # 3 2 5
+        first = lengths.cumsum(0) - lengths  # the first token of each sentence: 0 3 5
+        masks, tokens = [], []
+        for start in range(0, len(ids), size):
+            group = slice(start, start + size)
+            columns = torch.arange(int(lengths[group].max()), device=ids.device)
+            masks.append(columns < lengths[group, None])
+            tokens.append((first[group, None] + columns).flatten())  # 0 1 2 3 4 5, and 5 6 7 8 9
+        self.masks = [moved(group, device) for group in masks]
+        slot_mask = torch.cat([group.flatten() for group in masks])
+        # The token in each slot: 0 1 2 3 4 0 5 6 7 8 9. A padding slot holds any token (here 0): as a key it is masked,
+        # and what it computes as a query is dropped by `unpad`.
+        self._token_of_slot = moved(torch.cat(tokens).masked_fill_(~slot_mask, 0), device)
+        self._slot_of_token = moved(slot_mask.nonzero()[:, 0], device)  # 0 1 2 3 4 6 7 8 9 10
+
+    def pad(self, x: Tensor) -> list[Tensor]:
+        """x (heads, tokens, depth) → one (sentences, heads, longest, depth) per group."""
+        slots = _Pad.apply(x.transpose(0, 1), self._token_of_slot, self._slot_of_token)  # (slots, heads, depth)
+        groups = slots.split([mask.numel() for mask in self.masks])
+        return [group.unflatten(0, mask.shape).transpose(1, 2) for group, mask in zip(groups, self.masks, strict=True)]
+
+    def unpad(self, groups: Sequence[Tensor]) -> Tensor:
+        """The inverse of `pad`, (heads, tokens, depth); the contents of padding slots are dropped."""
+        slots = torch.cat([group.transpose(1, 2).flatten(0, 1) for group in groups])  # (slots, heads, depth)
+        return _Unpad.apply(slots, self._slot_of_token).transpose(0, 1)
+
+    def to_itself(self, record: list[RecordedAttention] | None = None, *, look_ahead: bool = False) -> Attend:
+        """As in `Layout`, group by group: queries, keys, values and the result are (heads, tokens, depth)."""
+        masks = [mask[:, None, None, :] for mask in self.masks]
+        if look_ahead:
+            masks = [mask & look_ahead_mask(mask.shape[-1], mask.device) for mask in masks]
+        return self._to(self, masks, record)
+
+    def to_source(self, source: Layout, record: list[RecordedAttention] | None = None) -> Attend:
+        """As in `Layout`, group by group: queries and the result are (heads, target tokens, depth)."""
+        assert isinstance(source, Packed)
+        return self._to(source, [mask[:, None, None, :] for mask in source.masks], record)
+
+    def _to(self, source: "Packed", masks: list[Tensor], record: list[RecordedAttention] | None) -> Attend:
+        def attend(queries: Tensor, keys: Tensor, values: Tensor, dropout: nn.Dropout) -> Tensor:
+            found = []
+            for q, k, v, mask in zip(self.pad(queries), source.pad(keys), source.pad(values), masks, strict=True):
+                found.append(attention(q, k, v, dropout, may_attend=mask, record=record))
+            return self.unpad(found)
+
+        return attend
+
+
+def look_ahead_mask(length: int, device: torch.device) -> Tensor:
+    """Returns a mask (length, length), True at [i, j] if j ≤ i: a position may not attend to later ones (3.2.3)."""
+    return torch.ones(length, length, dtype=torch.bool, device=device).tril()
+
+
+def moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """Returns a tensor on a device, without waiting for what a CUDA device has yet to compute."""
+    return tensor.to(device, non_blocking=device.type == "cuda")
+
+
+class _Pad(torch.autograd.Function):
+    """Tokens → slots. Backwards, each token takes the gradient of its own slot alone.
+
+    That is all of it, although token 0 is copied into padding slots too: nothing that comes out depends on those, so
+    their gradient is zero. Adding up by index, as torch would, takes longer.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, token_of_slot: Tensor, slot_of_token: Tensor) -> Tensor:
+        ctx.save_for_backward(slot_of_token)
+        return x.index_select(0, token_of_slot)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (slot_of_token,) = ctx.saved_tensors
+        return gradients[0].index_select(0, slot_of_token), None, None
+
+
+class _Unpad(torch.autograd.Function):
+    """Slots → tokens. Backwards, padding slots get zero."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, slot_of_token: Tensor) -> Tensor:
+        ctx.save_for_backward(slot_of_token)
+        ctx.shape = x.shape
+        return x.index_select(0, slot_of_token)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (slot_of_token,) = ctx.saved_tensors
+        return gradients[0].new_zeros(ctx.shape).index_copy_(0, slot_of_token, gradients[0]), None
