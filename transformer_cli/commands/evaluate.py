@@ -22,6 +22,7 @@ def evaluate(
     split: list[str] | None = None,
     input_file: Path | None = None,
     reference: list[Path] | None = None,
+    to: str | None = None,
     run: list[str] | None = None,
     search: list[str] | None = None,
     beam_size: int | None = None,
@@ -55,6 +56,7 @@ def evaluate(
     from transformer_cli.system.files import write_text
 
     first, *others = map(Run.open, folders)
+    first = first.into(to)
     decoding = override_decoding(first.config.decoding, search or (), beam_size=beam_size)
     judged = list(
         evaluate(

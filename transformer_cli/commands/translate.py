@@ -35,6 +35,7 @@ def translate(
     sentences: list[str] | None = None,
     input_file: Path | None = None,
     text_format: Literal["text", "html"] = "text",
+    to: str | None = None,
     split_sentences: bool | None = None,
     on_error: Literal["stop", "blank", "copy", "truncate"] = "stop",
     run: list[str] | None = None,
@@ -90,7 +91,7 @@ def translate(
     from transformer_cli.documents.glossary import read_glossary
     from transformer_cli.translator import Options, Translator
 
-    translator = Translator.load(*folders, device=device)
+    translator = Translator.load(*folders, device=device).into(to)
     translator.settings = SearchSettings(
         max_tokens=max_tokens,
         n_best=n_best or 1,

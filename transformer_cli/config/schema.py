@@ -166,6 +166,8 @@ class DataConfig(Section, shapes=Shapes.DATASET):
     that a heading names, or the first two)"""
     clean: Annotated[tuple[Rule, ...], Field(strict=False)] = ()
     """what is left out of the training text: any of empty, copies, markup, length, duplicates, held_out, language"""
+    longest: Annotated[int, Field(ge=1, le=4_000)] = 4_000
+    """characters: a pair of the training text with a longer side is left out, as too long"""
     held_out: HeldOutConfig = HeldOutConfig()
     """splits that have no files of their own"""
     captions: CaptionsConfig = CaptionsConfig()
@@ -227,7 +229,7 @@ class DataConfig(Section, shapes=Shapes.DATASET):
                     "of train"
                 )
             return self
-        for key in ("columns", "clean", "held_out"):
+        for key in ("columns", "clean", "longest", "held_out"):
             if getattr(self, key) != DataConfig.model_fields[key].default:
                 raise ValueError(f"{key}: it applies to corpus: files, but corpus is {self.corpus}; take it out")
         if self.files is not None:

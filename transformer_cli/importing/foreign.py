@@ -2,7 +2,7 @@
 
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,9 +151,9 @@ def known(*codes: Codes) -> Codes:
     return source, target
 
 
-def in_order(path: Path, ids: Iterable[tuple[str, object]]) -> list[str]:
+def in_order(path: Path, ids: Sequence[tuple[str, object]]) -> list[str]:
     """Returns the tokens of a list in the order of their ids. Raises DataError unless these are 0, 1, 2, …"""
     by_id = {number if isinstance(number, int) else -1: token for token, number in ids}
-    if not by_id or sorted(by_id) != [*range(len(by_id))]:
-        raise DataError(f"{path}: its ids are not 0, 1, 2, …, each once; download it again")
+    if not by_id or sorted(by_id) != [*range(len(ids))] or len({*by_id.values()}) < len(ids):
+        raise DataError(f"{path}: its ids are not 0, 1, 2, …, each once, each of another token; download it again")
     return [by_id[number] for number in range(len(by_id))]

@@ -78,7 +78,8 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> Foreign:
     generation = folder / "generation_config.json"
     searching = config | (object_in(generation) if generation.exists() else {})
     refuse_others(path, config, HELD)
-    refuse_others(generation if generation.exists() else path, searching, SEARCHED)
+    said_in = generation if generation.exists() else path
+    refuse_others(said_in, searching, SEARCHED)
     for one in ("attention_heads", "ffn_dim"):
         if config.get(f"encoder_{one}") != config.get(f"decoder_{one}"):
             raise refuse(path, f"decoder_{one}", config.get(f"decoder_{one}"), "the encoder has another one")
@@ -93,13 +94,15 @@ def read_hugging_face(folder: Path, weights: Path | None = None) -> Foreign:
             raise refuse(path, key, value, "it is not the id of a token")
     bad = searching.get("bad_words_ids") or []
     if bad not in ([], [[config["pad_token_id"]]]):
-        raise refuse(generation, "bad_words_ids", bad, "tfm writes every token of the vocabulary but <pad>")
+        raise refuse(said_in, "bad_words_ids", bad, "tfm writes every token of the vocabulary but <pad>")
     if searching.get("forced_eos_token_id") not in (None, target.tokens.index(foreign.EOS)):
-        raise refuse(generation, "forced_eos_token_id", searching["forced_eos_token_id"], f"it is not {foreign.EOS}")
+        raise refuse(said_in, "forced_eos_token_id", searching["forced_eos_token_id"], f"it is not {foreign.EOS}")
     path_of_weights, tensors = _tensors(folder, weights)
     longest, most = searching.get("max_length"), config.get("max_position_embeddings")
     if isinstance(longest, int) and isinstance(most, int) and longest < most:
-        log.warning("%s: max_length: %s is not taken: a translation's limit follows from its sentence", path, longest)
+        log.warning(
+            "%s: max_length: %s is not taken: a translation's limit follows from its sentence", said_in, longest
+        )
     if config.get("tie_word_embeddings", True) and not _is_tied(tensors):
         log.warning("%s: it says that the output is tied to the embedding, but the weights are others: not tied", path)
     names = {name: foreign.renamed(name, NAMES) for name in tensors if not COMPUTED.fullmatch(name)}
@@ -157,7 +160,7 @@ def _is_tied(tensors: dict[str, Tensor]) -> bool:
 
 
 def _vocabulary(folder: Path, side: str, name: str, added: dict[str, int]) -> Vocabulary:
-    tokens = foreign.in_order(folder / name, (added | object_in(folder / name)).items())
+    tokens = foreign.in_order(folder / name, [*(added | object_in(folder / name)).items()])
     return foreign.vocabulary(folder / f"{side}.spm", tokens)
 
 

@@ -206,21 +206,18 @@ def read_tokens(path: Path) -> list[str]:
     It is YAML, JSON (an object, or a list of tokens) or, by any other ending, text with one token on each line.
     """
     text = foreign.read(path, read_text).removeprefix("\ufeff")
-    is_list = path.suffix not in (".yml", ".yaml", ".json")
     try:
-        if is_list:
-            return [line.rstrip("\r").split("\t")[0] for line in text.removesuffix("\n").split("\n")]
-        if text.lstrip()[:1] in ("{", "["):  # JSON, which is YAML too, but for its lists
-            value = json.loads(text)
-            if isinstance(value, list) and all(isinstance(token, str) for token in value):
-                return value
-            pairs = value.items()
+        if path.suffix not in (".yml", ".yaml", ".json"):
+            pairs = [(line.rstrip("\r").split("\t")[0], str(n)) for n, line in enumerate(text.rstrip("\n").split("\n"))]
+        elif text.lstrip().startswith("["):
+            pairs = [(str(token), str(n)) for n, token in enumerate(json.loads(text))]
+        elif path.suffix == ".json":
+            pairs = [(token, str(number)) for token, number in json.loads(text).items()]
         else:
             pairs = scalar_pairs(text)
-        ids = [(token, int(number) if str(number).isdecimal() else number) for token, number in pairs]
     except (ValueError, AttributeError, RecursionError) as error:
         raise DataError(f"{path}: not a list of tokens with their ids: {error}; download it again") from None
-    return foreign.in_order(path, ids)
+    return foreign.in_order(path, [(token, int(each) if each.isdecimal() else each) for token, each in pairs])
 
 
 def _norm(path: Path, settings: Mapping[str, Any]) -> str:

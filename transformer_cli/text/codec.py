@@ -18,7 +18,7 @@ from transformer_cli.system.files import sha256, write_bytes, write_json
 from transformer_cli.system.reading import read_bytes, read_json
 from transformer_cli.text.reading import Reader, Reading, lower
 from transformer_cli.text.subwords import SPACE, Pieces
-from transformer_cli.text.targets import N_NAMED, begins_with_target, targets_among, token_of
+from transformer_cli.text.targets import N_NAMED, TARGET_TOKEN, begins_with_target, targets_among, token_of
 from transformer_cli.text.vocabulary import SPECIALS, UNK, Vocabulary
 from transformer_cli.text.words import Joins, Tokenizer
 
@@ -333,6 +333,13 @@ class Codecs:
         """Write both codecs into a folder."""
         self.source.save(folder, "source")
         self.target.save(folder, "target")
+
+
+def asking_like(codec: Codec, line: str) -> Codec:
+    """Returns the codec with which every sentence of a line asks for the language that the line itself asks for."""
+    if isinstance(codec, SubwordCodec) and (found := TARGET_TOKEN.match(line.lstrip())) and codec.asks(line):
+        return replace(codec, towards=found[0])
+    return codec
 
 
 def codec_files(data: DataConfig) -> list[str]:
